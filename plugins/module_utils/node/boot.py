@@ -1,0 +1,138 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""State that only a program can lay down at boot: kept as options, applied by the same code that a module runs.
+
+``/etc/railyard/boot.d/NN-MODULE.json`` holds a module's options; ``railyard-boot.service`` runs ``boot.pyz``, which is
+this collection's node code packed from its own sources (:mod:`.boot_program` is its entry).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import typing as t
+import zipfile
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+BOOT_DIR = boot_program.BOOT_DIR
+PROGRAM = "/usr/local/lib/railyard/boot.pyz"
+UNIT = "/etc/systemd/system/railyard-boot.service"
+UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-boot.service"
+PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
+# What boot_program reaches by import; a unit test holds this list against the imports themselves.
+PACKED = (
+    "errors",
+    "node.boot_program",
+    "node.branch",
+    "node.changes",
+    "node.subsystem",
+    "node.system",
+)
+
+UNIT_TEXT = """\
+# Written by railyard.fabric. Lays down what the kernel forgets at reboot: {0}
+[Unit]
+Description=Railyard: VFs and RDMA links of the rail ports, as planned
+After=systemd-udev-trigger.service systemd-modules-load.service local-fs.target
+Before=containerd.service crio.service docker.service kubelet.service
+Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+ConditionDirectoryNotEmpty={0}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={1} {2}
+TimeoutStartSec=600
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class BootState:
+    """The options that are applied at boot for one module (``name``), in the order of ``rank`` (two digits)."""
+
+    def __init__(self, system: System, rank: int, name: str) -> None:
+        self._system = system
+        self._name = name
+        self.file = "%s/%02d-%s.json" % (BOOT_DIR, rank, name)
+
+    def read(self) -> dict[str, t.Any] | None:
+        """The options in force at the next boot; None where there are none, or the file is not to be understood."""
+        try:
+            held = json.loads(self._system.read(self.file) or "null")
+            return t.cast("dict[str, t.Any] | None", held["options"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def changes(self, options: t.Mapping[str, t.Any] | None) -> list[Change]:
+        """What must be written so that the next boot gives ``options``; None takes this module's part away."""
+        system = self._system
+        held = self.read()
+        if options is None:
+            if not system.exists(self.file):
+                return []
+            return [Change(self.file, "options", held, None, lambda: system.remove_file(self.file))]
+        changes: list[Change] = []
+        program = pack()
+        if system.read_bytes(PROGRAM) != program:
+            changes.append(_file_change(system, PROGRAM, "program", program, 0o755))
+        unit = UNIT_TEXT.format(BOOT_DIR, system.which("python3") or "/usr/bin/python3", PROGRAM)
+        if system.read_file(UNIT) != unit:
+            changes.append(_file_change(system, UNIT, "unit", unit, 0o644, self._reload))
+        if not system.exists(UNIT_WANTED):
+            changes.append(Change(UNIT_WANTED, "enabled", False, True, lambda: system.symlink(UNIT, UNIT_WANTED)))
+        wanted = json.dumps({"module": self._name, "options": options}, indent=2, sort_keys=True) + "\n"
+        if system.read_file(self.file) != wanted:
+            changes.append(
+                Change(self.file, "options", held, dict(options), lambda: system.write_file(self.file, wanted, 0o644))
+            )
+        return changes
+
+    def _reload(self) -> None:
+        if self._system.exists("/run/systemd/system"):
+            self._system.check(["systemctl", "daemon-reload"], "see 'systemctl status' for what systemd says of its state")
+
+
+def _file_change(
+    system: System, path: str, attribute: str, data: str | bytes, mode: int, then: t.Callable[[], None] | None = None
+) -> Change:
+    def act() -> None:
+        system.write_file(path, data, mode)
+        if then:
+            then()
+
+    return Change(path, attribute, "other" if system.exists(path) else None, "as packed", act)
+
+
+def pack() -> bytes:
+    """The boot program as a zip application: the same sources always give the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+
+        def add(name: str, text: str) -> None:
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), text, zipfile.ZIP_DEFLATED)
+
+        add("__main__.py", "import sys\nfrom %s.node.boot_program import main\nsys.exit(main())\n" % PACKAGE)
+            for name in PACKED:
+            parts = (PACKAGE + "." + name).split(".")
+            packages.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
+            add("/".join(parts) + ".py", _source(PACKAGE + "." + name))
+        for package in sorted(packages):
+            add(package + "/__init__.py", "")
+    return stream.getvalue()
+
+
+def _source(name: str) -> str:
+    spec = importlib.util.find_spec(name)
+    source = spec.loader.get_source(name) if spec and spec.loader and hasattr(spec.loader, "get_source") else None
+    if source is None:
+        raise RailyardError("its source is not at hand to be packed for boot", name, "install the collection with its sources")
+    return str(source)

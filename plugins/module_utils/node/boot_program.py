@@ -1,0 +1,72 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The program that runs at boot: every kept set of options, through the code of its module.
+
+Also of use by hand: ``python3 /usr/local/lib/railyard/boot.pyz --check`` says what it would change.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import Subsystem, converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+BOOT_DIR = "/etc/railyard/boot.d"
+# A NIC's driver may come up well after udev has settled.
+PATIENCE = 120.0
+
+
+def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsystem:
+    """The subsystem of a module. Imports only what is asked for: an import is most of a short program's time."""
+    raise RailyardError(
+        "is not a module that can be applied at boot", module, "run the playbook again to write the file anew"
+    )
+
+
+def apply(path: str, system: System, check: bool) -> list[str]:
+    """Apply one file of options. Returns a line for each change. Raises :class:`RailyardError`."""
+    try:
+        held = json.loads(system.read(path) or "")
+        module, options = held["module"], held["options"]
+    except (ValueError, KeyError, TypeError):
+        raise RailyardError("is not a file of boot options", path, "run the playbook again to write it anew") from None
+    subsystem = build(module, options, system)
+    state = subsystem.observe()
+    changes = subsystem.changes(state)
+    if not check:
+        converge(subsystem, state, changes, [])
+    return ["%s %s: %r -> %r" % (c.subject, c.attribute, c.before, c.after) for c in changes]
+
+
+def main(argv: t.Sequence[str] | None = None, system: System | None = None, patience: float = PATIENCE) -> int:
+    """Apply all files in order; those that fail are tried again until ``patience`` seconds have passed.
+
+    :return: exit status: 0 all is as kept, 1 something is not, and standard error says what.
+    """
+    system = system or System()
+    check = "--check" in (sys.argv[1:] if argv is None else argv)
+    deadline = time.monotonic() + (0 if check else patience)
+    status = 0
+    for name in system.listdir(BOOT_DIR):
+        if not name.endswith(".json"):
+            continue
+        path = "%s/%s" % (BOOT_DIR, name)
+        while True:
+            try:
+                for line in apply(path, system, check):
+                    print(line)
+                break
+            except RailyardError as error:
+                if time.monotonic() >= deadline:
+                    print("%s: %s" % (path, error), file=sys.stderr)
+                    status = 1
+                    break
+                time.sleep(1)
+    return status

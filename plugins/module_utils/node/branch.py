@@ -1,0 +1,172 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The branch that we sit on: interfaces, cards and PCI functions that carry the connection or the default route.
+
+Read from procfs and sysfs alone, so that no module pays for a netlink library to be safe. Sources: the kernel's
+``/proc/net/route``, ``/proc/net/ipv6_route``, ``/proc/net/if_inet6``, SIOCGIFCONF (netdevice(7)), and the
+``SSH_CONNECTION`` variable that sshd(8) gives to the session's first process.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import struct
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+SIOCGIFCONF = 0x8912
+IFREQ_SIZE = 40
+RTF_UP = 0x1
+RTF_REJECT = 0x200
+
+
+class Branch:
+    """``netdevs``: name -> why; ``functions``: PCI address -> why. Cards are functions without the last digit."""
+
+    def __init__(self, netdevs: t.Mapping[str, str], functions: t.Mapping[str, str]) -> None:
+        self.netdevs = dict(netdevs)
+        self.functions = dict(functions)
+
+    @classmethod
+    def observe(cls, system: System) -> Branch:
+        """Find the branch. An interface above others (bond, bridge, VLAN) protects all below it, a VF its PF."""
+        reasons: dict[str, str] = {}
+        for name in default_route_netdevs(system):
+            reasons.setdefault(name, "carries the default route")
+        connection = connection_netdev(system)
+        if connection:
+            reasons[connection] = "carries this connection"
+        netdevs: dict[str, str] = {}
+        functions: dict[str, str] = {}
+        for name, why in reasons.items():
+            for netdev in [name] + lower_netdevs(system, name):
+                below = why if netdev == name else "is part of %s, which %s" % (name, why)
+                netdevs.setdefault(netdev, below)
+                pci = netdev_pci(system, netdev)
+                while pci:
+                    functions.setdefault(pci, "%s %s" % (netdev, below))
+                    pci = system.link_name("/sys/bus/pci/devices/%s/physfn" % pci)
+        return cls(netdevs, functions)
+
+    def why_netdev(self, netdev: str) -> str | None:
+        """Why this interface must not be touched; None where it may be."""
+        return self.netdevs.get(netdev)
+
+    def why_function(self, pci: str) -> str | None:
+        """Why this PCI function must not be touched; None where it may be."""
+        return self.functions.get(pci)
+
+    def why_card(self, pci: str) -> str | None:
+        """Why the whole card of this PCI function must not be touched; None where it may be."""
+        for function, why in self.functions.items():
+            if function.rpartition(".")[0] == pci.rpartition(".")[0]:
+                return why
+        return None
+
+
+def netdev_pci(system: System, netdev: str) -> str | None:
+    """The PCI address behind a netdev (also where a virtio or other bus lies between); None where there is none."""
+    device = "/sys/class/net/%s/device" % netdev
+    if not system.exists(device):
+        return None
+    for part in reversed(system.real_path(device).split("/")):
+        if is_pci_address(part):
+            return part
+    return None
+
+
+def is_pci_address(text: str) -> bool:
+    """Whether the text is a full PCI address, ``0000:0b:00.0``."""
+    domain, _colon, rest = text.partition(":")
+    bus, _colon, function = rest.partition(":")
+    return len(domain) >= 4 and len(bus) == 2 and len(function) == 4 and function[2] == "."
+
+
+def lower_netdevs(system: System, netdev: str) -> list[str]:
+    """All interfaces that this one is built on, near ones first."""
+    found: list[str] = []
+    queue = [netdev]
+    while queue:
+        for entry in system.listdir("/sys/class/net/%s" % queue.pop(0)):
+            name = entry[len("lower_") :]
+            if entry.startswith("lower_") and name not in found and name != netdev:
+                found.append(name)
+                queue.append(name)
+    return found
+
+
+def default_route_netdevs(system: System) -> list[str]:
+    """Interfaces with a default route in the main table, IPv4 or IPv6."""
+    names: list[str] = []
+    for line in (system.read("/proc/net/route") or "").splitlines()[1:]:
+        field = line.split()
+        if len(field) > 7 and field[1] == "00000000" and field[7] == "00000000" and not int(field[3], 16) & RTF_REJECT:
+            names.append(field[0])
+    for line in (system.read("/proc/net/ipv6_route") or "").splitlines():
+        field = line.split()
+        if len(field) > 9 and field[0] == "0" * 32 and field[1] == "00" and field[9] != "lo":
+            flags = int(field[8], 16)
+            if flags & RTF_UP and not flags & RTF_REJECT:
+                names.append(field[9])
+    return names
+
+
+def connection_netdev(system: System) -> str | None:
+    """The interface that holds the address which this SSH session came in on; None without such a session."""
+    connection = os.environ.get("SSH_CONNECTION") or _ancestors_variable(system, "SSH_CONNECTION")
+    fields = connection.split() if connection else []
+    if len(fields) != 4:
+        return None
+    address = fields[2].partition("%")[0]
+    if address.startswith("::ffff:") and "." in address:
+        address = address[len("::ffff:") :]
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        packed = socket.inet_pton(family, address)
+    except OSError:
+        return None
+    return _netdev_with_address(system, family, packed)
+
+
+def _netdev_with_address(system: System, family: int, packed: bytes) -> str | None:
+    if family == socket.AF_INET6:
+        for line in (system.read("/proc/net/if_inet6") or "").splitlines():
+            field = line.split()
+            if field[0] == packed.hex():
+                return field[5]
+        return None
+    size = IFREQ_SIZE * 1024
+    names = array.array("B", bytes(size))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        address, _length = names.buffer_info()
+        reply = fcntl.ioctl(sock.fileno(), SIOCGIFCONF, struct.pack("iP", size, address))
+    used = struct.unpack("iP", reply)[0]
+    data = names.tobytes()
+    for start in range(0, used, IFREQ_SIZE):
+        if data[start + 20 : start + 24] == packed:
+            # an alias label (eth0:1) is an address of eth0
+            return data[start : start + 16].partition(b"\0")[0].decode().partition(":")[0]
+    return None
+
+
+def _ancestors_variable(system: System, variable: str) -> str | None:
+    """An environment variable of the nearest ancestor process that has it: sudo drops it on the way to us."""
+    pid = os.getpid()
+    prefix = variable.encode() + b"="
+    for _generation in range(32):
+        stat = system.read("/proc/%d/stat" % pid)
+        if not stat:
+            return None
+        pid = int(stat.rpartition(")")[2].split()[1])
+        if pid <= 0:
+            return None
+        for entry in (system.read_bytes("/proc/%d/environ" % pid) or b"").split(b"\0"):
+            if entry.startswith(prefix):
+                return entry[len(prefix) :].decode()
+    return None

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The one way in which a module runs: observe, changes, apply or predict, read back, result."""
+
+from __future__ import annotations
+
+import traceback
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import Subsystem, converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+Builder = t.Callable[[t.Mapping[str, t.Any], System], Subsystem]
+
+
+def run(module: AnsibleModule, build: Builder) -> t.NoReturn:
+    """Run a module to its end. ``build`` makes the subsystem from the module's options; see :class:`Subsystem`."""
+    done: list[Change] = []
+    try:
+        subsystem = build(module.params, System())
+        state = subsystem.observe()
+        if module.params.get("state") == "gathered":
+            _exit(module, subsystem, [], gathered=state, **subsystem.outcome(state, []))
+        changes = subsystem.changes(state)
+        pending = changes if module.check_mode else []
+        if not module.check_mode:
+            state = converge(subsystem, state, changes, done)
+        _exit(module, subsystem, changes, gathered=state, **subsystem.outcome(state, pending))
+    except RailyardError as error:
+        fail(module, error, done)
+    except Exception as error:
+        fail(module, _unforeseen(error), done, traceback.format_exc())
+
+
+def read(module: AnsibleModule, look: t.Callable[[t.Mapping[str, t.Any], System], dict[str, t.Any]]) -> t.NoReturn:
+    """Run a module that only reads; ``look`` gives its results."""
+    try:
+        module.exit_json(changed=False, **look(module.params, System()))
+    except RailyardError as error:
+        fail(module, error, [])
+    except Exception as error:
+        fail(module, _unforeseen(error), [], traceback.format_exc())
+
+
+def fail(module: AnsibleModule, error: RailyardError, done: t.Sequence[Change], trace: str | None = None) -> t.NoReturn:
+    """End with the error, and with what was already done when it came."""
+    errors = error.errors if isinstance(error, Errors) else [error]
+    result: dict[str, t.Any] = {
+        "msg": str(error),
+        "errors": [each.as_dict() for each in errors],
+        "changed": bool(done),
+        "changes": [change.as_dict() for change in done],
+    }
+    if trace:
+        result["exception"] = trace
+    module.fail_json(**result)
+
+
+def _exit(module: AnsibleModule, subsystem: Subsystem, changes: t.Sequence[Change], **results: t.Any) -> t.NoReturn:
+    for warning in subsystem.warnings:
+        module.warn(warning)
+    module.exit_json(
+        changed=bool(changes), changes=[change.as_dict() for change in changes], diff=as_diff(changes), **results
+    )
+
+
+def _unforeseen(error: Exception) -> RailyardError:
+    # Ansible shows the traceback, kept in 'exception', only at -vvv
+    return RailyardError(
+        "%s: %s" % (type(error).__name__, error), "unforeseen", "run again with -vvv and report what it prints as a bug"
+    )
