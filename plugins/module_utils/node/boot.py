@@ -98,7 +98,9 @@ class BootState:
 
     def _reload(self) -> None:
         if self._system.exists("/run/systemd/system"):
-            self._system.check(["systemctl", "daemon-reload"], "see 'systemctl status' for what systemd says of its state")
+            self._system.check(
+                ["systemctl", "daemon-reload"], "see 'systemctl status' for what systemd says of its state"
+            )
 
 
 def _file_change(
@@ -121,7 +123,8 @@ def pack() -> bytes:
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), text, zipfile.ZIP_DEFLATED)
 
         add("__main__.py", "import sys\nfrom %s.node.boot_program import main\nsys.exit(main())\n" % PACKAGE)
-            for name in PACKED:
+        packages: set[str] = set()
+        for name in PACKED:
             parts = (PACKAGE + "." + name).split(".")
             packages.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
             add("/".join(parts) + ".py", _source(PACKAGE + "." + name))
@@ -134,5 +137,7 @@ def _source(name: str) -> str:
     spec = importlib.util.find_spec(name)
     source = spec.loader.get_source(name) if spec and spec.loader and hasattr(spec.loader, "get_source") else None
     if source is None:
-        raise RailyardError("its source is not at hand to be packed for boot", name, "install the collection with its sources")
+        raise RailyardError(
+            "its source is not at hand to be packed for boot", name, "install the collection with its sources"
+        )
     return str(source)

@@ -19,7 +19,9 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 
-ABSENT = frozenset(getattr(errno, name) for name in ["ENOENT", "ENOTDIR", "EINVAL", "ENODEV", "EOPNOTSUPP", "ENXIO", "EIO", "ESRCH"])
+ABSENT = frozenset(
+    (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO, errno.EIO, errno.ESRCH)
+)
 
 
 class CommandResult(t.NamedTuple):
@@ -110,7 +112,7 @@ class System:
         return real if root == "/" else "/" + os.path.relpath(real, root)
 
     def write_attribute(self, path: str, text: str) -> None:
-        """Write a sysfs or procfs attribute. Raises OSError as the kernel gives it: callers know each errno's meaning."""
+        """Write a sysfs or procfs attribute. Raises OSError as the kernel gives it: callers know what each means."""
         fd = os.open(self.path(path), os.O_WRONLY)
         try:
             os.write(fd, text.encode())
