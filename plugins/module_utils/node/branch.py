@@ -18,6 +18,7 @@ import socket
 import struct
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 SIOCGIFCONF = 0x8912
@@ -166,7 +167,11 @@ def _ancestors_variable(system: System, variable: str) -> str | None:
         pid = int(stat.rpartition(")")[2].split()[1])
         if pid <= 0:
             return None
-        for entry in (system.read_bytes("/proc/%d/environ" % pid) or b"").split(b"\0"):
+        try:
+            environ = system.read_bytes("/proc/%d/environ" % pid) or b""
+        except RailyardError:
+            continue  # a container's or a hardened kernel's first process keeps it from root too
+        for entry in environ.split(b"\0"):
             if entry.startswith(prefix):
                 return entry[len(prefix) :].decode()
     return None
