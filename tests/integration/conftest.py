@@ -1,0 +1,122 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tests on the lab's guests: ``lab/lab up`` first; ``RAILYARD_LAB`` names the lab (``default``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LAB = os.environ.get("RAILYARD_LAB", "default")
+LAB_DIR = Path(os.environ.get("RAILYARD_LAB_DIR", str(ROOT / ".lab"))) / LAB
+
+
+class Failed(AssertionError):
+    """A module failed on a guest; ``result`` is what it returned."""
+
+    def __init__(self, result: dict[str, t.Any]) -> None:
+        super().__init__(str(result.get("msg")))
+        self.result = result
+
+
+class Node:
+    """One guest: its shell as root, and the collection's modules as Ansible runs them there (ops, with become)."""
+
+    def __init__(self, name: str, control: Path) -> None:
+        self.name = name
+        self._ssh = [
+            *("ssh", "-F", str(LAB_DIR / "ssh_config")),
+            *("-o", "ControlMaster=auto", "-o", "ControlPath=%s/%%C" % control, "-o", "ControlPersist=60s"),
+        ]
+
+    def run(self, command: str, check: bool = True, timeout: float = 120) -> str:
+        """Run a shell command as root; its standard output. Both streams on a failure that is not expected."""
+        done = subprocess.run(
+            [*self._ssh, self.name, "sudo sh -c %s" % shlex.quote(command)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        if check and done.returncode:
+            raise AssertionError("%s: %s\n%s%s" % (self.name, command, done.stdout, done.stderr))
+        return done.stdout
+
+    def json(self, command: str) -> t.Any:
+        return json.loads(self.run(command) or "[]")
+
+    def put(self, path: str, text: str, mode: str = "0644") -> None:
+        """Write a file as root."""
+        subprocess.run(
+            [*self._ssh, self.name, "sudo install -D -m %s /dev/stdin %s" % (mode, shlex.quote(path))],
+            input=text,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+
+    def module_process(self, name: str, options: dict[str, t.Any], check: bool = False) -> subprocess.Popen[str]:
+        """Start a module of the collection on the guest, for tests that interrupt it."""
+        argv = [
+            *(str(Path(sys.executable).with_name("ansible")), self.name, "-i", "%s," % self.name),
+            *("-m", "railyard.fabric.%s" % name, "-a", json.dumps(options), "--become", "--user", "ops"),
+            *("-e", "ansible_python_interpreter=/usr/bin/python3"),
+            *("--ssh-common-args", "-F %s" % (LAB_DIR / "ssh_config")),
+            *(["--check"] if check else []),
+        ]
+        env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0")
+        return subprocess.Popen(
+            argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+        )
+
+    def module(self, name: str, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+        """Run a module of the collection on the guest; its result. Raises :class:`Failed` where it fails."""
+        out, err = self.module_process(name, options, check).communicate(timeout=300)
+        _head, arrow, body = out.partition("=> ")
+        if not arrow:
+            raise AssertionError("no result from %s: %s%s" % (name, out, err))
+        result: dict[str, t.Any] = json.loads(body)
+        if result.get("failed") or "UNREACHABLE" in _head:
+            raise Failed(result)
+        return result
+
+    def reboot(self, timeout: float = 300) -> None:
+        """Reboot the guest and wait until it is back with another boot id."""
+        before = self.boot_id()
+        self.run("systemctl reboot", check=False)
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            time.sleep(2)
+            subprocess.run([*self._ssh, "-O", "exit", self.name], capture_output=True)
+            try:
+                if self.boot_id() != before and self.run("systemctl is-system-running --wait", check=False):
+                    return
+            except (AssertionError, subprocess.TimeoutExpired):
+                continue
+        raise AssertionError(
+            "%s did not come back within %g s; see its console log in %s" % (self.name, timeout, LAB_DIR)
+        )
+
+    def boot_id(self) -> str:
+        return self.run("cat /proc/sys/kernel/random/boot_id").strip()
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Node]:
+    """``node("node-1")``: that guest."""
+    if not (LAB_DIR / "ssh_config").exists():
+        pytest.fail("the lab %r is not up. Remedy: lab/lab up --name %s" % (LAB, LAB))
+    # a socket's path must be short
+    control = Path("/tmp/ry-%d" % os.getpid())
+    control.mkdir(mode=0o700, exist_ok=True)
+    nodes: dict[str, Node] = {}
+    return lambda name: nodes.setdefault(name, Node(name, control))
