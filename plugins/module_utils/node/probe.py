@@ -1,0 +1,364 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Reachability and RDMA between two nodes' rail ports.
+
+Echo requests go out with Don't Fragment set, at the planned MTU, from the rail port's own address and interface
+(icmp(7), ip(7): IP_MTU_DISCOVER, IP_RECVERR, SO_BINDTODEVICE), all rails at once. RDMA is perftest's ``ib_write_bw``
+over the rail's own device and the GID that holds the rail's address, found in sysfs each time: its index is not fixed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+Options = t.Mapping[str, t.Any]
+Result = t.Dict[str, t.Any]
+
+ICMP_ECHO = 8
+ICMP_ECHO_REPLY = 0
+IP_MTU_DISCOVER = 10
+IP_PMTUDISC_PROBE = 3
+IP_RECVERR = 11
+HEADERS = 28  # IPv4 and ICMP headers, bytes
+SERVER_DIR = "/run/railyard/probe"
+PROGRAM = "ib_write_bw"
+
+
+def payload_size(mtu: int) -> int:
+    """Bytes of echo payload that make a packet of exactly ``mtu`` bytes."""
+    return mtu - HEADERS
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071)."""
+    if len(data) % 2:
+        data += b"\0"
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def echo_request(identifier: int, sequence: int, size: int) -> bytes:
+    """An ICMP echo request with ``size`` bytes of payload."""
+    payload = bytes(size)
+    head = struct.pack("!BBHHH", ICMP_ECHO, 0, 0, identifier, sequence)
+    return struct.pack("!BBHHH", ICMP_ECHO, 0, checksum(head + payload), identifier, sequence) + payload
+
+
+class _Ping:
+    """One target's socket and count."""
+
+    def __init__(self, target: Options, identifier: int) -> None:
+        self.target = target
+        self.identifier = identifier
+        self.sent = 0
+        self.rtts: list[float] = []
+        self.due: dict[int, float] = {}
+        self.error = ""
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+        self.sock.setblocking(False)
+        self.sock.setsockopt(socket.SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
+        self.sock.setsockopt(socket.SOL_IP, IP_RECVERR, 1)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, str(target["netdev"]).encode() + b"\0")
+        self.sock.bind((str(target["source"]), 0))
+
+    def send(self, size: int) -> None:
+        self.sent += 1
+        self.due[self.sent] = time.monotonic()
+        try:
+            self.sock.sendto(echo_request(self.identifier, self.sent, size), (str(self.target["address"]), 0))
+        except OSError as error:
+            self._note(error)
+
+    def receive(self) -> None:
+        try:
+            packet = self.sock.recv(65535)
+        except OSError as error:
+            self._note(error)
+            return
+        header = (packet[0] & 0x0F) * 4
+        if len(packet) < header + 8:
+            return
+        kind, _code, _sum, identifier, sequence = struct.unpack_from("!BBHHH", packet, header)
+        if kind == ICMP_ECHO_REPLY and identifier == self.identifier and sequence in self.due:
+            self.rtts.append((time.monotonic() - self.due.pop(sequence)) * 1000)
+
+    def _note(self, error: OSError) -> None:
+        if not isinstance(error, BlockingIOError):
+            self.error = os.strerror(error.errno or 0)
+            # what the error queue holds would wake the poll for ever
+            with contextlib.suppress(OSError):
+                self.sock.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+
+
+def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Result]:
+    """Send ``count`` full-size echo requests to every target, all targets side by side.
+
+    :param targets: each with ``netdev``, ``source`` and ``address`` (IPv4) and ``mtu`` in bytes.
+    :param timeout: seconds to wait for an answer to one request; doubles as the pace.
+    :return: for each target ``sent``, ``received``, ``rtt_ms`` (least) and ``error`` (the kernel's, or "").
+    """
+    pings: list[_Ping] = []
+    results: list[Result] = []
+    try:
+        for number, target in enumerate(targets):
+            try:
+                pings.append(_Ping(target, (os.getpid() + number) & 0xFFFF))
+            except OSError as error:
+                raise RailyardError(
+                    "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror),
+                    str(target["rail"]),
+                    "run the hosts playbook first, and this one with become",
+                ) from None
+        poller = select.poll()
+        by_fd = {ping.sock.fileno(): ping for ping in pings}
+        for fd in by_fd:
+            poller.register(fd, select.POLLIN)
+        for _turn in range(count):
+            for ping in pings:
+                ping.send(payload_size(int(ping.target["mtu"])))
+            end = time.monotonic() + timeout
+            while any(ping.due for ping in pings) and time.monotonic() < end:
+                for fd, _event in poller.poll(max(1, int((end - time.monotonic()) * 1000))):
+                    by_fd[fd].receive()
+            for ping in pings:
+                ping.due.clear()
+        for ping in pings:
+            results.append(
+                {
+                    "sent": ping.sent,
+                    "received": len(ping.rtts),
+                    "rtt_ms": round(min(ping.rtts), 3) if ping.rtts else None,
+                    "error": ping.error,
+                }
+            )
+    finally:
+        for ping in pings:
+            ping.sock.close()
+    return results
+
+
+def gid_index(system: System, device: str, address: str) -> int | None:
+    """The index of the RoCE v2 GID that holds ``address`` in port 1's table of ``device``; None where there is none."""
+    packed = ipaddress.ip_address(address)
+    value = packed if packed.version == 6 else ipaddress.ip_address("::ffff:%s" % address)
+    wanted = ":".join(value.exploded.split(":"))
+    port = "/sys/class/infiniband/%s/ports/1" % device
+    for index in sorted(int(name) for name in system.listdir(port + "/gids") if name.isdigit()):
+        # the type of an empty entry cannot be read, so the GID is looked at first
+        held = system.read("%s/gids/%d" % (port, index)) == wanted
+        if held and system.read("%s/gid_attrs/types/%d" % (port, index)) == "RoCE v2":
+            return index
+    return None
+
+
+def _device_arguments(system: System, port: Options, address: str) -> list[str]:
+    """perftest's arguments that choose the device and the GID; the link layer decides whether a GID is needed."""
+    device = str(port["device"])
+    if not system.exists("/sys/class/infiniband/%s" % device):
+        raise RailyardError("there is no RDMA device %s" % device, str(port["rail"]), "run the hosts playbook first")
+    arguments = ["-d", device]
+    if system.read("/sys/class/infiniband/%s/ports/1/link_layer" % device) != "InfiniBand":
+        index = gid_index(system, device, address)
+        if index is None:
+            raise RailyardError(
+                "%s has no RoCE v2 GID for %s" % (device, address),
+                str(port["rail"]),
+                "see that the address is on the device's netdev ('ip addr') and that the link is up",
+            )
+        arguments += ["-x", str(index)]
+    return arguments
+
+
+def _program(system: System) -> str:
+    program = system.which(PROGRAM)
+    if program is None:
+        raise RailyardError("%s is not installed" % PROGRAM, "perftest", "install the package perftest on the node")
+    return program
+
+
+def _sizes(options: Options) -> list[str]:
+    return ["-s", str(options["size"]), "-n", str(options["iterations"])]
+
+
+def serve(options: Options, system: System) -> list[Result]:
+    """Start one ``ib_write_bw`` server for each port. Each ends after one transfer, or after ``lifetime`` seconds.
+
+    :return: for each port its ``rail``, and ``port`` (TCP) where it listens, or ``error``.
+    """
+    program = _program(system)
+    stop(system)
+    results: list[Result] = []
+    started: list[subprocess.Popen[bytes]] = []
+    for port in options["ports"]:
+        result: Result = {"rail": port["rail"], "port": None, "error": "", "remedy": ""}
+        results.append(result)
+        try:
+            arguments = _device_arguments(system, port, str(port["address"]))
+        except RailyardError as error:
+            result.update(error=error.message, remedy=error.remedy)
+            continue
+        tcp = _free_port()
+        # 'timeout' ends a server whose client never comes; a session of its own outlives this module
+        server = subprocess.Popen(
+            ["timeout", str(options["lifetime"]), program, *arguments, *_sizes(options), "-p", str(tcp), "-F"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        started.append(server)
+        result["port"] = tcp
+        system.write_file("%s/%d" % (SERVER_DIR, server.pid), _start_time(system, server.pid) or "")
+    deadline = time.monotonic() + 30
+    waiting = [result for result in results if result["port"]]
+    while waiting and time.monotonic() < deadline:
+        listening = _listening(system)
+        waiting = [result for result in waiting if result["port"] not in listening]
+        time.sleep(0.1)
+    for result in waiting:
+        result.update(port=None, error="%s did not start to listen" % PROGRAM, remedy="run it by hand on the node")
+    return results
+
+
+def stop(system: System) -> None:
+    """End servers of an earlier round that still wait, by the pid that was noted for them."""
+    for name in system.listdir(SERVER_DIR):
+        pid = int(name) if name.isdigit() else 0
+        if pid and _start_time(system, pid) == system.read("%s/%s" % (SERVER_DIR, name)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGTERM)
+        system.remove_file("%s/%s" % (SERVER_DIR, name))
+
+
+def _start_time(system: System, pid: int) -> str | None:
+    """A process's start in clock ticks after boot: with the pid it names one process for good (proc(5), field 22)."""
+    stat = system.read("/proc/%d/stat" % pid)
+    return stat.rpartition(")")[2].split()[19] if stat else None
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.bind(("", 0))
+        return int(sock.getsockname()[1])
+
+
+def _listening(system: System) -> set[int]:
+    """TCP ports in state LISTEN, from ``/proc/net/tcp`` and ``tcp6``."""
+    ports: set[int] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in (system.read(table) or "").splitlines()[1:]:
+            field = line.split()
+            if field[3] == "0A":
+                ports.add(int(field[1].rpartition(":")[2], 16))
+    return ports
+
+
+def transfer(target: Options, options: Options, system: System) -> Result:
+    """One RDMA transfer to a waiting server.
+
+    :return: ``gbits`` per second and ``error`` with ``remedy`` (both empty where it went well).
+    """
+    result: Result = {"gbits": None, "gid_index": None, "error": "", "remedy": ""}
+    try:
+        arguments = _device_arguments(system, target, str(target["source"]))
+    except RailyardError as error:
+        result.update(error=error.message, remedy=error.remedy)
+        return result
+    if "-x" in arguments:
+        result["gid_index"] = int(arguments[arguments.index("-x") + 1])
+    program = _program(system)
+    with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
+        report = os.path.join(scratch, "report.json")
+        structured = _writes_json(system, program)
+        done = system.run(
+            [
+                *(program, *arguments, *_sizes(options), "-p", str(target["port"]), "-F", "--report_gbits"),
+                *(["--out_json", "--out_json_file=%s" % report] if structured else []),
+                str(target["address"]),
+            ],
+            timeout=float(options["lifetime"]),
+        )
+        if done.rc == 0:
+            result["gbits"] = bandwidth(system.read(report) if structured else done.out)
+    if result["gbits"] is None:
+        said = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
+        result["error"] = "%s ended with %d: %s" % (PROGRAM, done.rc, said[0] if said else "no message")
+        result["remedy"] = "run '%s' by hand between the two nodes" % " ".join([PROGRAM, *arguments])
+    return result
+
+
+def _writes_json(system: System, program: str) -> bool:
+    return "out_json" in system.run([program, "--help"], timeout=30).out
+
+
+def bandwidth(report: str | None) -> float | None:
+    """The average bandwidth in Gb/s that perftest reports, as JSON where it can, else from its table.
+
+    The table's row is ``bytes iterations peak average rate``; some releases write JSON with a comma too many.
+    """
+    text = (report or "").strip()
+    if text.startswith("{"):
+        try:
+            return float(json.loads(re.sub(r",(\s*[}\]])", r"\1", text))["results"]["BW_average"])
+        except (ValueError, KeyError, TypeError):
+            return None
+    for line in text.splitlines():
+        field = line.split()
+        if len(field) >= 5 and all(re.match(r"^[0-9.]+$", each) for each in field[:5]):
+            return float(field[3])
+    return None
+
+
+def probe(options: Options, system: System) -> list[Result]:
+    """Reach every target, then move data by RDMA to each that answered and has a server.
+
+    :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach`` and ``transfer``.
+    """
+    targets = options["targets"]
+    results: list[Result] = []
+    for target, answer in zip(targets, reach(targets, int(options["count"]), float(options["timeout"]))):
+        result: Result = {"rail": target["rail"], "peer": target["peer"], "reach": answer, "transfer": None}
+        result.update(error="", remedy="")
+        if answer["received"] < answer["sent"]:
+            result["error"] = "%d of %d packets of %d bytes came back%s" % (
+                *(answer["received"], answer["sent"], target["mtu"]),
+                " (%s)" % answer["error"] if answer["error"] else "",
+            )
+            result["remedy"] = _reach_remedy(target, answer)
+        elif target["port"]:
+            result["transfer"] = transfer(target, options, system)
+            result.update(error=result["transfer"]["error"], remedy=result["transfer"]["remedy"])
+        else:
+            result.update(error="the other side has no server: %s" % target["error"], remedy=target["remedy"])
+        result["ok"] = not result["error"]
+        results.append(result)
+    return results
+
+
+def _reach_remedy(target: Options, answer: Result) -> str:
+    if "too long" in answer["error"]:
+        return "raise the MTU of %s to %d" % (target["netdev"], target["mtu"])
+    if answer["received"]:
+        return "look for errors on the cable and the leaf port ('ethtool -S %s')" % target["netdev"]
+    if answer["error"]:
+        return "see that %s is up and on the rail's own leaf" % target["netdev"]
+    return "see the MTU of the leaf and of the peer's port, and that both are on the same rail"

@@ -1,0 +1,250 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rail_probe
+short_description: Prove that rails carry traffic between two nodes
+version_added: 0.1.0
+description:
+  - Sends echo requests of exactly the planned MTU, not to be fragmented, over every rail at once, and then moves data
+    by RDMA over each rail's own device and GID.
+  - One node serves (O(mode=serve)), its partner probes (O(mode=probe)). A red rail does not fail the task; it is told
+    in RV(results).
+  - The GID is the one that holds the rail port's address, found anew each time.
+author:
+  - Railyard contributors (@railyard)
+requirements:
+  - perftest on both nodes
+attributes:
+  check_mode:
+    description: The module changes nothing that lasts; in check mode it does what it does otherwise.
+    support: full
+  diff_mode:
+    description: There is nothing to differ.
+    support: none
+  platform:
+    description: Target system.
+    platforms: linux
+    support: full
+options:
+  mode:
+    description:
+      - V(serve) starts one C(ib_write_bw) server a port and returns; each ends after one transfer or after O(lifetime).
+      - V(probe) probes each of O(targets).
+      - V(stop) ends servers that still wait.
+    type: str
+    choices: [serve, probe, stop]
+    default: probe
+  ports:
+    description: With O(mode=serve), the rail ports to serve.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      rail:
+        description: The rail's name.
+        type: str
+        required: true
+      device:
+        description: The RDMA device.
+        type: str
+        required: true
+      address:
+        description: The rail port's own IP address, without prefix.
+        type: str
+        required: true
+  targets:
+    description: With O(mode=probe), what to probe, each rail and peer once.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      rail:
+        description: The rail's name.
+        type: str
+        required: true
+      peer:
+        description: The partner node's name, for the result.
+        type: str
+        required: true
+      netdev:
+        description: The rail port's netdev, from which packets go out.
+        type: str
+        required: true
+      device:
+        description: The rail port's RDMA device.
+        type: str
+        required: true
+      source:
+        description: The rail port's own IP address, without prefix.
+        type: str
+        required: true
+      address:
+        description: The partner's IP address on this rail.
+        type: str
+        required: true
+      mtu:
+        description: Size of the echo request as an IP packet, in bytes.
+        type: int
+        required: true
+      port:
+        description:
+          - TCP port of the partner's server, from the result of O(mode=serve).
+          - Without it RDMA is not tried and the rail is red.
+        type: int
+      error:
+        description: Why the partner has no server, from the result of O(mode=serve).
+        type: str
+        default: ''
+      remedy:
+        description: What to do about it, from the result of O(mode=serve).
+        type: str
+        default: ''
+  count:
+    description: Echo requests a target. All must be answered.
+    type: int
+    default: 3
+  timeout:
+    description: Seconds to wait for the answer to one echo request.
+    type: float
+    default: 2.0
+  size:
+    description: Bytes of one RDMA write.
+    type: int
+    default: 65536
+  iterations:
+    description: RDMA writes a transfer.
+    type: int
+    default: 1000
+  lifetime:
+    description: Seconds after which a server or a transfer that does not end is ended.
+    type: int
+    default: 60
+seealso:
+  - module: railyard.fabric.rail_info
+  - module: railyard.fabric.rdma_link
+"""
+
+EXAMPLES = r"""
+- name: Serve every rail on one node
+  railyard.fabric.rail_probe:
+    mode: serve
+    ports:
+      - {rail: gpu01, device: mlx5_gpu01, address: 172.16.11.201}
+      - {rail: gpu02, device: mlx5_gpu02, address: 172.16.12.201}
+  register: servers
+
+- name: Probe one rail from its partner
+  railyard.fabric.rail_probe:
+    targets:
+      - rail: gpu01
+        peer: ai-10-1-16-1
+        netdev: enp11s0f0np0
+        device: mlx5_gpu01
+        source: 172.16.11.202
+        address: 172.16.11.201
+        mtu: 4200
+        port: "{{ servers.results[0].port }}"
+"""
+
+RETURN = r"""
+results:
+  description: One entry a port or target, in the order given.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    rail:
+      description: The rail's name.
+      type: str
+      returned: always
+      sample: gpu01
+    peer:
+      description: The partner node's name.
+      type: str
+      returned: O(mode=probe)
+      sample: ai-10-1-16-1
+    port:
+      description: TCP port on which the server waits; null where there is none.
+      type: int
+      returned: O(mode=serve)
+      sample: 40123
+    ok:
+      description: Whether every packet came back and the transfer went well.
+      type: bool
+      returned: O(mode=probe)
+    error:
+      description: What is wrong; empty where nothing is.
+      type: str
+      returned: always
+      sample: 0 of 3 packets of 4200 bytes came back
+    remedy:
+      description: What to do about it.
+      type: str
+      returned: always
+    reach:
+      description:
+        - Echo requests C(sent) and C(received), least round trip C(rtt_ms) in milliseconds, and the kernel's C(error).
+      type: dict
+      returned: O(mode=probe)
+      sample: {sent: 3, received: 3, rtt_ms: 0.21, error: ''}
+    transfer:
+      description: Average C(gbits) per second, C(gid_index) used, C(error) and C(remedy); null where it was not tried.
+      type: dict
+      returned: O(mode=probe)
+      sample: {gbits: 96.4, gid_index: 3, error: '', remedy: ''}
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node import probe
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+RAIL = {
+    "rail": {"type": "str", "required": True},
+    "device": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+}
+
+
+def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
+    if options["mode"] == "serve":
+        return {"results": probe.serve(options, system)}
+    if options["mode"] == "stop":
+        probe.stop(system)
+        return {"results": []}
+    return {"results": probe.probe(options, system)}
+
+
+def main() -> None:
+    target = {
+        "peer": {"type": "str", "required": True},
+        "netdev": {"type": "str", "required": True},
+        "source": {"type": "str", "required": True},
+        "mtu": {"type": "int", "required": True},
+        "port": {"type": "int"},
+        "error": {"type": "str", "default": ""},
+        "remedy": {"type": "str", "default": ""},
+    }
+    spec = {
+        "mode": {"type": "str", "choices": ["serve", "probe", "stop"], "default": "probe"},
+        "ports": {"type": "list", "elements": "dict", "options": RAIL, "default": []},
+        "targets": {"type": "list", "elements": "dict", "options": dict(RAIL, **target), "default": []},
+        "count": {"type": "int", "default": 3},
+        "timeout": {"type": "float", "default": 2.0},
+        "size": {"type": "int", "default": 65536},
+        "iterations": {"type": "int", "default": 1000},
+        "lifetime": {"type": "int", "default": 60},
+    }
+    task.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), look)
+
+
+if __name__ == "__main__":
+    main()
