@@ -50,9 +50,8 @@ options:
         type: str
         required: true
       device:
-        description: The RDMA device.
+        description: The RDMA device; without it the one whose GID table holds O(ports[].address).
         type: str
-        required: true
       address:
         description: The rail port's own IP address, without prefix.
         type: str
@@ -76,9 +75,8 @@ options:
         type: str
         required: true
       device:
-        description: The rail port's RDMA device.
+        description: The rail port's RDMA device; without it the one whose GID table holds O(targets[].source).
         type: str
-        required: true
       source:
         description: The rail port's own IP address, without prefix.
         type: str
@@ -209,7 +207,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 
 RAIL = {
     "rail": {"type": "str", "required": True},
-    "device": {"type": "str", "required": True},
+    "device": {"type": "str"},
     "address": {"type": "str", "required": True},
 }
 

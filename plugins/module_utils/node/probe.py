@@ -170,11 +170,20 @@ def gid_index(system: System, device: str, address: str) -> int | None:
     return None
 
 
+def device_with_address(system: System, address: str) -> str | None:
+    """The RDMA device whose GID table holds the address; None where none does."""
+    for device in system.listdir("/sys/class/infiniband"):
+        if gid_index(system, device, address) is not None:
+            return device
+    return None
+
+
 def _device_arguments(system: System, port: Options, address: str) -> list[str]:
     """perftest's arguments that choose the device and the GID; the link layer decides whether a GID is needed."""
-    device = str(port["device"])
-    if not system.exists("/sys/class/infiniband/%s" % device):
-        raise RailyardError("there is no RDMA device %s" % device, str(port["rail"]), "run the hosts playbook first")
+    device = port["device"] or device_with_address(system, address)
+    if device is None or not system.exists("/sys/class/infiniband/%s" % device):
+        what = "there is no RDMA device %s" % device if device else "no RDMA device has a GID for %s" % address
+        raise RailyardError(what, str(port["rail"]), "run the hosts playbook first")
     arguments = ["-d", device]
     if system.read("/sys/class/infiniband/%s/ports/1/link_layer" % device) != "InfiniBand":
         index = gid_index(system, device, address)

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: port_options
+short_description: A node's planned ports as a module's ports option
+version_added: 0.1.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Chooses from C(railyard_node.ports), the plan's ports of a node, what one of the collection's modules takes.
+  - It decides nothing; ports that the plan does not give to the module are left out.
+positional: module
+options:
+  _input:
+    description: The node's planned ports.
+    type: list
+    elements: dict
+    required: true
+  module:
+    description: The module's name, without the collection's.
+    type: str
+    required: true
+    choices: [mlx_linktype, rail_ports, rail_probe, rdma_link, sriov_vfs]
+"""
+
+EXAMPLES = r"""
+- name: Set the VFs as planned
+  railyard.fabric.sriov_vfs:
+    ports: "{{ railyard_node.ports | railyard.fabric.port_options('sriov_vfs') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The ports in the shape of the module's option.
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover
+
+
+def port_options(ports: t.Sequence[t.Mapping[str, t.Any]], module: str) -> list[dict[str, t.Any]]:
+    try:
+        return handover.port_options(ports, module)
+    except (ValueError, KeyError, TypeError) as error:
+        raise AnsibleFilterError("railyard.fabric.port_options: %s" % error) from error
+
+
+class FilterModule:
+    """Railyard's filter of this name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"port_options": port_options}

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: proof_targets
+short_description: What a node probes of its partner
+version_added: 0.1.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Gives the C(targets) of M(railyard.fabric.rail_probe) for one node and the partner that serves it.
+positional: partner, servers
+options:
+  _input:
+    description: The plan of the probing node, C(railyard_node).
+    type: dict
+    required: true
+  partner:
+    description: The plan of the serving node.
+    type: dict
+    required: true
+  servers:
+    description: The C(results) of the partner's M(railyard.fabric.rail_probe) in mode V(serve).
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Probe the partner on every rail
+  railyard.fabric.rail_probe:
+    targets: "{{ railyard_node | railyard.fabric.proof_targets(hostvars['ai-1'].railyard_node, servers.results) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: A target for each rail on which both nodes have an address.
+  type: list
+  elements: dict
+"""
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import proof
+
+
+class FilterModule:
+    """Railyard's filter of this name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"proof_targets": proof.targets}

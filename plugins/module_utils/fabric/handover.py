@@ -1,0 +1,66 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From a node's planned ports (``railyard_node.ports``) to the ``ports`` option of each module: a choice of keys."""
+
+from __future__ import annotations
+
+import typing as t
+
+Port = t.Mapping[str, t.Any]
+
+
+def _pick(port: Port, *keys: str) -> dict[str, t.Any]:
+    return {key: port.get(key) for key in keys}
+
+
+def _firmware(port: Port) -> dict[str, t.Any] | None:
+    firmware = port.get("firmware")
+    return dict(firmware, pci=port["pci"]) if firmware else None
+
+
+def _vfs(port: Port) -> dict[str, t.Any] | None:
+    vfs = port.get("vfs")
+    return dict(_pick(port, "pci", "netdev"), count=vfs["count"], attributes=vfs["attributes"]) if vfs else None
+
+
+def _rdma(port: Port) -> dict[str, t.Any] | None:
+    rdma = port["rdma"]
+    return dict(_pick(port, "pci", "netdev"), name=rdma["name"], type=rdma["type"]) if rdma["name"] else None
+
+
+def _address(port: Port) -> dict[str, t.Any]:
+    return _pick(port, "rail", "pci", "netdev", "mtu", "address", "gateway", "table", "rule_priority", "sysctl")
+
+
+def _probe(port: Port) -> dict[str, t.Any] | None:
+    if not port.get("address"):
+        return None
+    return {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(port["address"])}
+
+
+CHOICES: dict[str, t.Callable[[Port], dict[str, t.Any] | None]] = {
+    "mlx_linktype": _firmware,
+    "rail_ports": _address,
+    "rail_probe": _probe,
+    "rdma_link": _rdma,
+    "sriov_vfs": _vfs,
+}
+
+
+def bare(address: str) -> str:
+    """An address without its prefix length."""
+    return address.partition("/")[0]
+
+
+def port_options(ports: t.Sequence[Port], module: str) -> list[dict[str, t.Any]]:
+    """The ``ports`` option of ``module`` for a node's planned ports.
+
+    Ports that the plan does not give to it are left out; so are keys without a value: the module's defaults hold.
+    :raises ValueError: for a module that takes no ports.
+    """
+    if module not in CHOICES:
+        raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(sorted(CHOICES))))
+    chosen = [CHOICES[module](port) for port in ports]
+    return [{key: value for key, value in each.items() if value is not None} for each in chosen if each]

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The proof that rails carry traffic: what a node probes of its partner, and what all results together say."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
+
+Node = t.Mapping[str, t.Any]
+Result = t.Mapping[str, t.Any]
+
+
+def targets(node: Node, partner: Node, servers: t.Sequence[Result]) -> list[dict[str, t.Any]]:
+    """What ``node`` probes: every rail on which both nodes have an address.
+
+    :param node: ``railyard_node`` of the probing node; ``partner``: that of the serving one.
+    :param servers: the ``results`` of the partner's ``rail_probe`` in mode ``serve``.
+    """
+    theirs = {port["rail"]: port for port in partner["ports"] if port.get("address")}
+    served = {result["rail"]: result for result in servers}
+    found: list[dict[str, t.Any]] = []
+    for port in node["ports"]:
+        other = theirs.get(port["rail"])
+        if not other or not port.get("address"):
+            continue
+        server = served.get(port["rail"], {})
+        target = {
+            "rail": port["rail"],
+            "peer": partner["name"],
+            "netdev": port["netdev"],
+            "device": port["rdma"]["name"],
+            "source": bare(port["address"]),
+            "address": bare(other["address"]),
+            "mtu": min(port["mtu"], other["mtu"]),
+            "port": server.get("port"),
+            "error": server.get("error") or "it was not started",
+            "remedy": server.get("remedy") or "see why %s was not reached" % partner["name"],
+        }
+        found.append({key: value for key, value in target.items() if value is not None})
+    return found
+
+
+def summary(
+    rails: t.Sequence[str], pairs: t.Sequence[t.Sequence[str]], results: t.Mapping[str, t.Sequence[Result]]
+) -> dict[str, t.Any]:
+    """All results as one verdict, a matrix and lines for a terminal.
+
+    :param pairs: every (server, client) pair that was to be probed; one without a result is red.
+    :param results: client's name -> its results of ``rail_probe``.
+    :return: ``ok``, ``rails_proven``, ``rails``, ``checks`` (a flat list, one entry a pair and rail), ``table`` and
+        ``failures`` (text).
+    """
+    checks: list[dict[str, t.Any]] = []
+    for server, client in pairs:
+        known = {(result["rail"], result["peer"]): result for result in results.get(client, ())}
+        for rail in rails:
+            result = known.get((rail, server))
+            transfer = (result or {}).get("transfer") or {}
+            checks.append(
+                {
+                    "rail": rail,
+                    "from": client,
+                    "to": server,
+                    "ok": bool(result and result["ok"]),
+                    "gbits": transfer.get("gbits"),
+                    "rtt_ms": (result["reach"]["rtt_ms"] if result else None),
+                    "error": result["error"] if result else "was not probed",
+                    "remedy": result["remedy"] if result else _why_not_probed(results, server, client),
+                }
+            )
+    proven = [rail for rail in rails if checks and all(check["ok"] for check in checks if check["rail"] == rail)]
+    return {
+        "ok": bool(checks) and len(proven) == len(rails),
+        "rails": len(rails),
+        "rails_proven": len(proven),
+        "checks": checks,
+        "table": _table(rails, checks),
+        "failures": [
+            "%s from %s to %s: %s. Remedy: %s."
+            % (c["rail"], c["from"], c["to"], c["error"], c["remedy"] or "none known")
+            for c in checks
+            if not c["ok"]
+        ],
+    }
+
+
+def _why_not_probed(results: t.Mapping[str, t.Sequence[Result]], server: str, client: str) -> str:
+    if client not in results:
+        return "see why %s gave no results" % client
+    return "give the rail an address on %s and %s in the plan" % (client, server)
+
+
+def _table(rails: t.Sequence[str], checks: t.Sequence[t.Mapping[str, t.Any]]) -> str:
+    """A line a pair, a column a rail: Gb/s where it is proven, RED where it is not."""
+    rows: dict[str, dict[str, str]] = {}
+    for check in checks:
+        cell = ("%.2f" % check["gbits"] if check["gbits"] is not None else "ok") if check["ok"] else "RED"
+        rows.setdefault("%s -> %s" % (check["from"], check["to"]), {})[check["rail"]] = cell
+    first = max([len(row) for row in rows] + [len("Gb/s")])
+    width = [max([len(rail)] + [len(cells[rail]) for cells in rows.values()]) for rail in rails]
+    lines = [" ".join(["Gb/s".ljust(first)] + [rail.rjust(size) for rail, size in zip(rails, width)])]
+    for row, cells in rows.items():
+        lines.append(" ".join([row.ljust(first)] + [cells[rail].rjust(size) for rail, size in zip(rails, width)]))
+    return "\n".join(lines)
