@@ -1,0 +1,66 @@
+# Railyard. `make` lists what there is to do; nothing has to be installed beforehand.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help lab lab-down test lint types docs sanity changelog unit integration molecule bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/ready: requirements-dev.txt tools/venv
+	tools/venv $(PYTHON) $(VENV) requirements-dev.txt
+	@touch $@
+
+lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it; a second time changes nothing
+	lab/lab up
+	ansible-playbook -i inventories/lab site.yml
+
+lab-down: ## end the lab's guests
+	lab/lab down --all
+
+test: lint types docs changelog sanity molecule pytest ## every test there is
+
+lint: $(VENV)/ready ## ruff and ansible-lint
+	ruff check .
+	ruff format --check .
+	tools/quiet ansible-lint --strict
+
+types: $(VENV)/ready ## mypy
+	mypy -p ansible_collections.railyard.fabric.plugins
+	mypy lab tools
+
+docs: $(VENV)/ready ## the documentation of modules, plugins and roles
+	tools/docs-check
+
+changelog: $(VENV)/ready ## the changelog fragments
+	tools/changelog-check
+
+sanity: $(VENV)/ready ## ansible-test sanity, on what a user would install
+	tools/sanity
+
+molecule: $(VENV)/ready ## the scenarios on the lab: macvlan/shared and sriov/exclusive
+	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --all
+
+.PHONY: pytest
+pytest: $(VENV)/ready
+	lab/lab up --name test
+	RAILYARD_LAB=test $(BIN)/python -m pytest tests/unit tests/integration; rc=$$?; lab/lab down --name test; exit $$rc
+
+unit: $(VENV)/ready ## the pure tests, in seconds
+	$(BIN)/python -m pytest tests/unit
+
+integration: $(VENV)/ready ## the tests on the lab's guests
+	lab/lab up --name test
+	RAILYARD_LAB=test $(BIN)/python -m pytest tests/integration; rc=$$?; lab/lab down --name test; exit $$rc
+
+bench: $(VENV)/ready ## ratios, measured side by side on the lab
+	lab/lab up --name bench
+	RAILYARD_LAB=bench $(BIN)/python -m benchmarks; rc=$$?; lab/lab down --name bench; exit $$rc
+
+clean: lab-down ## take away what the targets made, but for the lab's image cache
+	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output

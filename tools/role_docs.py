@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write each role's README.md and defaults from its argument_specs.yml, the one source; ``--check`` only looks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import typing as t
+from pathlib import Path
+
+import yaml
+
+ROLES = Path(__file__).resolve().parent.parent / "roles"
+
+
+def plain(text: str) -> str:
+    """Ansible's markup as Markdown."""
+    for mark in ("C(", "O(", "V(", "M("):
+        parts = text.split(mark)
+        text = parts[0] + "".join("`" + part.replace(")", "`", 1) for part in parts[1:])
+    return text
+
+
+def lines(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def readme(name: str, spec: dict[str, t.Any]) -> str:
+    text = ["# railyard.fabric.%s" % name, "", spec["short_description"] + ".", ""]
+    text += [plain(line) for line in lines(spec["description"])]
+    if spec.get("options"):
+        text += ["", "| variable | type | default | meaning |", "|---|---|---|---|"]
+        for option, about in spec["options"].items():
+            default = "required" if about.get("required") else "`%s`" % yaml_value(about.get("default"))
+            meaning = plain(" ".join(lines(about["description"])))
+            if about.get("choices"):
+                meaning += " One of %s." % ", ".join("`%s`" % choice for choice in about["choices"])
+            text.append("| `%s` | %s | %s | %s |" % (option, about["type"], default, meaning))
+    return "\n".join([*text, "", "License: GPL-3.0-or-later", ""])
+
+
+def yaml_value(value: t.Any) -> str:
+    dumped = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
+    return dumped[: -len("...")].strip() if dumped.endswith("...") else dumped
+
+
+def defaults(spec: dict[str, t.Any]) -> str:
+    text = ["---"]
+    for option, about in (spec.get("options") or {}).items():
+        if "default" in about:
+            text += ["# " + line for line in lines(about["description"])]
+            value = yaml.safe_dump({option: about["default"]}, width=1000, sort_keys=False)
+            text.append(value.rstrip("\n"))
+    return "\n".join(text) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where something would change")
+    check = parser.parse_args().check
+    stale = []
+    for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
+        role = path.parent.parent
+        spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
+        for file, text in ((role / "README.md", readme(role.name, spec)), (role / "defaults/main.yml", defaults(spec))):
+            if (file.read_text() if file.exists() else None) != text:
+                stale.append(str(file.relative_to(ROLES.parent)))
+                if not check:
+                    file.parent.mkdir(exist_ok=True)
+                    file.write_text(text)
+    if check and stale:
+        print("out of date: %s. Remedy: tools/role_docs.py" % ", ".join(stale), file=sys.stderr)
+        return 1
+    print("roles' README and defaults: %s" % ("up to date" if not stale else "written: " + ", ".join(stale)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
