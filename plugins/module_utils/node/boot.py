@@ -30,7 +30,6 @@ PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 PACKED = (
     "errors",
     "node.boot_program",
-    "node.branch",
     "node.changes",
     "node.subsystem",
     "node.system",
@@ -140,4 +139,5 @@ def _source(name: str) -> str:
         raise RailyardError(
             "its source is not at hand to be packed for boot", name, "install the collection with its sources"
         )
-    return str(source)
+    # Ansible's own loader, on a controller, gives bytes
+    return source.decode() if isinstance(source, bytes) else str(source)

@@ -12,7 +12,7 @@ name: recorded_changes
 type: aggregate
 short_description: Keep the changes of every module
 description:
-  - Writes C(host), C(task) and C(changes) of each result to the file that the environment variable RAILYARD_RECORD names.
+  - Writes C(host) and C(changes) of each result to the file that the environment variable RAILYARD_RECORD names.
 """
 
 import json

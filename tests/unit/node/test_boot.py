@@ -1,0 +1,156 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+
+def apply(changes: list[Change]) -> None:
+    for change in changes:
+        change.act()
+
+
+def imports(name: str) -> set[str]:
+    """The private modules that one of them imports, at its top or inside functions."""
+    spec = importlib.util.find_spec("%s.%s" % (boot.PACKAGE, name))
+    assert spec is not None and spec.origin is not None
+    found = set()
+    for part in ast.walk(ast.parse(Path(spec.origin).read_text())):
+        if isinstance(part, ast.ImportFrom) and part.module and part.module.startswith(boot.PACKAGE):
+            base = part.module[len(boot.PACKAGE) :].lstrip(".")
+            for alias in part.names:
+                full = ".".join(filter(None, [base, alias.name]))
+                is_module = importlib.util.find_spec("%s.%s" % (boot.PACKAGE, base)).submodule_search_locations  # type: ignore[union-attr]
+                found.add(full if is_module else base)
+    return found
+
+
+def test_the_program_holds_just_what_it_reaches() -> None:
+    reached: set[str] = set()
+    queue = ["node.boot_program"]
+    while queue:
+        name = queue.pop()
+        if name not in reached:
+            reached.add(name)
+            queue.extend(imports(name))
+    assert sorted(boot.PACKED) == sorted(reached - {"node.boot"})
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    assert boot.pack() == boot.pack()
+
+
+def test_the_program_runs_from_the_archive_alone(tmp_path: Path) -> None:
+    (tmp_path / "boot.pyz").write_bytes(boot.pack())
+    done = subprocess.run(
+        [sys.executable, "-I", str(tmp_path / "boot.pyz"), "--check"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_options_are_kept_once_and_taken_away(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    state = boot.BootState(system, 10, "sriov_vfs")
+    first = state.changes({"ports": [1]})
+    assert [change.attribute for change in first] == ["program", "unit", "enabled", "options"]
+    assert not system.exists("/etc")
+    apply(first)
+    assert state.changes({"ports": [1]}) == []
+    assert state.read() == {"ports": [1]}
+    assert boot.UNIT_WANTED and system.link_name(boot.UNIT_WANTED) == "railyard-boot.service"
+    (second,) = state.changes({"ports": [2]})
+    assert (second.before, second.after) == ({"ports": [1]}, {"ports": [2]})
+    # another module's options need no second program
+    assert [change.attribute for change in boot.BootState(system, 20, "rdma_link").changes({})] == ["options"]
+    apply(state.changes(None))
+    assert state.changes(None) == []
+    assert state.read() is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"module": "x"}', "null"])
+def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
+    system = System(str(tmp_path))
+    state = boot.BootState(system, 10, "sriov_vfs")
+    apply(state.changes({"a": 1}))
+    system.write_file(state.file, text)
+    assert state.read() is None
+    apply(state.changes({"a": 1}))
+    assert state.read() == {"a": 1}
+
+
+class Counter(Subsystem):
+    """A file that holds a number; it fails as often as it is told to before it comes up."""
+
+    def __init__(self, system: System, wanted: int, failures: list[str]) -> None:
+        super().__init__()
+        self.system, self.wanted, self.failures = system, wanted, failures
+
+    def observe(self) -> State:
+        if self.failures:
+            raise RailyardError(self.failures.pop(), "device", "wait")
+        return {"value": self.system.read_int("/value")}
+
+    def changes(self, state: State) -> list[Change]:
+        if state["value"] == self.wanted:
+            return []
+        act: t.Callable[[], None] = lambda: self.system.write_file("/value", str(self.wanted))  # noqa: E731
+        return [Change("value", "number", state["value"], self.wanted, act)]
+
+
+@pytest.fixture
+def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[System, list[str]]:
+    """A system with one file of options whose device comes late."""
+    system = System(str(tmp_path))
+    failures: list[str] = []
+    system.write_file(boot.BOOT_DIR + "/10-counter.json", json.dumps({"module": "counter", "options": {"wanted": 5}}))
+    system.write_file(boot.BOOT_DIR + "/10-counter.json.dpkg-old", "not ours")
+    monkeypatch.setattr(
+        boot_program, "build", lambda module, options, system: Counter(system, options["wanted"], failures)
+    )
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    return system, failures
+
+
+def test_the_program_applies_says_and_then_has_nothing_to_say(
+    late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    system, _failures = late
+    assert boot_program.main(["--check"], system) == 0
+    assert system.read("/value") is None
+    assert boot_program.main([], system) == 0
+    assert system.read("/value") == "5"
+    assert capsys.readouterr().out == "value number: None -> 5\n" * 2
+    assert boot_program.main([], system) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_the_program_waits_for_devices_that_come_late(late: tuple[System, list[str]]) -> None:
+    system, failures = late
+    failures.extend(["is not there"] * 3)
+    assert boot_program.main([], system) == 0
+    assert system.read("/value") == "5"
+
+
+def test_what_cannot_be_applied_is_told_and_the_rest_is_still_done(
+    late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    system, _failures = late
+    system.write_file(boot.BOOT_DIR + "/05-damaged.json", "{")
+    assert boot_program.main([], system, patience=0) == 1
+    assert "05-damaged.json" in capsys.readouterr().err
+    assert system.read("/value") == "5"

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node import branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+ROUTE = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+
+
+class Tree:
+    """A node's /proc and /sys as far as the branch is read from them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.system = System(str(root))
+        (root / "proc/net").mkdir(parents=True)
+        (root / "sys/class/net").mkdir(parents=True)
+
+    def nic(self, netdev: str, pci: str, below: str = "") -> None:
+        device = self.root / "sys/devices/pci0000:00" / pci / below
+        (device / "net" / netdev).mkdir(parents=True, exist_ok=True)
+        os.symlink(device, device / "net" / netdev / "device")
+        os.symlink(device / "net" / netdev, self.root / "sys/class/net" / netdev)
+        (self.root / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
+        link = self.root / "sys/bus/pci/devices" / pci
+        if not link.is_symlink():
+            os.symlink(self.root / "sys/devices/pci0000:00" / pci, link)
+
+    def virtual(self, netdev: str, *lower: str) -> None:
+        (self.root / "sys/class/net" / netdev).mkdir()
+        for name in lower:
+            os.symlink("../" + name, self.root / "sys/class/net" / netdev / ("lower_" + name))
+
+    def default_route(self, netdev: str) -> None:
+        (self.root / "proc/net/route").write_text(
+            ROUTE + "%s\t00000000\t0202000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n" % netdev
+        )
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    return Tree(tmp_path)
+
+
+def test_the_default_routes_card_is_protected_and_others_are_not(tree: Tree) -> None:
+    tree.nic("eth0", "0000:01:00.0")
+    tree.nic("rail", "0000:01:00.1")
+    tree.nic("far", "0000:02:00.0")
+    tree.default_route("eth0")
+    found = Branch.observe(tree.system)
+    assert found.why_netdev("eth0") == "carries the default route"
+    assert found.why_function("0000:01:00.0") == "eth0 carries the default route"
+    assert found.why_netdev("rail") is None
+    assert found.why_function("0000:01:00.1") is None
+    assert found.why_card("0000:01:00.1") == "eth0 carries the default route"
+    assert found.why_card("0000:02:00.0") is None
+
+
+def test_all_below_a_bond_on_a_bridge_is_protected(tree: Tree) -> None:
+    tree.nic("p0", "0000:01:00.0")
+    tree.nic("p1", "0000:02:00.0")
+    tree.virtual("bond0", "p0", "p1")
+    tree.virtual("br0", "bond0")
+    tree.default_route("br0")
+    found = Branch.observe(tree.system)
+    assert set(found.netdevs) == {"br0", "bond0", "p0", "p1"}
+    assert found.why_netdev("p1") == "is part of br0, which carries the default route"
+    assert set(found.functions) == {"0000:01:00.0", "0000:02:00.0"}
+
+
+def test_a_vf_protects_its_pf(tree: Tree) -> None:
+    tree.nic("pf", "0000:01:00.0")
+    tree.nic("vf", "0000:01:10.0")
+    os.symlink("../0000:01:00.0", tree.root / "sys/devices/pci0000:00/0000:01:10.0/physfn")
+    tree.default_route("vf")
+    found = Branch.observe(tree.system)
+    assert set(found.functions) == {"0000:01:10.0", "0000:01:00.0"}
+    assert found.why_netdev("pf") is None
+
+
+def test_a_virtio_nic_is_found_through_its_bus(tree: Tree) -> None:
+    tree.nic("enp0s2", "0000:00:02.0", below="virtio0")
+    tree.default_route("enp0s2")
+    assert Branch.observe(tree.system).why_function("0000:00:02.0")
+
+
+def test_rejecting_default_routes_protect_nothing(tree: Tree) -> None:
+    (tree.root / "proc/net/route").write_text(ROUTE + "*\t00000000\t00000000\t0201\t0\t0\t0\t00000000\t0\t0\t0\n")
+    zero = "0" * 32
+    (tree.root / "proc/net/ipv6_route").write_text(
+        "%s 00 %s 00 %s ffffffff 00000001 00000000 00200200       lo\n" % (zero, zero, zero)
+        + "%s 00 %s 00 %s 00000400 00000001 00000000 00000003     eth6\n" % (zero, zero, "fe8" + "0" * 28 + "1")
+    )
+    assert Branch.observe(tree.system).netdevs == {"eth6": "carries the default route"}
+
+
+def test_the_connections_interface_is_found_by_its_address(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.9 50000 127.0.0.1 22")
+    assert branch.connection_netdev(tree.system) == "lo"
+    monkeypatch.setenv("SSH_CONNECTION", "2001:db8::9 50000 2001:db8::1%eth6 22")
+    (tree.root / "proc/net/if_inet6").write_text("20010db8000000000000000000000001 05 40 00 80     eth6\n")
+    assert branch.connection_netdev(tree.system) == "eth6"
+    monkeypatch.setenv("SSH_CONNECTION", "not a connection")
+    assert branch.connection_netdev(tree.system) is None
+
+
+def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tree: Tree) -> None:
+    for pid, parent, environ in (
+        (os.getpid(), 70, ""),
+        (70, 60, "A=b\0"),
+        (60, 1, "SSH_CONNECTION=x 1 127.0.0.1 22\0"),
+    ):
+        (tree.root / "proc" / str(pid)).mkdir()
+        (tree.root / "proc" / str(pid) / "stat").write_text("%d (a) b) S %d 1 1" % (pid, parent))
+        (tree.root / "proc" / str(pid) / "environ").write_text(environ)
+    assert branch.connection_netdev(tree.system) == "lo"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("0000:0b:00.0", True),
+        ("10000:e1:00.1", True),
+        ("0b:00.0", False),
+        ("virtio0", False),
+        ("pci0000:00", False),
+        ("0000:0b:00", False),
+    ],
+)
+def test_what_a_pci_address_looks_like(text: str, is_one: bool) -> None:
+    assert branch.is_pci_address(text) is is_one

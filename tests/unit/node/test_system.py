@@ -1,0 +1,99 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
+    Errors,
+    RailyardError,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System, run_command
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> System:
+    return System(str(tmp_path))
+
+
+def test_reads_what_is_there_and_none_where_nothing_is(system: System, tmp_path: Path) -> None:
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "sys/count").write_text("0x10\n")
+    assert system.read("/sys/count") == "0x10"
+    assert system.read_file("/sys/count") == "0x10\n"
+    assert system.read_int("/sys/count") == 16
+    assert system.read("/sys/nothing") is None
+    assert system.read("/sys/count/below") is None
+    assert system.read_int("/sys/nothing") is None
+    assert system.listdir("/nowhere") == []
+
+
+def test_a_file_that_may_not_be_read_is_an_error_with_a_remedy(system: System, tmp_path: Path) -> None:
+    (tmp_path / "dir").mkdir()
+    with pytest.raises(RailyardError) as error:
+        system.read("/dir")
+    assert error.value.place == "/dir"
+    assert "become" in error.value.remedy
+
+
+def test_links_are_followed_inside_the_root(system: System, tmp_path: Path) -> None:
+    (tmp_path / "sys/devices/pci0000:00/0000:00:01.0").mkdir(parents=True)
+    (tmp_path / "sys/class").mkdir()
+    os.symlink("../devices/pci0000:00/0000:00:01.0", tmp_path / "sys/class/card")
+    assert system.link_name("/sys/class/card") == "0000:00:01.0"
+    assert system.real_path("/sys/class/card") == "/sys/devices/pci0000:00/0000:00:01.0"
+    assert system.link_name("/sys/class") is None
+
+
+def test_a_written_file_is_whole_and_leaves_nothing_beside_it(system: System, tmp_path: Path) -> None:
+    system.write_file("/etc/railyard/file", "text\n", 0o600)
+    system.write_file("/etc/railyard/file", "other\n", 0o640)
+    assert (tmp_path / "etc/railyard/file").read_text() == "other\n"
+    assert (tmp_path / "etc/railyard/file").stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path / "etc/railyard") == ["file"]
+    system.remove_file("/etc/railyard/file")
+    system.remove_file("/etc/railyard/file")
+    assert not system.exists("/etc/railyard/file")
+
+
+def test_a_failed_write_keeps_the_old_file(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system.write_file("/etc/file", "old\n")
+
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RailyardError, match="No space left"):
+        system.write_file("/etc/file", "new\n")
+    assert (tmp_path / "etc/file").read_text() == "old\n"
+    assert os.listdir(tmp_path / "etc") == ["file"]
+
+
+def test_commands_say_how_they_ended() -> None:
+    assert run_command([sys.executable, "-c", "print('x'); raise SystemExit(3)"], 30) == (3, "x\n", "")
+    assert run_command(["/no/such/program"], 30).rc == 127
+    assert run_command([sys.executable, "-c", "import time; time.sleep(30)"], 0.2).rc == 124
+
+
+def test_a_command_that_must_succeed_becomes_an_error_with_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(RailyardError, match="exit status 1: it is broken") as error:
+        System(str(tmp_path)).check([sys.executable, "-c", "raise SystemExit('it is broken')"], "mend it")
+    assert str(error.value).endswith("Remedy: mend it.")
+
+
+def test_all_errors_are_told_together() -> None:
+    first = RailyardError("is too large", "ports[0].mtu", "lower it")
+    second = RailyardError("is missing", "ports[1].pci")
+    raise_all([])
+    with pytest.raises(RailyardError) as one:
+        raise_all([first])
+    assert one.value is first
+    with pytest.raises(Errors) as both:
+        raise_all([first, second])
+    assert str(both.value) == "ports[0].mtu: is too large. Remedy: lower it.\nports[1].pci: is missing."
