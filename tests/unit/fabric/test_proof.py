@@ -1,0 +1,111 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover, proof
+
+
+def port(number: int, **other: t.Any) -> dict[str, t.Any]:
+    base: dict[str, t.Any] = {
+        "rail": "gpu%02d" % number,
+        "number": number,
+        "pci": "0000:0%d:00.0" % number,
+        "netdev": "enp%ds0" % number,
+        "rdma": {"name": "rxe%d" % number, "type": "rxe"},
+        "gpus": [],
+        "mtu": 4200,
+        "address": "172.16.%d.201/24" % (10 + number),
+        "gateway": None,
+        "table": 100 + number,
+        "rule_priority": 10000 + number,
+        "sysctl": {"arp_ignore": 1},
+        "vfs": None,
+        "firmware": None,
+    }
+    return dict(base, **other)
+
+
+def node(name: str, *ports: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {"name": name, "ports": list(ports)}
+
+
+def test_each_module_gets_its_own_keys_and_no_empty_ones() -> None:
+    vfs = {"count": 2, "attributes": [{"index": 0, "mac": "02:00:00:00:00:01"}]}
+    ports = [port(1, vfs=vfs, firmware={"link_type": "eth", "num_of_vfs": 8}), port(2, address=None)]
+    assert handover.port_options(ports, "sriov_vfs") == [
+        {"pci": "0000:01:00.0", "netdev": "enp1s0", "count": 2, "attributes": vfs["attributes"]}
+    ]
+    assert handover.port_options(ports, "mlx_linktype") == [
+        {"pci": "0000:01:00.0", "link_type": "eth", "num_of_vfs": 8}
+    ]
+    assert handover.port_options(ports, "rail_probe") == [
+        {"rail": "gpu01", "device": "rxe1", "address": "172.16.11.201"}
+    ]
+    assert [sorted(each) for each in handover.port_options(ports, "rail_ports")] == [
+        ["address", "mtu", "netdev", "pci", "rail", "rule_priority", "sysctl", "table"],
+        ["mtu", "netdev", "pci", "rail", "rule_priority", "sysctl", "table"],
+    ]
+    assert len(handover.port_options(ports, "rdma_link")) == 2
+    assert handover.port_options([port(1, rdma={"name": None, "type": "hardware"})], "rdma_link") == []
+    with pytest.raises(ValueError, match="takes no ports"):
+        handover.port_options(ports, "rdma_netns_mode")
+
+
+def test_targets_are_the_rails_that_both_have() -> None:
+    mine = node("b", port(1, address="172.16.11.202/24"), port(2), port(3, mtu=9000))
+    theirs = node("a", port(1), port(2, address=None), port(3))
+    found = proof.targets(mine, theirs, [{"rail": "gpu01", "port": 40000, "error": "", "remedy": ""}])
+    assert [target["rail"] for target in found] == ["gpu01", "gpu03"]
+    assert found[0]["source"] == "172.16.11.202"
+    assert found[0]["address"] == "172.16.11.201"
+    assert found[0]["port"] == 40000
+    assert found[1]["mtu"] == 4200
+    assert "port" not in found[1]
+    assert found[1]["error"] == "it was not started"
+
+
+def result(rail: str, peer: str, ok: bool = True) -> dict[str, t.Any]:
+    return {
+        "rail": rail,
+        "peer": peer,
+        "ok": ok,
+        "error": "" if ok else "0 of 3 packets came back",
+        "remedy": "" if ok else "see the leaf",
+        "reach": {"rtt_ms": 0.5},
+        "transfer": {"gbits": 96.5} if ok else None,
+    }
+
+
+def test_all_green_is_proven() -> None:
+    verdict = proof.summary(
+        ["gpu01", "gpu02"], [["a", "b"]], {"a": [], "b": [result("gpu01", "a"), result("gpu02", "a")]}
+    )
+    assert (verdict["ok"], verdict["rails"], verdict["rails_proven"], verdict["failures"]) == (True, 2, 2, [])
+    assert verdict["table"] == "Gb/s   gpu01 gpu02\nb -> a 96.50 96.50"
+
+
+def test_a_red_rail_is_named_with_its_remedy() -> None:
+    results = {"b": [result("gpu01", "a", ok=False), result("gpu02", "a")]}
+    verdict = proof.summary(["gpu01", "gpu02"], [["a", "b"]], results)
+    assert (verdict["ok"], verdict["rails_proven"]) == (False, 1)
+    assert verdict["failures"] == ["gpu01 from b to a: 0 of 3 packets came back. Remedy: see the leaf."]
+    assert "RED" in verdict["table"]
+
+
+def test_what_was_not_probed_is_red() -> None:
+    verdict = proof.summary(["gpu01"], [["a", "b"]], {})
+    assert not verdict["ok"]
+    assert verdict["failures"] == ["gpu01 from b to a: was not probed. Remedy: see why b gave no results."]
+    verdict = proof.summary(["gpu01", "gpu02"], [["a", "b"]], {"b": [result("gpu01", "a")]})
+    assert verdict["failures"] == [
+        "gpu02 from b to a: was not probed. Remedy: give the rail an address on b and a in the plan."
+    ]
+
+
+def test_no_pairs_prove_nothing() -> None:
+    assert not proof.summary(["gpu01"], [], {})["ok"]

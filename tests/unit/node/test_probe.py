@@ -1,0 +1,208 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import probe
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
+
+# ib_write_bw 6.05 of Debian 12's perftest between two rxe links, as the lab printed it
+TABLE = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF		Device         : rxe_gpu01
+ Number of qps   : 1		Transport type : IB
+ local address: LID 0000 QPN 0x0011 PSN 0x3b4b5 RKey 0x0004e2 VAddr 0x007f3a1c3f9000
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:172:16:11:202
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      1000             0.47               0.42  		   0.000801
+---------------------------------------------------------------------------------------
+"""
+
+
+def target(**other: t.Any) -> dict[str, t.Any]:
+    base = {"rail": "gpu01", "peer": "node-2", "netdev": "lo", "device": "rxe0", "source": "127.0.0.1"}
+    base.update({"address": "127.0.0.2", "mtu": 4200, "port": None, "error": "", "remedy": ""})
+    return dict(base, **other)
+
+
+def options(**other: t.Any) -> dict[str, t.Any]:
+    return dict({"count": 2, "timeout": 0.5, "size": 4096, "iterations": 5, "lifetime": 5, "targets": []}, **other)
+
+
+def rdma_device(root: Path, name: str, gids: dict[int, tuple[str, str]], link_layer: str = "Ethernet") -> None:
+    port = root / "sys/class/infiniband" / name / "ports/1"
+    (port / "gids").mkdir(parents=True)
+    (port / "gid_attrs/types").mkdir(parents=True)
+    (port / "link_layer").write_text(link_layer + "\n")
+    for index, (gid, kind) in gids.items():
+        (port / "gids" / str(index)).write_text(gid + "\n")
+        (port / "gid_attrs/types" / str(index)).write_text(kind + "\n")
+
+
+LINK_LOCAL = "fe80:0000:0000:0000:5054:00ff:fe00:0101"
+MAPPED = "0000:0000:0000:0000:0000:ffff:ac10:0bc9"  # 172.16.11.201
+
+
+def test_a_packet_is_exactly_as_large_as_the_mtu() -> None:
+    packet = probe.echo_request(1, 1, probe.payload_size(4200))
+    assert len(packet) + 20 == 4200
+    assert probe.checksum(packet) == 0
+    assert probe.checksum(b"\x45\x00\x01") != 0
+
+
+@needs_root
+def test_full_packets_come_back_and_too_large_ones_are_named() -> None:
+    good, large = probe.reach([target(), target(mtu=66000)], 2, 0.3)
+    assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
+    assert good["rtt_ms"] > 0
+    assert (large["received"], large["error"]) == (0, "Message too long")
+
+
+@needs_root
+def test_an_address_that_is_not_ours_is_a_clear_error() -> None:
+    with pytest.raises(RailyardError, match="no socket from 192.0.2.1 on lo") as error:
+        probe.reach([target(source="192.0.2.1")], 1, 0.1)
+    assert error.value.place == "gpu01"
+
+
+def test_the_gid_is_the_v2_entry_that_holds_the_address_wherever_it_is(tmp_path: Path) -> None:
+    rdma_device(tmp_path, "rxe0", {0: (LINK_LOCAL, "RoCE v2"), 10: (MAPPED, "RoCE v2"), 9: (MAPPED, "IB/RoCE v1")})
+    system = System(str(tmp_path))
+    assert probe.gid_index(system, "rxe0", "172.16.11.201") == 10
+    assert probe.gid_index(system, "rxe0", "172.16.11.202") is None
+    assert probe.gid_index(system, "rxe0", "fe80::5054:ff:fe00:101") == 0
+    assert probe.device_with_address(system, "172.16.11.201") == "rxe0"
+    assert probe.device_with_address(system, "172.16.11.9") is None
+
+
+def test_bandwidth_is_read_from_table_and_json_and_never_guessed() -> None:
+    assert probe.bandwidth(TABLE) == 0.42
+    assert probe.bandwidth('{"results": {"MsgSize": 65536, "BW_average": 96.5,},}') == 96.5
+    assert probe.bandwidth('{"results": {}}') is None
+    assert probe.bandwidth("{ not json") is None
+    assert probe.bandwidth("Couldn't connect to 172.16.11.201:18515\n") is None
+    assert probe.bandwidth(None) is None
+
+
+class Perftest:
+    """What a run of ib_write_bw was asked, with an answer that the test chooses."""
+
+    def __init__(self, result: CommandResult, help_text: str = "") -> None:
+        self.result, self.help_text, self.asked = result, help_text, [""]
+
+    def __call__(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        if "--help" in argv:
+            return CommandResult(0, self.help_text, "")
+        self.asked = list(argv)
+        for argument in argv:
+            if argument.startswith("--out_json_file="):
+                Path(argument.partition("=")[2]).write_text('{"results": {"BW_average": 12.25}}')
+        return self.result
+
+
+@pytest.fixture
+def perftest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., tuple[Perftest, System]]:
+    def make(result: CommandResult, help_text: str = "") -> tuple[Perftest, System]:
+        monkeypatch.setattr(System, "which", lambda _self, program: "/usr/bin/" + program)
+        rdma_device(tmp_path, "rxe0", {1: (MAPPED, "RoCE v2")})
+        runner = Perftest(result, help_text)
+        return runner, System(str(tmp_path), runner)
+
+    return make
+
+
+def test_a_transfer_uses_the_rails_device_and_gid(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+    runner, system = perftest(CommandResult(0, TABLE, ""))
+    result = probe.transfer(target(source="172.16.11.201", address="172.16.11.202", port=40000), options(), system)
+    assert (result["gbits"], result["gid_index"], result["error"]) == (0.42, 1, "")
+    assert runner.asked[:5] == ["/usr/bin/ib_write_bw", "-d", "rxe0", "-x", "1"]
+    assert runner.asked[-1] == "172.16.11.202"
+
+
+def test_the_report_is_structured_where_the_tool_can(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+    _runner, system = perftest(CommandResult(0, "", ""), "      --out_json   Creates a report in a json file\n")
+    # the report is written and read at the path that the tool was given, outside the test's root
+    result = probe.transfer(target(source="172.16.11.201", port=1), options(), System("/", _runner))
+    assert result["gbits"] is None  # no such device on this machine: an error, not a number
+    system.path = lambda path: path if path.startswith("/tmp") else str(system.root) + path  # type: ignore[method-assign]
+    assert probe.transfer(target(source="172.16.11.201", port=1), options(), system)["gbits"] == 12.25
+
+
+def test_what_perftest_said_becomes_the_error(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+    _runner, system = perftest(CommandResult(1, "", "----\nCouldn't connect to 172.16.11.202:40000\n"))
+    result = probe.transfer(target(source="172.16.11.201", port=40000), options(), system)
+    assert result["gbits"] is None
+    assert result["error"] == "ib_write_bw ended with 1: Couldn't connect to 172.16.11.202:40000"
+    assert "ib_write_bw -d rxe0 -x 1" in result["remedy"]
+
+
+def test_a_missing_device_or_gid_is_named(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+    _runner, system = perftest(CommandResult(0, TABLE, ""))
+    gone = probe.transfer(target(device="mlx5_9", source="172.16.11.201"), options(), system)
+    assert gone["error"] == "there is no RDMA device mlx5_9"
+    bare = probe.transfer(target(source="172.16.11.7"), options(), system)
+    assert bare["error"] == "rxe0 has no RoCE v2 GID for 172.16.11.7"
+
+
+@needs_root
+def test_a_rail_that_is_not_reached_is_red_and_its_rdma_is_not_tried(
+    perftest: t.Callable[..., tuple[Perftest, System]],
+) -> None:
+    runner, system = perftest(CommandResult(0, TABLE, ""))
+    asked = options(
+        targets=[target(address="192.0.2.77", timeout=0.1), target(error="it has no link", remedy="mend it")]
+    )
+    dark, unserved = probe.probe(asked, system)
+    assert not dark["ok"]
+    assert dark["error"].startswith("0 of 2 packets of 4200 bytes came back")
+    assert dark["transfer"] is None
+    assert runner.asked == [""]
+    assert (unserved["ok"], unserved["error"]) == (False, "the other side has no server: it has no link")
+
+
+def test_only_the_noted_process_is_ended(tmp_path: Path) -> None:
+    system = System()
+    server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+
+    class Noted(System):
+        def path(self, path: str) -> str:
+            return str(tmp_path / Path(path).name) if path.startswith(probe.SERVER_DIR) else path
+
+        def listdir(self, path: str) -> list[str]:
+            return sorted(os.listdir(tmp_path)) if path == probe.SERVER_DIR else super().listdir(path)
+
+    try:
+        (tmp_path / str(server.pid)).write_text(str(probe._start_time(system, server.pid)))
+        (tmp_path / str(other.pid)).write_text("1")  # an earlier process of the same number
+        probe.stop(Noted())
+        assert server.wait(timeout=10) < 0
+        assert other.poll() is None
+        assert os.listdir(tmp_path) == []
+    finally:
+        server.kill()
+        other.kill()
+        server.wait()
+        other.wait()
+
+
+def test_a_listening_port_is_seen() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        assert sock.getsockname()[1] not in probe._listening(System())
+        sock.listen()
+        assert sock.getsockname()[1] in probe._listening(System())

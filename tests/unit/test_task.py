@@ -1,0 +1,122 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+
+class Lamps(Subsystem):
+    """Lamps that can be lit; ``stuck`` ones stay as they are, ``broken`` ones fail."""
+
+    live: t.ClassVar[dict[str, bool]] = {}
+    stuck: t.ClassVar[set[str]] = set()
+    broken: t.ClassVar[set[str]] = set()
+
+    def __init__(self, options: t.Mapping[str, t.Any], _system: System) -> None:
+        super().__init__()
+        self.wanted = dict(options["lamps"])
+
+    def observe(self) -> State:
+        return {"lamps": dict(self.live)}
+
+    def changes(self, state: State) -> list[Change]:
+        raise_all(
+            [
+                RailyardError("there is no such lamp", name, "name another")
+                for name in self.wanted
+                if name not in state["lamps"]
+            ]
+        )
+        return [
+            Change(name, "lit", state["lamps"][name], lit, lambda name=name, lit=lit: self.light(name, lit))  # type: ignore[misc]
+            for name, lit in self.wanted.items()
+            if state["lamps"][name] != lit
+        ]
+
+    def light(self, name: str, lit: bool) -> None:
+        if name in self.broken:
+            raise RailyardError("does not answer", name, "replace it")
+        if name not in self.stuck:
+            self.live[name] = lit
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        return {"pending": len(pending)}
+
+
+@pytest.fixture
+def lamps(capsys: pytest.CaptureFixture[str]) -> t.Callable[..., dict[str, t.Any]]:
+    Lamps.live, Lamps.stuck, Lamps.broken = {"a": False, "b": False}, set(), set()
+
+    def run(wanted: dict[str, bool], check: bool = False, state: str = "present") -> dict[str, t.Any]:
+        spec = {"lamps": {"type": "dict"}, "state": {"type": "str", "default": "present"}}
+        arguments = {"lamps": wanted, "state": state, "_ansible_check_mode": check, "_ansible_diff": True}
+        with patch_module_args(arguments), pytest.raises(SystemExit):
+            task.run(AnsibleModule(argument_spec=spec, supports_check_mode=True), Lamps)
+        return t.cast("dict[str, t.Any]", json.loads(capsys.readouterr().out))
+
+    return run
+
+
+def test_check_mode_predicts_what_is_then_done_and_twice_is_nothing(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+    predicted = lamps({"a": True}, check=True)
+    assert Lamps.live == {"a": False, "b": False}
+    assert predicted["pending"] == 1
+    done = lamps({"a": True})
+    assert (
+        predicted["changes"]
+        == done["changes"]
+        == [{"subject": "a", "attribute": "lit", "before": False, "after": True}]
+    )
+    assert done["diff"] == {"before": {"a": {"lit": False}}, "after": {"a": {"lit": True}}}
+    assert done["gathered"] == {"lamps": {"a": True, "b": False}}
+    again = lamps({"a": True})
+    assert (again["changed"], again["changes"]) == (False, [])
+
+
+def test_gathered_only_reads(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+    read = lamps({"a": True}, state="gathered")
+    assert (read["changed"], read["gathered"]) == (False, {"lamps": {"a": False, "b": False}})
+
+
+def test_all_refusals_come_before_anything_is_done(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+    result = lamps({"a": True, "x": True, "y": True})
+    assert result["failed"]
+    assert result["msg"].splitlines() == [
+        "x: there is no such lamp. Remedy: name another.",
+        "y: there is no such lamp. Remedy: name another.",
+    ]
+    assert [error["place"] for error in result["errors"]] == ["x", "y"]
+    assert Lamps.live["a"] is False
+
+
+def test_what_was_done_before_an_error_is_told(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+    Lamps.broken = {"b"}
+    result = lamps({"a": True, "b": True})
+    assert (result["failed"], result["changed"]) == (True, True)
+    assert [change["subject"] for change in result["changes"]] == ["a"]
+
+
+def test_what_does_not_take_is_an_error(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+    Lamps.stuck = {"a"}
+    assert "reads back otherwise: lit is False, not True" in lamps({"a": True})["msg"]
+
+
+def test_the_unforeseen_is_one_line_and_keeps_its_trace_aside(
+    lamps: t.Callable[..., dict[str, t.Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Lamps, "observe", lambda _self: 1 / 0)
+    result = lamps({})
+    assert result["msg"].startswith("unforeseen: ZeroDivisionError")
+    assert "Traceback" not in result["msg"]
