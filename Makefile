@@ -59,8 +59,9 @@ integration: $(VENV)/ready ## the tests on the lab's guests
 	RAILYARD_LAB=test $(BIN)/python -m pytest tests/integration; rc=$$?; lab/lab down --name test; exit $$rc
 
 bench: $(VENV)/ready ## ratios, measured side by side on the lab
-	lab/lab up --name bench
-	RAILYARD_LAB=bench $(BIN)/python -m benchmarks; rc=$$?; lab/lab down --name bench; exit $$rc
+	lab/lab up --name bench --rails 8
+	lab/lab up --name bench-one --rails 1
+	$(BIN)/python -m benchmarks; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc
 
 clean: lab-down ## take away what the targets made, but for the lab's image cache
 	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output
