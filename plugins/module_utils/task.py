@@ -31,7 +31,7 @@ def run(module: AnsibleModule, build: Builder) -> t.NoReturn:
         pending = changes if module.check_mode else []
         if not module.check_mode:
             state = converge(subsystem, state, changes, done)
-        _exit(module, subsystem, changes, gathered=state, **subsystem.outcome(state, pending))
+        _exit(module, subsystem, pending or done, gathered=state, **subsystem.outcome(state, pending))
     except RailyardError as error:
         fail(module, error, done)
     except Exception as error:

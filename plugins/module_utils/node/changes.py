@@ -9,6 +9,10 @@ from __future__ import annotations
 import typing as t
 
 
+class NotTaken(Exception):
+    """Raised by a change's act when the kernel will not have it just now, and the subsystem tells why afterwards."""
+
+
 class Change:
     """One attribute of one thing, from what it is to what it shall be, and how.
 
@@ -16,7 +20,7 @@ class Change:
     :param attribute: which attribute of it, in the kernel's or the vendor's spelling.
     :param before: its value now; None where it is absent.
     :param after: its value then; None where it is taken away.
-    :param act: does it. Raises :class:`RailyardError`.
+    :param act: does it. Raises :class:`RailyardError`, or :class:`NotTaken`.
     """
 
     def __init__(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: t.Callable[[], None]) -> None:
