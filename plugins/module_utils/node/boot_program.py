@@ -61,11 +61,11 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
         while True:
             try:
                 for line in apply(path, system, check):
-                    print(line)
+                    sys.stdout.write(line + "\n")
                 break
             except RailyardError as error:
                 if time.monotonic() >= deadline:
-                    print("%s: %s" % (path, error), file=sys.stderr)
+                    sys.stderr.write("%s: %s\n" % (path, error))
                     status = 1
                     break
                 time.sleep(1)

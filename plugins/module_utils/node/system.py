@@ -39,7 +39,9 @@ def run_command(argv: t.Sequence[str], timeout: float) -> CommandResult:
     """
     env = dict(os.environ, LC_ALL="C", LANG="C")
     try:
-        done = subprocess.run(list(argv), capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, env=env)
+        done = subprocess.run(
+            list(argv), capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, env=env, check=False
+        )
     except FileNotFoundError:
         return CommandResult(127, "", "%s: not found" % argv[0])
     except subprocess.TimeoutExpired:
