@@ -1,0 +1,499 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Firmware parameters of NVIDIA NICs: link type, SR-IOV, VF count and any other by name.
+
+A card keeps three values of each: the factory's default, the current one (in force) and the next boot's. Setting is
+staging: what differs from the next boot's value is set, what differs from the current one needs a reboot or a reset.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node import firmware_tool, pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.firmware_tool import Parameter, Tool
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+LINK_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
+LINK_TYPE = re.compile(r"^LINK_TYPE_P(\d+)$")
+# Cards whose one function has two ports (ConnectX-3, ConnectX-3 Pro).
+TWO_PORTS_A_FUNCTION = ("1003", "1007")
+# Lost at boot, as the need for the reset is.
+RESET_DIR = "/run/railyard/firmware"
+ARPHRD_INFINIBAND = 32
+
+
+class Wish:
+    """What one parameter shall be. ``shown`` is how changes print it, ``value`` how the tool gets it."""
+
+    def __init__(self, value: t.Any, shown: t.Any, place: str, every_port: bool = False) -> None:
+        self.value = value
+        self.shown = shown
+        self.place = place
+        self.every_port = every_port
+
+    def argument(self) -> str:
+        number = firmware_tool.number(self.value)
+        return str(self.value).strip() if number is None else str(number)
+
+
+class Card:
+    """One device that the tool knows: the functions of one slot, with all that is wished of it."""
+
+    def __init__(self, device: str, functions: t.Sequence[str], ports: int) -> None:
+        self.device = device
+        self.functions = list(functions)
+        self.ports = ports
+        self.wishes: dict[str, Wish] = {}
+
+    def names(self) -> list[str]:
+        return list(self.wishes) or [*("LINK_TYPE_P%d" % (n + 1) for n in range(self.ports)), "SRIOV_EN", "NUM_OF_VFS"]
+
+
+class Firmware(Subsystem):
+    """What is wanted of the NICs' firmware.
+
+    :param ports: each with ``pci`` and wishes: ``link_type``, ``link_types``, ``sriov_en``, ``num_of_vfs``,
+        ``parameters``.
+    :param tool: see :class:`.firmware_tool.Tool`.
+    :param reset: ``never`` or ``allowed``.
+    :param timeout: seconds that a card may take to come back after a reset.
+    :param branch: for tests.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        ports: t.Sequence[t.Mapping[str, t.Any]],
+        tool: str = "auto",
+        reset: str = "never",
+        timeout: float = 120.0,
+        branch: Branch | None = None,
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._reset = reset == "allowed"
+        self._timeout = timeout
+        self._branch = branch
+        self._staged: set[tuple[str, str]] = set()
+        self._restarted: set[str] = set()
+        self._by_port: list[tuple[str, Card]] = []
+        self._cards: dict[str, Card] = {}
+        self._gather(ports)
+        self._tool = Tool(system, tool)
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> Firmware:
+        ports = options["ports"]
+        if ports is None:
+            ports = [{"pci": each} for each in pci.network_functions(system, pci.NVIDIA_NETWORKING)]
+        return cls(system, ports, options["tool"], options["reset"], options["timeout"])
+
+    # -- what is wanted -----------------------------------------------------------------------------------------------
+
+    def _gather(self, ports: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        errors: list[RailyardError] = []
+        for number, port in enumerate(ports):
+            place = "ports[%d]" % number
+            function = str(port["pci"]).lower()
+            if not self._system.exists("%s/%s" % (pci.DEVICES, function)):
+                errors.append(
+                    RailyardError("there is no PCI function %s" % function, place + ".pci", "see 'lspci -D -d 15b3:'")
+                )
+                continue
+            physical = pci.physical_function(self._system, function)
+            if physical:
+                errors.append(
+                    RailyardError(
+                        "%s is a VF, whose firmware is its PF's" % function,
+                        place + ".pci",
+                        "name the PF, %s" % physical,
+                    )
+                )
+                continue
+            card = self._card(function)
+            self._by_port.append((function, card))
+            try:
+                wishes = list(_wishes(port, place, card.ports))
+            except RailyardError as error:
+                errors.append(error)
+                continue
+            for name, wish in wishes:
+                held = card.wishes.setdefault(name, wish)
+                if held is not wish and not firmware_tool.same(firmware_tool.plain(held.shown), wish.shown):
+                    errors.append(
+                        RailyardError(
+                            "%s shall be %s, but %s says %s, and both are on the card %s"
+                            % (name, wish.shown, held.place, held.shown, card.device),
+                            wish.place,
+                            "say it once a card, and link types of single ports by 'link_types'",
+                        )
+                    )
+        raise_all(errors)
+
+    def _card(self, function: str) -> Card:
+        functions = pci.slot_functions(self._system, function) or [function]
+        device = functions[0]
+        if device not in self._cards:
+            two = pci.hexadecimal(self._system, device, "device") in TWO_PORTS_A_FUNCTION
+            self._cards[device] = Card(device, functions, 2 if two else len(functions))
+        return self._cards[device]
+
+    # -- what is ------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        results: dict[str, firmware_tool.QueryResult] = {}
+        errors: dict[str, RailyardError] = {}
+
+        def ask(card: Card) -> None:
+            try:
+                results[card.device] = self._tool.query(card.device, card.names())
+            except RailyardError as error:
+                errors[card.device] = error
+
+        cards = list(self._cards.values())
+        if cards:
+            # the first tells which options the tool knows; the others are asked side by side, a card takes seconds
+            ask(cards[0])
+            threads = [threading.Thread(target=ask, args=(card,)) for card in cards[1:]]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        raise_all([errors[card.device] for card in cards if card.device in errors])
+        for card in cards:
+            parameters = results[card.device].parameters
+            for name in list(parameters):
+                if name not in card.names():
+                    del parameters[name]
+                elif parameters[name]["current"] is None:
+                    parameters[name]["current"] = self._in_force(card, name)
+        rows = [self._row(function, results[card.device].parameters) for function, card in self._by_port]
+        return {"ports": rows, "cards": {card.device: _about(card, results[card.device]) for card in cards}}
+
+    def _row(self, function: str, parameters: t.Mapping[str, Parameter]) -> State:
+        """A port in the shape of the option: the values of the next boot."""
+        types: dict[str, t.Any] = {}
+        others: dict[str, t.Any] = {}
+        row: State = {"pci": function, "link_type": None, "link_types": types, "sriov_en": None, "num_of_vfs": None}
+        for name, held in parameters.items():
+            port = LINK_TYPE.match(name)
+            if port:
+                types[port.group(1)] = _link_type(held["next"])
+            elif name in ("SRIOV_EN", "NUM_OF_VFS"):
+                row[name.lower()] = held["next"]
+            else:
+                others[name] = held["next"]
+        if len(set(types.values())) == 1:
+            row["link_type"] = next(iter(types.values()))
+        row["parameters"] = others
+        return row
+
+    def _in_force(self, card: Card, name: str) -> firmware_tool.Plain:
+        """A current value that the tool does not tell, by what the kernel has of the card; None if it is silent."""
+        port = LINK_TYPE.match(name)
+        if port:
+            at = int(port.group(1)) - 1
+            if card.ports == len(card.functions) and at < card.ports:
+                layer = self._link_layer(card.functions[at])
+                return LINK_TYPES[layer] if layer else None
+            return None
+        total = pci.number(self._system, card.functions[0], "sriov_totalvfs")
+        if name == "SRIOV_EN" and self._system.exists(pci.attribute(card.functions[0], "driver")):
+            return total is not None
+        return total if name == "NUM_OF_VFS" else None
+
+    def _link_layer(self, function: str) -> str | None:
+        for name in pci.rdma_devices(self._system, function):
+            layer = self._system.read("/sys/class/infiniband/%s/ports/1/link_layer" % name)
+            if layer:
+                return "ib" if layer == "InfiniBand" else "eth"
+        for netdev in self._system.listdir(pci.attribute(function, "net")):
+            kind = self._system.read_int("/sys/class/net/%s/type" % netdev)
+            if kind is not None:
+                return "ib" if kind == ARPHRD_INFINIBAND else "eth"
+        return None
+
+    # -- what must be done --------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        errors: list[RailyardError] = []
+        changes: list[Change] = []
+        for card, parameters in self._with_parameters(state):
+            batch: dict[str, Wish] = {}
+            for name, wish in card.wishes.items():
+                if name not in parameters:
+                    error = self._absent(card, name, wish, parameters)
+                    errors += [error] if error else []
+                elif not _is(parameters[name]["next"], wish):
+                    if parameters[name]["read_only"]:
+                        errors.append(
+                            Unsupported(
+                                "%s is read-only on %s, and is %s" % (name, card.device, parameters[name]["next"]),
+                                wish.place,
+                                "leave it out, or ask the card's vendor for firmware that allows it",
+                            )
+                        )
+                    batch[name] = wish
+            resets = self._must_reset(card, parameters, batch)
+            if batch or resets:
+                errors += self._refusals(card, resets)
+            changes += self._staging(card, parameters, batch)
+            if resets:
+                changes.append(
+                    Change(
+                        card.device,
+                        "reset",
+                        None,
+                        "level %s" % firmware_tool.RESET_LEVEL,
+                        lambda card=card: self._do_reset(card),  # type: ignore[misc]
+                    )
+                )
+        raise_all(errors)
+        return changes
+
+    def _with_parameters(self, state: State) -> list[tuple[Card, dict[str, Parameter]]]:
+        """Each card once, with its parameters as they were observed."""
+        return [(card, state["cards"][device]["parameters"]) for device, card in self._cards.items()]
+
+    def _absent(self, card: Card, name: str, wish: Wish, parameters: t.Mapping[str, Parameter]) -> RailyardError | None:
+        port = LINK_TYPE.match(name)
+        if not port:
+            hidden = "; some parameters show only while ADVANCED_PCI_SETTINGS is in force" if "READ" in name else ""
+            return Unsupported(
+                "%s has no parameter %s" % (card.device, name),
+                wish.place,
+                "see what '%s -d %s -e q' lists%s" % (self._tool.path, card.device, hidden),
+            )
+        if wish.every_port and any(LINK_TYPE.match(other) for other in parameters):
+            return None  # 'link_type' means the ports that there are
+        at = int(port.group(1)) - 1
+        layer = self._link_layer(card.functions[at]) if at < len(card.functions) else None
+        if wish.every_port and at > 0:
+            return None  # the first port's error is enough
+        if layer and LINK_TYPES[layer] == wish.shown:
+            return None  # fixed, and as wanted
+        what = "its link type is fixed%s (it is no VPI card)" % (" to %s" % layer if layer else "")
+        if any(LINK_TYPE.match(other) for other in parameters):
+            what = "the card has no port %s" % port.group(1)
+        return Unsupported(
+            "%s has no parameter %s: %s" % (card.device, name, what),
+            wish.place,
+            "leave the link type out, or use a card that has both",
+        )
+
+    def _must_reset(self, card: Card, parameters: t.Mapping[str, Parameter], batch: t.Mapping[str, Wish]) -> bool:
+        if not self._reset or card.device in self._restarted:
+            return False
+        waiting = self._waiting(card, parameters, batch)
+        return bool(waiting) and waiting != self._tried(card)
+
+    def _waiting(self, card: Card, parameters: t.Mapping[str, Parameter], batch: t.Iterable[str]) -> dict[str, str]:
+        """The wishes that are not in force, though they are staged or about to be: name -> value."""
+        found = {}
+        for name, wish in card.wishes.items():
+            if name not in parameters:
+                continue
+            current = parameters[name]["current"]
+            unknown = current is None and (name in batch or (card.device, name) in self._staged)
+            if unknown or (current is not None and not _is(current, wish)):
+                found[name] = wish.argument()
+        return found
+
+    def _tried(self, card: Card) -> dict[str, str] | None:
+        """What was waiting still when the card had been reset since boot: another reset would not help."""
+        try:
+            return t.cast("dict[str, str]", json.loads(self._system.read(self._record(card)) or "null"))
+        except ValueError:
+            return None
+
+    def _record(self, card: Card) -> str:
+        return "%s/%s.json" % (RESET_DIR, card.device)
+
+    def _refusals(self, card: Card, resets: bool) -> list[RailyardError]:
+        branch = self._branch = self._branch or Branch.observe(self._system)
+        functions = pci.card_functions(self._system, card.device)
+        place = self._place(card)
+        for function in functions:
+            why = branch.why_card(function)
+            if why:
+                return [
+                    Refused(
+                        "the card %s is left alone: %s" % (card.device, why),
+                        place,
+                        "set this card by hand, or connect and route over another card",
+                    )
+                ]
+        if not resets:
+            return []
+        errors: list[RailyardError] = []
+        if self._tool.reset_program() is None:
+            errors.append(self._tool.no_reset_program())
+        for function in functions:
+            vfs = pci.virtual_functions(self._system, function)
+            if vfs:
+                errors.append(
+                    Refused(
+                        "%s cannot be reset: %s has %d VFs (%s)"
+                        % (card.device, function, len(vfs), ", ".join(self._describe(vf) for vf in vfs[:8])),
+                        place,
+                        "take the VFs away first (sriov_vfs with count: 0), or use reset: never and reboot",
+                    )
+                )
+        return errors
+
+    def _describe(self, vf: str) -> str:
+        netdevs = self._system.listdir(pci.attribute(vf, "net"))
+        driver = self._system.link_name(pci.attribute(vf, "driver"))
+        return "%s %s" % (vf, ", ".join(netdevs) or (driver and "with driver %s" % driver) or "without driver")
+
+    def _place(self, card: Card) -> str:
+        at = next(number for number, (_function, each) in enumerate(self._by_port) if each is card)
+        return "ports[%d].pci" % at
+
+    def _staging(self, card: Card, parameters: t.Mapping[str, Parameter], batch: t.Mapping[str, Wish]) -> list[Change]:
+        """One change a parameter. The first one's act sets the whole batch: the tool's rules need it together."""
+
+        def act() -> None:
+            self._tool.set(card.device, {name: wish.argument() for name, wish in batch.items()})
+            self._staged.update((card.device, name) for name in batch)
+
+        acts: list[t.Callable[[], None]] = [act] + [lambda: None] * len(batch)
+        return [
+            Change(card.device, name, parameters[name]["next"] if name in parameters else None, wish.shown, do)
+            for (name, wish), do in zip(batch.items(), acts)
+        ]
+
+    def _do_reset(self, card: Card) -> None:
+        functions = pci.card_functions(self._system, card.device)
+        drivers = {each: self._system.link_name(pci.attribute(each, "driver")) for each in functions}
+        self._tool.reset(card.device)
+        self._restarted.add(card.device)
+        deadline = time.monotonic() + self._timeout
+        while any(self._system.link_name(pci.attribute(each, "driver")) != drivers[each] for each in functions):
+            if time.monotonic() > deadline:
+                raise RailyardError(
+                    "did not come back with its driver within %g s after the reset" % self._timeout,
+                    card.device,
+                    "see the kernel's messages (dmesg), and reboot the node",
+                )
+            time.sleep(0.2)
+        after = self._tool.query(card.device, card.names()).parameters
+        left = self._waiting(card, after, ())
+        if left:
+            text = json.dumps(left, sort_keys=True) + "\n"
+            self._system.write_file(self._record(card), text)
+        elif self._system.exists(self._record(card)):
+            self._system.remove_file(self._record(card))
+
+    # -- what is left to the reboot -----------------------------------------------------------------------------------
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        """``reboot_required`` and ``reboot_reasons``: each parameter whose wish is not in force."""
+        expected = {(change.subject, change.attribute) for change in pending}
+        reasons: list[str] = []
+        for card, parameters in self._with_parameters(state):
+            if (card.device, "reset") in expected:
+                continue
+            batch = [name for subject, name in expected if subject == card.device]
+            wanted = dict.fromkeys(self._waiting(card, parameters, batch))
+            if not card.wishes:
+                wanted = {name: None for name, held in parameters.items() if _staged(held)}
+            for name in wanted:
+                held = parameters[name]
+                later = card.wishes[name].shown if name in batch else held["next"]
+                now = "unknown" if held["current"] is None else held["current"]
+                tried = (
+                    ", also after a reset of the card" if card.device in self._restarted or self._tried(card) else ""
+                )
+                reasons.append("%s: %s is %s now, %s at the next boot%s" % (card.device, name, now, later, tried))
+            self._check_total(card, parameters)
+        return {"reboot_required": bool(reasons), "reboot_reasons": reasons}
+
+    def _check_total(self, card: Card, parameters: t.Mapping[str, Parameter]) -> None:
+        """NUM_OF_VFS has no say while PF_NUM_OF_VF_VALID is set: then the kernel's count differs from it."""
+        count, enabled = (parameters.get(name, {}).get("current") for name in ("NUM_OF_VFS", "SRIOV_EN"))
+        total = pci.number(self._system, card.functions[0], "sriov_totalvfs")
+        if enabled and isinstance(count, int) and total not in (None, count):
+            self.warnings.append(
+                "%s: NUM_OF_VFS is %d, but the kernel may make %s VFs; see the parameters PF_NUM_OF_VF_VALID and "
+                "PF_NUM_OF_VF" % (card.device, count, total)
+            )
+
+
+def _about(card: Card, result: firmware_tool.QueryResult) -> State:
+    about: State = {key: result.about.get(key) for key in ("device_type", "name", "description")}
+    about.update(functions=card.functions, parameters=result.parameters)
+    return about
+
+
+def _wishes(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[tuple[str, Wish]]:
+    """A port's options as parameters of the card."""
+    types = port.get("link_types") or {}
+    for number, kind in types.items():
+        where = "%s.link_types[%s]" % (place, number)
+        if not str(number).isdigit() or int(number) < 1:
+            raise RailyardError("%r is no number of a port" % (number,), where, "count the card's ports from 1")
+        if str(kind).lower() not in LINK_TYPES:
+            raise RailyardError("%r is no link type" % (kind,), where, "write eth or ib")
+        shown = LINK_TYPES[str(kind).lower()]
+        yield "LINK_TYPE_P%d" % int(number), Wish(shown, shown, where)
+    if port.get("link_type"):
+        shown = LINK_TYPES[port["link_type"]]
+        for number in range(1, ports + 1):
+            if str(number) not in {str(key) for key in types}:
+                yield "LINK_TYPE_P%d" % number, Wish(shown, shown, place + ".link_type", every_port=True)
+    if port.get("sriov_en") is not None:
+        yield "SRIOV_EN", Wish(port["sriov_en"], port["sriov_en"], place + ".sriov_en")
+    if port.get("num_of_vfs") is not None:
+        if port["num_of_vfs"] < 0:
+            raise RailyardError("%d is no count of VFs" % port["num_of_vfs"], place + ".num_of_vfs", "write 0 or more")
+        yield "NUM_OF_VFS", Wish(port["num_of_vfs"], port["num_of_vfs"], place + ".num_of_vfs")
+    for name, value in (port.get("parameters") or {}).items():
+        where = "%s.parameters.%s" % (place, name)
+        for each in _elements(str(name).upper(), where):
+            yield each, Wish(value, firmware_tool.plain(value), where)
+
+
+def _elements(name: str, place: str) -> list[str]:
+    """``NAME``, or each element of ``NAME[3]`` or ``NAME[3..5]``."""
+    match = re.match(r"^([A-Z][A-Z0-9_]*)(?:\[(\d+)(?:\.\.(\d+))?\])?$", name)
+    if not match:
+        raise RailyardError(
+            "%r is no name of a parameter" % name,
+            place,
+            "write it as the tool's query does: NAME, NAME[3] or NAME[0..7]",
+        )
+    base, first, last = match.groups()
+    if first is None:
+        return [base]
+    return ["%s[%d]" % (base, at) for at in range(int(first), int(last or first) + 1)]
+
+
+def _is(held: firmware_tool.Plain, wish: Wish) -> bool:
+    return firmware_tool.same(held, wish.value)
+
+
+def _staged(held: Parameter) -> bool:
+    current, later = held["current"], held["next"]
+    return current is not None and later is not None and not firmware_tool.same(current, later)
+
+
+def _link_type(value: firmware_tool.Plain) -> str | None:
+    number = None if value is None else firmware_tool.number(value)
+    return {1: "ib", 2: "eth", 3: "vpi"}.get(number or 0)

@@ -1,0 +1,146 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""PCI functions as sysfs shows them: identity, place in the tree, card, and how near two of them are.
+
+Source: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+DEVICES = "/sys/bus/pci/devices"
+NETWORK_CLASS = 0x02
+NVIDIA_NETWORKING = "15b3"
+# Nearest first, in the words of 'nvidia-smi topo'.
+PROXIMITIES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+
+
+def attribute(pci: str, name: str) -> str:
+    """The path of a function's sysfs attribute."""
+    return "%s/%s/%s" % (DEVICES, pci, name)
+
+
+def hexadecimal(system: System, pci: str, name: str) -> str | None:
+    """An identity (``vendor``, ``device``, ``class``) as sysfs has it, without ``0x``."""
+    text = system.read(attribute(pci, name))
+    return text[2:] if text and text.startswith("0x") else text
+
+
+def number(system: System, pci: str, name: str) -> int | None:
+    return system.read_int(attribute(pci, name))
+
+
+def numa_node(system: System, pci: str) -> int | None:
+    """The NUMA node; None where the firmware tells the kernel of none (sysfs then says -1)."""
+    node = number(system, pci, "numa_node")
+    return None if node is None or node < 0 else node
+
+
+def physical_function(system: System, pci: str) -> str | None:
+    """A VF's PF; None for what is no VF."""
+    return system.link_name(attribute(pci, "physfn"))
+
+
+def virtual_functions(system: System, pci: str) -> list[str]:
+    """A PF's VFs, in the order of their index."""
+    links = [name for name in system.listdir("%s/%s" % (DEVICES, pci)) if name.startswith("virtfn")]
+    found = [system.link_name(attribute(pci, name)) for name in sorted(links, key=lambda name: int(name[6:]))]
+    return [vf for vf in found if vf]
+
+
+def is_network(system: System, pci: str) -> bool:
+    """Whether the function is a network or InfiniBand controller."""
+    return (hexadecimal(system, pci, "class") or "").startswith("%02x" % NETWORK_CLASS)
+
+
+def network_functions(system: System, vendor: str | None = None) -> list[str]:
+    """The network PFs of the node, in the order of their addresses."""
+    found = [each for each in system.listdir(DEVICES) if is_network(system, each)]
+    found = [each for each in found if vendor is None or hexadecimal(system, each, "vendor") == vendor]
+    return [each for each in found if not physical_function(system, each)]
+
+
+def slot_functions(system: System, pci: str) -> list[str]:
+    """The network PFs that are one device with this one: they differ in the last digit alone."""
+    slot = pci.rpartition(".")[0] + "."
+    return [
+        each
+        for each in system.listdir(DEVICES)
+        if each.startswith(slot) and is_network(system, each) and not physical_function(system, each)
+    ]
+
+
+def rdma_devices(system: System, pci: str) -> list[str]:
+    """The RDMA devices that the function's driver made."""
+    return system.listdir("%s/%s/infiniband" % (DEVICES, pci))
+
+
+def card_functions(system: System, pci: str) -> list[str]:
+    """The network PFs of the whole card.
+
+    A card may sit in two slots (Socket Direct): its functions then have one system image GUID in common.
+    """
+    found = slot_functions(system, pci) or [pci]
+    image = {guid for each in found for guid in _image_guids(system, each)}
+    if image:
+        for each in network_functions(system):
+            if each not in found and image.intersection(_image_guids(system, each)):
+                found.append(each)
+    return sorted(found)
+
+
+def _image_guids(system: System, pci: str) -> list[str]:
+    guids = [system.read("/sys/class/infiniband/%s/sys_image_guid" % name) for name in rdma_devices(system, pci)]
+    return [guid for guid in guids if guid and guid.strip("0:")]
+
+
+def path(system: System, pci: str) -> list[str]:
+    """The way from the root complex to the function: ``["pci0000:00", "0000:00:01.0", ..., pci]``."""
+    parts = system.real_path("%s/%s" % (DEVICES, pci)).split("/")
+    return [part for part in parts if part.startswith("pci") or is_pci_address(part)]
+
+
+def proximity(one: t.Sequence[str], other: t.Sequence[str], one_node: int | None, other_node: int | None) -> str:
+    """How near two functions are, from their :func:`path` and NUMA nodes, in the words of ``nvidia-smi topo``.
+
+    ``PIX`` at most one bridge each below what they share (one PCIe switch), ``PXB`` more bridges, ``PHB`` only the
+    host bridge shared, ``NODE`` different host bridges of one NUMA node, ``SYS`` different NUMA nodes.
+    """
+    shared = 0
+    for left, right in zip(one, other):
+        if left != right:
+            break
+        shared += 1
+    if shared > 1:
+        between = max(len(one), len(other)) - shared - 1
+        return "PIX" if between <= 1 else "PXB"
+    if shared == 1:
+        return "PHB"
+    return "NODE" if one_node == other_node else "SYS"
+
+
+def link(system: System, pci: str) -> dict[str, t.Any]:
+    """The PCIe link, now and at most: speed in GT/s, width in lanes; None where the function has no link of its own."""
+    return {
+        "speed": _speed(system.read(attribute(pci, "current_link_speed"))),
+        "max_speed": _speed(system.read(attribute(pci, "max_link_speed"))),
+        "width": _width(number(system, pci, "current_link_width")),
+        "max_width": _width(number(system, pci, "max_link_width")),
+    }
+
+
+def _speed(text: str | None) -> float | None:
+    try:
+        return float((text or "").split()[0])
+    except (IndexError, ValueError):
+        return None  # "Unknown" where the slot is empty or virtual
+
+
+def _width(width: int | None) -> int | None:
+    return None if width in (None, 0, 255) else width

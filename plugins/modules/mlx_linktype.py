@@ -1,0 +1,203 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mlx_linktype
+short_description: Link type, SR-IOV and other firmware parameters of NVIDIA NICs
+version_added: 0.1.0
+description:
+  - Sets firmware parameters of NVIDIA (Mellanox) NICs through C(mstconfig) of mstflint, or C(mlxconfig) of NVIDIA MFT.
+  - A card keeps a default, a current and a next boot's value of each parameter. The module compares with the next
+    boot's value and sets what differs, all of a card in one batch. What is staged but not in force is told by
+    RV(reboot_required).
+  - Functions that differ only in the last digit of their PCI address are one card with one set of parameters, so what
+    is asked of one port holds for the others too.
+  - A card that carries the connection or the default route is never changed, nor reset.
+  - The firmware itself keeps the values; nothing is written on the node.
+author:
+  - Railyard contributors (@railyard)
+requirements:
+  - mstflint, or NVIDIA MFT
+attributes:
+  check_mode:
+    description: Predicts the changes that are then made, and whether a reboot will be needed.
+    support: full
+  diff_mode:
+    description: Shows the parameters that differ, before and after.
+    support: full
+  platform:
+    description: Target system.
+    platforms: linux
+    support: full
+options:
+  ports:
+    description:
+      - The rail ports, each with what its card shall have. What is left out is left alone.
+      - With O(state=gathered) it may be left out, which means all NVIDIA NICs.
+    type: list
+    elements: dict
+    suboptions:
+      pci:
+        description: PCI address of a PF of the card, with domain.
+        type: str
+        required: true
+      link_type:
+        description:
+          - Link type of every port of the card, V(eth) or V(ib).
+          - A card that is not VPI has no such parameter; then only the type that it has is accepted.
+        type: str
+        choices: [eth, ib]
+      link_types:
+        description:
+          - Link types of single ports, by the port's number on the card from 1, each V(eth) or V(ib).
+          - Wins over O(ports[].link_type).
+        type: dict
+      sriov_en:
+        description: Whether the firmware offers SR-IOV (C(SRIOV_EN)).
+        type: bool
+      num_of_vfs:
+        description: Most VFs of each port that the firmware has room for (C(NUM_OF_VFS)). No VFs are made.
+        type: int
+      parameters:
+        description:
+          - Any other parameters by the tool's own names. An element of an array is C(NAME[3]), several are
+            C(NAME[0..7]).
+          - Values are compared by number where they have one, so V(1), V(true), and V(ENABLED(1\)) are one value.
+        type: dict
+  tool:
+    description: V(auto) for the one that is installed, V(mstconfig), V(mlxconfig), or the path of a program.
+    type: str
+    default: auto
+  reset:
+    description:
+      - With V(allowed), a card whose values are not in force is reset at once (C(mstfwreset) or C(mlxfwreset), level
+        3). All of the card's ports go down and come back without addresses.
+      - A card that has VFs is never reset; take them away first.
+      - Values that a reset did not bring into force are left to a reboot.
+    type: str
+    choices: [never, allowed]
+    default: never
+  timeout:
+    description: Seconds that a card may take to come back after a reset.
+    type: float
+    default: 120.0
+  state:
+    description: V(present) sets the values, V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+seealso:
+  - module: railyard.fabric.sriov_vfs
+  - module: railyard.fabric.rail_info
+"""
+
+EXAMPLES = r"""
+- name: Ethernet and room for 16 VFs on two cards
+  railyard.fabric.mlx_linktype:
+    ports:
+      - {pci: '0000:0b:00.0', link_type: eth, sriov_en: true, num_of_vfs: 16}
+      - {pci: '0000:0c:00.0', link_type: eth, sriov_en: true, num_of_vfs: 16}
+  register: firmware
+
+- name: One port of each type, and in force at once
+  railyard.fabric.mlx_linktype:
+    ports:
+      - pci: '0000:0b:00.0'
+        link_types: {1: ib, 2: eth}
+        parameters:
+          PCI_WR_ORDERING: force_relax
+    reset: allowed
+
+- name: What the firmware of all NVIDIA NICs says
+  railyard.fabric.mlx_linktype:
+    state: gathered
+"""
+
+RETURN = r"""
+changes:
+  description: What was set, or would be in check mode. C(before) is the next boot's value until now.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{subject: '0000:0b:00.0', attribute: LINK_TYPE_P1, before: IB(1), after: ETH(2)}]
+gathered:
+  description: The state after.
+  returned: success
+  type: dict
+  contains:
+    ports:
+      description: The next boot's values in the shape of O(ports); null for what was not asked or is absent.
+      type: list
+      elements: dict
+      sample:
+        - pci: '0000:0b:00.0'
+          link_type: eth
+          link_types: {'1': eth}
+          sriov_en: true
+          num_of_vfs: 16
+          parameters: {}
+    cards:
+      description:
+        - By PCI address of the card, C(device_type), C(name), C(description), its C(functions), and C(parameters) by
+          name.
+        - Each parameter has C(default), C(current), C(next) and C(read_only). Where the tool or the card does not tell
+          the current value, it is what the kernel shows of the card, or null.
+      type: dict
+      sample:
+        '0000:0b:00.0':
+          device_type: ConnectX6
+          name: MCX653105A-HDA_Ax
+          description: ConnectX-6 VPI adapter card
+          functions: ['0000:0b:00.0']
+          parameters:
+            LINK_TYPE_P1: {default: IB(1), current: IB(1), next: ETH(2), read_only: false}
+reboot_required:
+  description: Whether a wanted value is not in force yet.
+  returned: success
+  type: bool
+reboot_reasons:
+  description: One line for each such value.
+  returned: success
+  type: list
+  elements: str
+  sample: ['0000:0b:00.0: LINK_TYPE_P1 is IB(1) now, ETH(2) at the next boot']
+errors:
+  description: What went wrong, each with C(place), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.firmware import Firmware
+
+
+def main() -> None:
+    port = {
+        "pci": {"type": "str", "required": True},
+        "link_type": {"type": "str", "choices": ["eth", "ib"]},
+        "link_types": {"type": "dict"},
+        "sriov_en": {"type": "bool"},
+        "num_of_vfs": {"type": "int"},
+        "parameters": {"type": "dict"},
+    }
+    spec = {
+        "ports": {"type": "list", "elements": "dict", "options": port},
+        "tool": {"type": "str", "default": "auto"},
+        "reset": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
+        "timeout": {"type": "float", "default": 120.0},
+        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+    }
+    required = [("state", "present", ["ports"])]
+    module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
+    task.run(module, Firmware.from_options)
+
+
+if __name__ == "__main__":
+    main()
