@@ -54,6 +54,10 @@ pytest: $(VENV)/ready
 unit: $(VENV)/ready ## the pure tests, in seconds
 	$(BIN)/python -m pytest tests/unit
 
+soak: $(VENV)/ready ## the host phase killed at twenty random moments
+	lab/lab up --name test
+	RAILYARD_LAB=test RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py; rc=$$?; lab/lab down --name test; exit $$rc
+
 integration: $(VENV)/ready ## the tests on the lab's guests
 	lab/lab up --name test
 	RAILYARD_LAB=test $(BIN)/python -m pytest tests/integration; rc=$$?; lab/lab down --name test; exit $$rc

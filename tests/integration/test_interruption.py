@@ -1,0 +1,122 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The host phase killed at random moments: the next run converges, and no node loses its connection.
+
+RAILYARD_INTERRUPTIONS says how often (`make soak` asks for 20); RAILYARD_SEED repeats a run's moments.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import LAB, ROOT, Node
+
+pytestmark = pytest.mark.lab
+
+INVENTORY = "inventories/lab-sriov"
+NODES = ("node-1", "node-2")
+TIMES = int(os.environ.get("RAILYARD_INTERRUPTIONS", "3"))
+SEED = int(os.environ.get("RAILYARD_SEED", str(random.randrange(10**6))))
+BIN = Path(sys.executable).parent
+
+# All that the host phase lays down, taken away with other tools than the collection's.
+PRISTINE = """
+systemctl disable -q railyard-boot.service 2>/dev/null
+rm -rf /etc/railyard /usr/local/lib/railyard /etc/systemd/system/railyard-boot.service
+rm -f /etc/systemd/network/*railyard* /etc/sysctl.d/*railyard* /etc/modprobe.d/*railyard* /etc/modules-load.d/*railyard*
+for link in $(ls /sys/class/infiniband); do rdma link delete "$link"; done
+rdma system set netns shared
+for n in 1 2 3 4 5 6 7 8; do
+  echo 1 > /sys/bus/pci/devices/0000:0$n:00.0/sriov_drivers_autoprobe
+  echo 0 > /sys/bus/pci/devices/0000:0$n:00.0/sriov_numvfs
+  while ip rule del priority $((10000 + n)) 2>/dev/null; do :; done
+  ip route flush table $((100 + n)) 2>/dev/null
+  ip address flush dev enp${n}s0
+  ip link set enp${n}s0 down mtu 1500
+done
+systemctl daemon-reload
+networkctl reload
+true
+"""
+
+
+def start() -> subprocess.Popen[str]:
+    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), RAILYARD_LAB=LAB, ANSIBLE_NOCOLOR="1")
+    return subprocess.Popen(
+        [str(BIN / "ansible-playbook"), "-i", INVENTORY, "playbooks/hosts.yml"],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def converge() -> str:
+    run = start()
+    out, _none = run.communicate(timeout=600)
+    assert run.returncode == 0, out
+    return out
+
+
+def check_state() -> None:
+    done = subprocess.run(
+        [sys.executable, "molecule/shared/check_state.py", INVENTORY],
+        cwd=ROOT,
+        env=dict(os.environ, RAILYARD_LAB=LAB),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def duration(node: t.Callable[[str], Node]) -> t.Iterator[float]:
+    """Seconds that the host phase takes from a pristine node; the nodes are left pristine."""
+    for name in NODES:
+        node(name).run(PRISTINE)
+    begin = time.monotonic()
+    converge()
+    seconds = time.monotonic() - begin
+    check_state()
+    yield seconds
+    for name in NODES:
+        node(name).run(PRISTINE)
+
+
+@pytest.mark.parametrize("number", range(TIMES))
+def test_a_killed_run_is_mended_by_the_next(node: t.Callable[[str], Node], duration: float, number: int) -> None:
+    moment = random.Random(SEED + number).uniform(0.05, 0.95) * duration
+    print("killed after %.1f of %.1f s; RAILYARD_SEED=%d" % (moment, duration, SEED))
+    boots = {name: node(name).boot_id() for name in NODES}
+    for name in NODES:
+        node(name).run(PRISTINE)
+    run = start()
+    time.sleep(moment)
+    # the whole session dies at once, as when the controller does; modules on the nodes are cut off where they are
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    for name in NODES:
+        node(name).run("for pid in $(pgrep -f AnsiballZ; pgrep -x python3); do kill -9 $pid; done; true")
+        assert node(name).boot_id() == boots[name]
+    converge()
+    check_state()
+
+
+def test_after_all_of_it_a_second_run_changes_nothing(duration: float) -> None:
+    converge()
+    out = converge()
+    assert "changed=0" in out
+    assert "changed=1" not in out
