@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink
+from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, netns
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -251,7 +251,7 @@ def holders(sock: NetlinkSocket, system: System, index: int, contexts: bool) -> 
             pid = _number(entry, ATTR_RES_PID)
             kernel = _text(entry, ATTR_RES_KERN_NAME)
             if pid is not None:
-                add(pid, process_command(system, pid), what)
+                add(pid, netns.command(system, pid), what)
             elif not kernel:
                 # of a process that ends just now, or lives in a PID namespace that we cannot see into
                 add(None, "a process out of sight", what)
@@ -261,7 +261,7 @@ def holders(sock: NetlinkSocket, system: System, index: int, contexts: bool) -> 
         seen = {pid for pid, _command in uses}
         for pid in processes_with_device(system, chardev(sock, index)):
             if pid not in seen:
-                add(pid, process_command(system, pid), OPEN)
+                add(pid, netns.command(system, pid), OPEN)
     return [
         Holder(pid, command, ", ".join(what if what == OPEN else "%d %s" % (n, what) for what, n in use.items()))
         for (pid, command), use in uses.items()
@@ -282,11 +282,6 @@ def _resources(sock: NetlinkSocket, index: int, command: int, kind: int) -> list
             if outer == kind:
                 found.extend(netlink.table(value) for _entry, value in netlink.attributes(entries))
     return found
-
-
-def process_command(system: System, pid: int) -> str:
-    """A process's command name, as ``ps -o comm`` gives it."""
-    return system.read("/proc/%d/comm" % pid) or "?"
 
 
 def processes_with_device(system: System, character: Row | None) -> list[int]:
