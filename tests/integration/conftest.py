@@ -33,6 +33,7 @@ class Node:
 
     def __init__(self, name: str, control: Path) -> None:
         self.name = name
+        self._control = control
         self._ssh = [
             *("ssh", "-F", str(LAB_DIR / "ssh_config")),
             *("-o", "ControlMaster=auto", "-o", "ControlPath=%s/%%C" % control, "-o", "ControlPersist=60s"),
@@ -70,6 +71,8 @@ class Node:
             *(str(Path(sys.executable).with_name("ansible")), self.name, "-i", "%s," % self.name),
             *("-m", "railyard.fabric.%s" % name, "-a", json.dumps(options), "--become", "--user", "ops"),
             *("-e", "ansible_python_interpreter=/usr/bin/python3"),
+            # the nodes of every lab have the same names: a kept connection must not serve another lab
+            *("-e", "ansible_control_path_dir=%s" % self._control),
             *("--ssh-common-args", "-F %s" % (LAB_DIR / "ssh_config")),
             *(["--check"] if check else []),
         ]
