@@ -240,6 +240,15 @@ class Firmware(Subsystem):
                 if name not in parameters:
                     error = self._absent(card, name, wish, parameters)
                     errors += [error] if error else []
+                elif str(parameters[name]["next"]).startswith("Array["):
+                    errors.append(
+                        RailyardError(
+                            "%s is an array on %s" % (name, card.device),
+                            wish.place,
+                            "name its elements, as in %s[0] or %s"
+                            % (name, str(parameters[name]["next"]).replace("Array", name)),
+                        )
+                    )
                 elif not _is(parameters[name]["next"], wish):
                     if parameters[name]["read_only"]:
                         errors.append(
@@ -416,7 +425,7 @@ class Firmware(Subsystem):
                 wanted = {name: None for name, held in parameters.items() if _staged(held)}
             for name in wanted:
                 held = parameters[name]
-                later = card.wishes[name].shown if name in batch else held["next"]
+                later = card.wishes[name].shown if name in card.wishes else held["next"]
                 now = "unknown" if held["current"] is None else held["current"]
                 tried = (
                     ", also after a reset of the card" if card.device in self._restarted or self._tried(card) else ""

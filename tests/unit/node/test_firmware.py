@@ -1,0 +1,463 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Firmware parameters, held against the stand-in for mstconfig and a fake sysfs tree."""
+
+from __future__ import annotations
+
+import copy
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
+from tests.unit.node.trees import INFINIBAND, Tree
+
+STANDIN = Path(__file__).parents[2] / "standins" / "mstconfig"
+LINK = {"names": {"IB": 1, "ETH": 2}, "default": 1, "current": 1, "next": 1}
+CARD: dict[str, t.Any] = {
+    "device_type": "ConnectX6",
+    "name": "MCX653106A-HDA_Ax",
+    "description": "ConnectX-6 VPI adapter card; dual-port QSFP56",
+    "parameters": {
+        "LINK_TYPE_P1": LINK,
+        "LINK_TYPE_P2": LINK,
+        "SRIOV_EN": {"bool": True, "default": 0, "current": 0, "next": 0},
+        "NUM_OF_VFS": {"max": 127, "default": 0, "current": 0, "next": 0},
+        "PCI_WR_ORDERING": {"names": {"per_mkey": 0, "force_relax": 1}, "default": 0, "current": 0, "next": 0},
+        "HOST_CHAINING_DESCRIPTORS": {"size": 8, "default": [128] * 8, "current": [128] * 8, "next": [128] * 8},
+        "PORT_OWNER": {"bool": True, "read_only": True, "default": 1, "current": 1, "next": 1},
+        "COLD_ONE": {"cold": True, "default": 0, "current": 0, "next": 0},
+    },
+}
+FIRST, SECOND, OTHER = "0000:0b:00.0", "0000:0b:00.1", "0000:0c:00.0"
+NONE = Branch({}, {})
+
+
+def load(path: Path) -> t.Any:
+    """The stand-in as a module, so that a test need not start a process for each of its answers."""
+    loader = importlib.machinery.SourceFileLoader("standin", str(path))
+    spec = importlib.util.spec_from_loader("standin", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
+
+
+PROGRAM = load(STANDIN)
+
+
+def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
+    text, rc = PROGRAM.main(list(argv))
+    return CommandResult(rc, text, "")
+
+
+class Lab:
+    """Two cards (two ports, one port) with the stand-in as their tool."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tree = Tree(tmp_path / "root")
+        for number, path in enumerate(("0b:00.0", "0b:00.1")):
+            pci = self.tree.function("pci0000:00/0000:00:01.0/0000:" + path, INFINIBAND)
+            self.tree.driver(pci, "mlx5_core")
+            self.tree.rdma(pci, "mlx5_%d" % number, image="aa")
+        self.tree.function("pci0000:00/0000:00:02.0/0000:0c:00.0", INFINIBAND)
+        self.tree.driver(OTHER, "mlx5_core")
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        for name in ("mstconfig", "mstfwreset"):
+            (programs / name).symlink_to(STANDIN)
+        self.tool = str(programs / "mstconfig")
+        self.state_file = tmp_path / "state.json"
+        monkeypatch.setenv("STANDIN_STATE", str(self.state_file))
+        single = copy.deepcopy(CARD)
+        del single["parameters"]["LINK_TYPE_P2"]
+        self.write({"release": {}, "cards": {"0000:0b:00": copy.deepcopy(CARD), "0000:0c:00": single}})
+
+    def write(self, state: dict[str, t.Any]) -> None:
+        self.state_file.write_text(json.dumps(state))
+
+    def state(self) -> dict[str, t.Any]:
+        held: dict[str, t.Any] = json.loads(self.state_file.read_text())
+        return held
+
+    def change(self, **parts: t.Any) -> None:
+        self.write(dict(self.state(), **parts))
+
+    def parameter(self, name: str, card: str = "0000:0b:00") -> dict[str, t.Any]:
+        held: dict[str, t.Any] = self.state()["cards"][card]["parameters"][name]
+        return held
+
+    def put(self, name: str, card: str = "0000:0b:00", **columns: t.Any) -> None:
+        state = self.state()
+        state["cards"][card]["parameters"][name].update(columns)
+        self.write(state)
+
+    def reboot(self) -> None:
+        self.change(boot_id="another")
+        assert answer([self.tool, "-d", FIRST, "q", "SRIOV_EN"], 1.0).rc == 0
+
+    def asked(self, command: str) -> list[list[str]]:
+        return [words for words in self.state().get("log", []) if command in words]
+
+    def firmware(self, *ports: dict[str, t.Any], branch: Branch = NONE, **options: t.Any) -> Firmware:
+        return Firmware(self.tree.system(answer), list(ports), tool=self.tool, branch=branch, **options)
+
+    def apply(self, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[Change], dict[str, t.Any]]:
+        """One run; its changes and its outcome. What check mode says is held against it first."""
+        predicted, expected = self.predict(*ports, **options)
+        firmware = self.firmware(*ports, **options)
+        done: list[Change] = []
+        state = firmware.observe()
+        state = converge(firmware, state, firmware.changes(state), done)
+        assert [change.as_dict() for change in done] == [change.as_dict() for change in predicted]
+        outcome = firmware.outcome(state, [])
+        if not any(change.attribute == "reset" for change in done):
+            assert outcome == expected
+        return done, outcome
+
+    def predict(self, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[Change], dict[str, t.Any]]:
+        firmware = self.firmware(*ports, **options)
+        before = self.state()["cards"]
+        state = firmware.observe()
+        changes = firmware.changes(state)
+        assert self.state()["cards"] == before
+        return changes, firmware.outcome(state, changes)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    return Lab(tmp_path, monkeypatch)
+
+
+RELEASES = [{}, {"json": False}, {"json": False, "verbose": False}, {"current": False}]
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=["json", "text", "old", "no-current"])
+def test_set_stage_and_nothing_the_second_time(lab: Lab, release: dict[str, bool]) -> None:
+    lab.change(release=release)
+    port = {"pci": FIRST, "link_type": "eth", "sriov_en": True, "num_of_vfs": 16}
+    done, outcome = lab.apply(port)
+    assert [(each.attribute, each.before, each.after) for each in done] == [
+        ("LINK_TYPE_P1", "IB(1)", "ETH(2)"),
+        ("LINK_TYPE_P2", "IB(1)", "ETH(2)"),
+        ("SRIOV_EN", False, True),
+        ("NUM_OF_VFS", 0, 16),
+    ]
+    assert {each.subject for each in done} == {FIRST}
+    sets = lab.asked("set")
+    assert [words[1:] for words in sets] == [
+        ["-d", FIRST, "-y", "set", "LINK_TYPE_P1=2", "LINK_TYPE_P2=2", "SRIOV_EN=1", "NUM_OF_VFS=16"]
+    ]
+    assert outcome["reboot_required"] and len(outcome["reboot_reasons"]) >= 3
+    done, outcome = lab.apply(port)
+    assert done == []
+    assert outcome["reboot_required"]
+    assert "%s: LINK_TYPE_P1 is IB(1) now, ETH(2) at the next boot" % FIRST in outcome["reboot_reasons"]
+    lab.reboot()
+    for number in (0, 1):
+        lab.tree.rdma("0000:0b:00.%d" % number, "mlx5_%d" % number, "Ethernet")
+    lab.tree.write("/sys/bus/pci/devices/%s/sriov_totalvfs" % FIRST, "16")
+    done, outcome = lab.apply(port)
+    assert done == [] and outcome == {"reboot_required": False, "reboot_reasons": []}
+
+
+def test_two_ports_of_one_card_are_one_batch(lab: Lab) -> None:
+    done, _outcome = lab.apply(
+        {"pci": FIRST, "link_type": "eth", "num_of_vfs": 8}, {"pci": SECOND, "link_type": "eth", "num_of_vfs": 8}
+    )
+    assert len(done) == 3
+    assert len(lab.asked("set")) == 1
+
+
+def test_two_ports_of_one_card_that_disagree(lab: Lab) -> None:
+    with pytest.raises(RailyardError) as caught:
+        lab.firmware({"pci": FIRST, "num_of_vfs": 8}, {"pci": SECOND, "num_of_vfs": 4})
+    assert caught.value.place == "ports[1].num_of_vfs"
+    assert "ports[0].num_of_vfs says 8" in caught.value.message
+
+
+def test_each_port_its_own_type(lab: Lab) -> None:
+    done, _outcome = lab.apply({"pci": FIRST, "link_types": {"1": "ib", "2": "eth"}})
+    assert [(each.attribute, each.after) for each in done] == [("LINK_TYPE_P2", "ETH(2)")]
+
+
+def test_a_single_port_wins_over_the_card(lab: Lab) -> None:
+    done, _outcome = lab.apply({"pci": FIRST, "link_type": "eth", "link_types": {"2": "ib"}})
+    assert [each.attribute for each in done] == ["LINK_TYPE_P1"]
+
+
+def test_several_cards_one_batch_each(lab: Lab) -> None:
+    done, _outcome = lab.apply({"pci": FIRST, "link_type": "eth"}, {"pci": OTHER, "link_type": "eth"})
+    assert [(each.subject, each.attribute) for each in done] == [
+        (FIRST, "LINK_TYPE_P1"),
+        (FIRST, "LINK_TYPE_P2"),
+        (OTHER, "LINK_TYPE_P1"),
+    ]
+    assert len(lab.asked("set")) == 2
+
+
+def test_a_converged_run_asks_each_card_once(lab: Lab) -> None:
+    lab.firmware({"pci": FIRST, "link_type": "ib"}, {"pci": OTHER, "link_type": "ib"}).observe()
+    assert len(lab.asked("q")) == 2
+
+
+@pytest.mark.parametrize("value", ["force_relax", "FORCE_RELAX(1)", 1, "1", True])
+def test_other_parameters_in_any_writing(lab: Lab, value: t.Any) -> None:
+    done, _outcome = lab.apply({"pci": FIRST, "parameters": {"pci_wr_ordering": value}})
+    assert [each.attribute for each in done] == ["PCI_WR_ORDERING"]
+    assert lab.parameter("PCI_WR_ORDERING")["next"] == 1
+    assert lab.apply({"pci": FIRST, "parameters": {"pci_wr_ordering": value}})[0] == []
+
+
+def test_elements_of_an_array(lab: Lab) -> None:
+    port = {"pci": FIRST, "parameters": {"HOST_CHAINING_DESCRIPTORS[2..3]": 64}}
+    done, _outcome = lab.apply(port)
+    assert [each.attribute for each in done] == ["HOST_CHAINING_DESCRIPTORS[2]", "HOST_CHAINING_DESCRIPTORS[3]"]
+    assert lab.parameter("HOST_CHAINING_DESCRIPTORS")["next"] == [128, 128, 64, 64, 128, 128, 128, 128]
+    assert lab.apply(port)[0] == []
+
+
+def test_a_card_that_is_not_vpi(lab: Lab) -> None:
+    state = lab.state()
+    for name in ("LINK_TYPE_P1", "LINK_TYPE_P2"):
+        del state["cards"]["0000:0b:00"]["parameters"][name]
+    lab.write(state)
+    for number in (0, 1):
+        lab.tree.rdma("0000:0b:00.%d" % number, "mlx5_%d" % number, "Ethernet")
+    assert lab.apply({"pci": FIRST, "link_type": "eth"})[0] == []
+    with pytest.raises(Unsupported) as caught:
+        lab.predict({"pci": FIRST, "link_type": "ib"})
+    assert caught.value.message == (
+        "%s has no parameter LINK_TYPE_P1: its link type is fixed to eth (it is no VPI card)" % FIRST
+    )
+    assert caught.value.place == "ports[0].link_type"
+
+
+def test_all_that_is_wrong_is_said_at_once(lab: Lab) -> None:
+    wrong = {"NO_SUCH": 1, "PORT_OWNER": False, "HOST_CHAINING_DESCRIPTORS": 1}
+    before = lab.state()["cards"]
+    with pytest.raises(Errors) as caught:
+        lab.predict(
+            {"pci": FIRST, "parameters": wrong, "link_types": {"3": "eth"}}, {"pci": OTHER, "parameters": {"BAD": 0}}
+        )
+    assert [error.place for error in caught.value.errors] == [
+        "ports[0].link_types[3]",
+        "ports[0].parameters.NO_SUCH",
+        "ports[0].parameters.PORT_OWNER",
+        "ports[0].parameters.HOST_CHAINING_DESCRIPTORS",
+        "ports[1].parameters.BAD",
+    ]
+    assert lab.state()["cards"] == before
+
+
+@pytest.mark.parametrize(
+    ("port", "place"),
+    [
+        ({"pci": "0000:99:00.0"}, "ports[0].pci"),
+        ({"pci": FIRST, "num_of_vfs": -1}, "ports[0].num_of_vfs"),
+        ({"pci": FIRST, "link_types": {"0": "eth"}}, "ports[0].link_types[0]"),
+        ({"pci": FIRST, "link_types": {"1": "fc"}}, "ports[0].link_types[1]"),
+        ({"pci": FIRST, "parameters": {"A B": 1}}, "ports[0].parameters.A B"),
+    ],
+)
+def test_wishes_that_make_no_sense(lab: Lab, port: dict[str, t.Any], place: str) -> None:
+    with pytest.raises(RailyardError) as caught:
+        lab.firmware(port)
+    assert caught.value.place == place and caught.value.remedy
+
+
+def test_a_vf_is_not_a_card(lab: Lab) -> None:
+    lab.tree.vf(FIRST, 0, "pci0000:00/0000:00:01.0/0000:0b:00.2")
+    with pytest.raises(RailyardError, match="is a VF") as caught:
+        lab.firmware({"pci": "0000:0b:00.2", "link_type": "eth"})
+    assert caught.value.remedy == "name the PF, %s" % FIRST
+
+
+def test_a_value_that_the_card_refuses(lab: Lab) -> None:
+    firmware = lab.firmware({"pci": FIRST, "num_of_vfs": 500})
+    with pytest.raises(RailyardError, match="larger than maximum allowed 127"):
+        converge(firmware, {}, firmware.changes(firmware.observe()), [])
+    assert lab.parameter("NUM_OF_VFS")["next"] == 0
+
+
+def test_an_interrupted_set_is_mended_by_the_next_run(lab: Lab) -> None:
+    lab.change(failures=[{"command": "set", "out": "-E- Failed to set", "written": 1}])
+    port = {"pci": FIRST, "link_type": "eth", "num_of_vfs": 16}
+    with pytest.raises(RailyardError, match="Failed to set"):
+        lab.apply(port)
+    assert (lab.parameter("LINK_TYPE_P1")["next"], lab.parameter("NUM_OF_VFS")["next"]) == (2, 0)
+    done, _outcome = lab.apply(port)
+    assert [each.attribute for each in done] == ["LINK_TYPE_P2", "NUM_OF_VFS"]
+
+
+def test_the_card_of_the_connection_is_left_alone(lab: Lab) -> None:
+    branch = Branch({"eth0": "carries this connection"}, {SECOND: "eth0 carries this connection"})
+    # nothing to change: nothing to refuse
+    assert lab.apply({"pci": FIRST, "link_type": "ib"}, branch=branch)[0] == []
+    with pytest.raises(Refused, match="eth0 carries this connection"):
+        lab.predict({"pci": FIRST, "num_of_vfs": 4}, branch=branch)
+    lab.put("NUM_OF_VFS", next=4)
+    with pytest.raises(Refused, match="eth0 carries this connection"):
+        lab.predict({"pci": FIRST, "num_of_vfs": 4}, branch=branch, reset="allowed")
+
+
+def test_a_card_in_two_slots_is_one_card_for_the_branch(lab: Lab) -> None:
+    lab.tree.function("pci0000:80/0000:80:01.0/0000:81:00.0", INFINIBAND)
+    lab.tree.rdma("0000:81:00.0", "mlx5_8", image="aa")
+    branch = Branch({"eth0": "carries the default route"}, {"0000:81:00.0": "eth0 carries the default route"})
+    with pytest.raises(Refused, match="eth0 carries the default route"):
+        lab.predict({"pci": FIRST, "num_of_vfs": 4}, branch=branch)
+
+
+def test_no_reset_without_consent(lab: Lab) -> None:
+    lab.apply({"pci": FIRST, "link_type": "eth"})
+    assert lab.asked("reset") == []
+
+
+def test_a_reset_brings_the_values_into_force(lab: Lab) -> None:
+    port = {"pci": FIRST, "link_type": "eth", "num_of_vfs": 16}
+    lab.tree.write("/sys/bus/pci/devices/%s/sriov_totalvfs" % FIRST, "16")
+    done, outcome = lab.apply(port, reset="allowed")
+    assert [each.attribute for each in done] == ["LINK_TYPE_P1", "LINK_TYPE_P2", "NUM_OF_VFS", "reset"]
+    assert outcome == {"reboot_required": False, "reboot_reasons": []}
+    assert lab.parameter("LINK_TYPE_P1")["current"] == 2
+    assert [words[1:] for words in lab.asked("reset")] == [["-d", FIRST, "-l", "3", "-y", "reset"]]
+    assert lab.apply(port, reset="allowed")[0] == []
+
+
+def test_a_staged_value_is_brought_into_force_too(lab: Lab) -> None:
+    lab.put("SRIOV_EN", next=1)
+    done, outcome = lab.apply({"pci": FIRST, "sriov_en": True}, reset="allowed")
+    assert [each.attribute for each in done] == ["reset"]
+    assert not outcome["reboot_required"]
+
+
+def test_a_value_that_needs_more_than_a_reset_is_reset_for_once(lab: Lab) -> None:
+    port = {"pci": FIRST, "parameters": {"COLD_ONE": 1}}
+    done, outcome = lab.apply(port, reset="allowed")
+    assert [each.attribute for each in done] == ["COLD_ONE", "reset"]
+    assert outcome["reboot_reasons"] == [
+        "%s: COLD_ONE is 0 now, 1 at the next boot, also after a reset of the card" % FIRST
+    ]
+    done, again = lab.apply(port, reset="allowed")
+    assert done == [] and again == outcome
+    # another wish is another reason
+    done, _outcome = lab.apply(dict(port, num_of_vfs=4), reset="allowed")
+    assert [each.attribute for each in done] == ["NUM_OF_VFS", "reset"]
+
+
+def test_no_reset_while_the_card_has_vfs(lab: Lab) -> None:
+    vf = lab.tree.vf(SECOND, 0, "pci0000:00/0000:00:01.0/0000:0b:00.2")
+    lab.tree.netdev(vf, "eth7")
+    before = lab.state()["cards"]
+    with pytest.raises(Refused) as caught:
+        lab.predict({"pci": FIRST, "link_type": "eth"}, reset="allowed")
+    assert "%s has 1 VFs (%s eth7)" % (SECOND, vf) in caught.value.message
+    assert lab.state()["cards"] == before
+    assert len(lab.apply({"pci": FIRST, "link_type": "eth"})[0]) == 2
+
+
+def test_a_reset_that_the_card_refuses_leaves_the_reboot(lab: Lab) -> None:
+    state = lab.state()
+    state["cards"]["0000:0b:00"]["resettable"] = False
+    lab.write(state)
+    firmware = lab.firmware({"pci": FIRST, "sriov_en": True}, reset="allowed")
+    done: list[Change] = []
+    with pytest.raises(RailyardError, match="Synchronization by driver is not supported"):
+        converge(firmware, {}, firmware.changes(firmware.observe()), done)
+    assert [each.attribute for each in done] == ["SRIOV_EN"]
+
+
+def test_a_card_that_does_not_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    firmware = lab.firmware({"pci": FIRST, "sriov_en": True}, reset="allowed", timeout=0.1)
+    changes = firmware.changes(firmware.observe())
+    reset = firmware._tool.reset
+
+    def lose(device: str) -> None:
+        reset(device)
+        os.unlink(lab.tree.root / "sys/bus/pci/devices" / SECOND / "driver")
+
+    monkeypatch.setattr(firmware._tool, "reset", lose)
+    with pytest.raises(RailyardError, match="did not come back"):
+        converge(firmware, {}, changes, [])
+
+
+def test_without_the_reset_program(lab: Lab) -> None:
+    os.unlink(os.path.join(os.path.dirname(lab.tool), "mstfwreset"))
+    firmware = lab.firmware({"pci": FIRST, "sriov_en": True}, reset="allowed")
+    firmware._tool._system.which = lambda program: None  # type: ignore[method-assign]
+    with pytest.raises(Unsupported, match="mstfwreset is not installed"):
+        firmware.changes(firmware.observe())
+
+
+def test_gathered_is_in_the_shape_of_the_option(lab: Lab) -> None:
+    lab.put("LINK_TYPE_P2", next=2)
+    firmware = lab.firmware({"pci": FIRST}, {"pci": OTHER})
+    state = firmware.observe()
+    assert state["ports"] == [
+        {
+            "pci": FIRST,
+            "link_type": None,
+            "link_types": {"1": "ib", "2": "eth"},
+            "sriov_en": False,
+            "num_of_vfs": 0,
+            "parameters": {},
+        },
+        {
+            "pci": OTHER,
+            "link_type": "ib",
+            "link_types": {"1": "ib"},
+            "sriov_en": False,
+            "num_of_vfs": 0,
+            "parameters": {},
+        },
+    ]
+    card = state["cards"][FIRST]
+    assert card["device_type"] == "ConnectX6" and card["functions"] == [FIRST, SECOND]
+    assert card["parameters"]["LINK_TYPE_P2"] == {
+        "default": "IB(1)",
+        "current": "IB(1)",
+        "next": "ETH(2)",
+        "read_only": False,
+    }
+    assert firmware.outcome(state, [])["reboot_reasons"] == [
+        "%s: LINK_TYPE_P2 is IB(1) now, ETH(2) at the next boot" % FIRST
+    ]
+    # what was gathered asks for nothing
+    assert lab.apply(*state["ports"])[0] == []
+
+
+def test_all_cards_where_none_is_named(lab: Lab) -> None:
+    lab.tree.function("pci0000:00/0000:00:03.0/0000:0d:00.0", vendor="8086")
+    options = {"ports": None, "tool": lab.tool, "reset": "never", "timeout": 1.0}
+    state = Firmware.from_options(options, lab.tree.system(answer)).observe()
+    assert [row["pci"] for row in state["ports"]] == [FIRST, SECOND, OTHER]
+
+
+def test_what_one_card_says_does_not_hide_the_others(lab: Lab) -> None:
+    lab.change(failures=[{"command": "query", "out": "-E- Failed to open the device", "device": OTHER, "times": 9}])
+    with pytest.raises(RailyardError) as caught:
+        lab.firmware({"pci": FIRST}, {"pci": OTHER}).observe()
+    assert caught.value.place == OTHER
+
+
+def test_a_count_that_another_parameter_overrides_is_warned_of(lab: Lab) -> None:
+    lab.put("NUM_OF_VFS", current=8, next=8)
+    lab.put("SRIOV_EN", current=1, next=1)
+    lab.tree.write("/sys/bus/pci/devices/%s/sriov_totalvfs" % FIRST, "4")
+    firmware = lab.firmware({"pci": FIRST, "num_of_vfs": 8, "sriov_en": True})
+    firmware.outcome(firmware.observe(), [])
+    assert firmware.warnings and "PF_NUM_OF_VF_VALID" in firmware.warnings[0]
