@@ -100,12 +100,17 @@ class System:
         except OSError:
             return []
 
-    def link_name(self, path: str) -> str | None:
-        """The last part of a symbolic link's target (``driver`` -> ``mlx5_core``); None where there is no link."""
+    def link_target(self, path: str) -> str | None:
+        """A symbolic link's target as it is written; None where there is no link."""
         try:
-            return os.path.basename(os.readlink(self.path(path)))
+            return os.readlink(self.path(path))
         except OSError:
             return None
+
+    def link_name(self, path: str) -> str | None:
+        """The last part of a symbolic link's target (``driver`` -> ``mlx5_core``); None where there is no link."""
+        target = self.link_target(path)
+        return None if target is None else os.path.basename(target)
 
     def real_path(self, path: str) -> str:
         """The path with all symbolic links resolved, as the node knows it."""
