@@ -120,19 +120,30 @@ def default_route_netdevs(system: System) -> list[str]:
 
 def connection_netdev(system: System) -> str | None:
     """The interface that holds the address which this SSH session came in on; None without such a session."""
+    local = _connection_end(system, 2)
+    return _netdev_with_address(system, *local) if local else None
+
+
+def connection_peer(system: System) -> str | None:
+    """The address from which this SSH session came in; None without such a session."""
+    peer = _connection_end(system, 0)
+    return socket.inet_ntop(*peer) if peer else None
+
+
+def _connection_end(system: System, field: int) -> tuple[int, bytes] | None:
+    """Family and packed address of one end of this SSH session: ``field`` 0 theirs, 2 ours."""
     connection = os.environ.get("SSH_CONNECTION") or _ancestors_variable(system, "SSH_CONNECTION")
     fields = connection.split() if connection else []
     if len(fields) != 4:
         return None
-    address = fields[2].partition("%")[0]
+    address = fields[field].partition("%")[0]
     if address.startswith("::ffff:") and "." in address:
         address = address[len("::ffff:") :]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        packed = socket.inet_pton(family, address)
+        return int(family), socket.inet_pton(family, address)
     except OSError:
         return None
-    return _netdev_with_address(system, family, packed)
 
 
 def _netdev_with_address(system: System, family: int, packed: bytes) -> str | None:

@@ -109,8 +109,10 @@ def test_the_connections_interface_is_found_by_its_address(tree: Tree, monkeypat
     monkeypatch.setenv("SSH_CONNECTION", "2001:db8::9 50000 2001:db8::1%eth6 22")
     (tree.root / "proc/net/if_inet6").write_text("20010db8000000000000000000000001 05 40 00 80     eth6\n")
     assert branch.connection_netdev(tree.system) == "eth6"
+    assert branch.connection_peer(tree.system) == "2001:db8::9"
     monkeypatch.setenv("SSH_CONNECTION", "not a connection")
     assert branch.connection_netdev(tree.system) is None
+    assert branch.connection_peer(tree.system) is None
 
 
 def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tree: Tree) -> None:
