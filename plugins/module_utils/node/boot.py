@@ -30,7 +30,14 @@ PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 PACKED = (
     "errors",
     "node.boot_program",
+    "node.branch",
     "node.changes",
+    "node.netlink",
+    "node.netns",
+    "node.rdma",
+    "node.rdma_link",
+    "node.rdma_link_plan",
+    "node.rdma_names",
     "node.subsystem",
     "node.system",
 )

@@ -25,6 +25,10 @@ PATIENCE = 120.0
 
 def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsystem:
     """The subsystem of a module. Imports only what is asked for: an import is most of a short program's time."""
+    if module == "rdma_link":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link import RdmaLink
+
+        return RdmaLink.from_options(options, system)
     raise RailyardError(
         "is not a module that can be applied at boot", module, "run the playbook again to write the file anew"
     )

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RDMA links of a node's ports: soft ones made and taken away, hardware given stable names, all waited for.
+
+A port is known by its netdev or its PCI function, never by the name that its device happens to have. So whatever names
+an interrupted run left behind, the next one finds each device again.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.node import rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link_plan import (
+    HARDWARE,
+    LinkPlan,
+    Port,
+    device_pci,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
+RANK = 20
+MODULE = "rdma_link"
+IFF_UP = 0x1
+POLL = 0.2
+REMEDIES = {
+    errno.EEXIST: "another device has the name, or the netdev has such a link that is not visible here",
+    errno.EINVAL: "see the kernel's messages (dmesg); the netdev may be of a kind that cannot carry such a link",
+    errno.ENODEV: "run the task again: the netdev or the device went away meanwhile",
+    errno.EPERM: "run the task with become",
+}
+
+Options = t.Mapping[str, t.Any]
+Row = t.Dict[str, t.Any]
+Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
+
+
+class RdmaLink(Subsystem):
+    """The RDMA links of the given ports.
+
+    :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.
+    :param force: take away or rename a device in use too.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        ports: t.Sequence[Options],
+        wait_active: float = 0,
+        force: bool = False,
+        persist: bool = False,
+        connect: Connect = rdma.connect,
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._ports = [Port("ports[%d]" % number, options) for number, options in enumerate(ports)]
+        self._wait_active = wait_active
+        self._force = force
+        self._persist = persist
+        self._connect = connect
+
+    @classmethod
+    def from_options(cls, options: Options, system: System) -> RdmaLink:
+        if options.get("state") == "gathered":
+            return cls(system, [])
+        return cls(
+            system,
+            options["ports"],
+            options.get("wait_active") or 0,
+            options.get("force", False),
+            options.get("persist", False),
+        )
+
+    def observe(self) -> State:
+        """``ports``: the visible RDMA devices in the shape of the options; ``links``: the state of each one's ports."""
+        sock = self._connect(self._system)
+        if sock is None:
+            return {"ports": [], "links": []}
+        try:
+            devices = rdma.devices(sock)
+            links = rdma.links(sock, devices)
+            netdevs = {link["device_index"]: link["netdev"] for link in reversed(links)}
+            ports = []
+            for device in devices:
+                kind = rdma.link_type(sock, self._system, device)
+                netdev = netdevs.get(device["index"])
+                pci = device_pci(self._system, device["name"]) if kind == HARDWARE else None
+                if kind != HARDWARE and netdev:
+                    pci = netdev_pci(self._system, netdev)
+                ports.append({"name": device["name"], "type": kind, "netdev": netdev, "pci": pci, "state": "present"})
+            return {
+                "ports": ports,
+                "links": [
+                    {key: link[key] for key in ("device", "port", "state", "physical_state", "netdev")}
+                    for link in links
+                ],
+            }
+        finally:
+            sock.close()
+
+    def changes(self, state: State) -> list[Change]:
+        del self.warnings[:]
+        plan = LinkPlan(self._system, state["ports"])
+        plan.resolve(self._ports)
+        if plan.touched and not self._force:
+            sock = self._socket()
+            try:
+                plan.refuse_in_use(sock)
+            finally:
+                sock.close()
+        raise_all(plan.errors)
+        changes = [self._delete(row) for row in plan.deletes]
+        wheres = {row["name"]: row["pci"] or row["netdev"] for row in state["ports"]}
+        for before, after in renames((row["name"] for row in plan.kept_devices()), plan.names):
+            wheres[after] = wheres[before]
+            changes.append(self._rename(wheres[before], before, after))
+        for kind in sorted({port.type for port, _netdev in plan.creates}):
+            changes += self._load(kind)
+        changes += [self._create(port, netdev) for port, netdev in plan.creates]
+        if self._persist:
+            changes += self._boot_changes()
+        return changes
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        """Waits for the links, unless they are only predicted."""
+        if not pending and self._wait_active:
+            state["links"] = self._wait()
+        return {}
+
+    def _boot_changes(self) -> list[Change]:
+        # not needed at boot, where this module is packed without it
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
+
+        boot = BootState(self._system, RANK, MODULE)
+        held = (boot.read() or {}).get("ports", [])
+        # one call may name only some of a node's ports: the others stay kept
+        kept = [port for port in held if not any(each.same_device(port) for each in self._ports)]
+        kept += [port.as_options() for port in self._ports if port.present]
+        kept.sort(key=lambda port: str(port["name"]))
+        return boot.changes({"ports": kept} if kept else None)
+
+    def _socket(self) -> NetlinkSocket:
+        sock = self._connect(self._system)
+        if sock is None:
+            raise RailyardError("the RDMA subsystem is not loaded", "ib_core", "load it: modprobe ib_core")
+        return sock
+
+    def _do(self, place: str, act: t.Callable[[NetlinkSocket], None]) -> None:
+        sock = self._socket()
+        try:
+            act(sock)
+        except NetlinkError as error:
+            error.place = place
+            error.remedy = error.remedy or REMEDIES.get(error.errno, "see the kernel's messages (dmesg)")
+            raise
+        finally:
+            sock.close()
+
+    def _index(self, sock: NetlinkSocket, name: str) -> int:
+        for device in rdma.devices(sock):
+            if device["name"] == name:
+                return int(device["index"])
+        raise RailyardError("there is no such RDMA device any more", name, "run the task again")
+
+    def _delete(self, row: Row) -> Change:
+        name = row["name"]
+        return Change(
+            name,
+            "link",
+            "%s on %s" % (row["type"], row["netdev"]),
+            None,
+            lambda: self._do(name, lambda sock: rdma.delete_link(sock, self._index(sock, name))),
+        )
+
+    def _rename(self, where: str, before: str, after: str) -> Change:
+        def act() -> None:
+            self._do(before, lambda sock: rdma.rename(sock, self._index(sock, before), after))
+
+        return Change(where, "name", before, after, act)
+
+    def _create(self, port: Port, netdev: str) -> Change:
+        def act() -> None:
+            self._do(port.place, lambda sock: rdma.new_link(sock, port.name, port.type, netdev))
+
+        return Change(port.name, "link", None, "%s on %s" % (port.type, netdev), act)
+
+    def _load(self, kind: str) -> list[Change]:
+        module = MODULES[kind]
+        if self._system.exists("/sys/module/%s" % module):
+            return []
+        modprobe = self._system.which("modprobe") or "modprobe"
+        if self._system.run([modprobe, "--dry-run", "--quiet", module]).rc:
+            raise Unsupported(
+                "the kernel %s has no module %s" % (self._system.read("/proc/sys/kernel/osrelease"), module),
+                "type %s" % kind,
+                "install a kernel that has it, or use another type",
+            )
+        remedy = "see the kernel's messages (dmesg)"
+        return [Change(module, "module", None, "loaded", lambda: self._probe([modprobe, module], remedy))]
+
+    def _probe(self, argv: t.Sequence[str], remedy: str) -> None:
+        self._system.check(argv, remedy)
+
+    # waiting
+
+    def _wait(self) -> list[Row]:
+        deadline = time.monotonic() + self._wait_active
+        wanted = {port.name: port for port in self._ports if port.present}
+        while True:
+            links = self.observe()["links"]
+            late = [link for link in links if link["device"] in wanted and link["state"] != "ACTIVE"]
+            if not late:
+                return t.cast("list[Row]", links)
+            if time.monotonic() >= deadline:
+                raise_all([self._why_not_active(link, wanted[link["device"]]) for link in late])
+            time.sleep(POLL)
+
+    def _why_not_active(self, link: Row, port: Port) -> RailyardError:
+        state = "%s port %s is %s (%s) after %g s" % (
+            link["device"],
+            link["port"],
+            link["state"],
+            link["physical_state"],
+            self._wait_active,
+        )
+        netdev = link["netdev"] or port.netdev
+        if netdev and self._system.exists("/sys/class/net/%s" % netdev):
+            flags = self._system.read_int("/sys/class/net/%s/flags" % netdev) or 0
+            if not flags & IFF_UP:
+                return RailyardError(
+                    "%s: %s is administratively down" % (state, netdev),
+                    port.place,
+                    "set it up: ip link set %s up" % netdev,
+                )
+            if self._system.read("/sys/class/net/%s/carrier" % netdev) != "1":
+                return RailyardError(
+                    "%s: %s has no carrier" % (state, netdev), port.place, "look at the cable and at the switch's port"
+                )
+        if link["state"] in ("INIT", "ARMED"):
+            return RailyardError(
+                "%s: no subnet manager has brought it up" % state, port.place, "start one on the fabric (opensm)"
+            )
+        return RailyardError(state, port.place, "look at the cable and at the switch's port; see dmesg")

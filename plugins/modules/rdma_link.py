@@ -1,0 +1,177 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rdma_link
+short_description: RDMA links of a node's rail ports
+version_added: 0.1.0
+description:
+  - Makes and takes away soft RDMA links, gives hardware RDMA devices stable names, and waits until they are ACTIVE. All
+    over NETLINK_RDMA, for all ports in one call.
+  - A port is known by its netdev or its PCI function, whatever its RDMA device is called at the moment. A soft link of
+    the wanted type that is there under another name is renamed. Names may be exchanged between devices.
+  - Devices that no port speaks of are not touched, but for a soft link that holds a name which another soft link shall
+    have.
+  - A device in use is neither taken away nor renamed, unless O(force=true); the users are named. For a renaming these are
+    processes with queue pairs or connection ids, for a removal also processes that only have the device open, and
+    connections of the kernel itself.
+  - The RDMA device of the interface that carries the connection or the default route is refused.
+author:
+  - Railyard contributors (@railyard)
+attributes:
+  check_mode:
+    description: Predicts exactly the changes that the module then makes; does not wait for links that are not there yet.
+    support: full
+  diff_mode:
+    description: Gives the differences in the return value RV(ignore:diff).
+    support: full
+  platform:
+    description: Target system.
+    platforms: linux
+    support: full
+options:
+  ports:
+    description:
+      - The ports, in any order.
+      - Required with O(state=present).
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: The RDMA device's name, of at most 63 letters, digits and C(_-.:).
+        type: str
+        required: true
+      type:
+        description: V(rxe) and V(siw) are soft links on O(ports[].netdev); V(hardware) is the NIC's own device.
+        type: str
+        choices: [hardware, rxe, siw]
+        default: hardware
+      netdev:
+        description:
+          - The port's netdev.
+          - Required for a soft link that shall be present. With O(ports[].state=absent) a link on another netdev is left.
+        type: str
+      pci:
+        description:
+          - The port's PCI address, in full (V(0000:0b:00.0)).
+          - It finds a hardware device; without it the function of O(ports[].netdev) does. Where both are given they
+            must belong together.
+        type: str
+      state:
+        description: Whether the link shall be there. Only a soft link can be V(absent).
+        type: str
+        choices: [present, absent]
+        default: present
+  wait_active:
+    description: Seconds to wait until all links that shall be present are ACTIVE; V(0) does not wait.
+    type: float
+    default: 0
+  force:
+    description:
+      - Take away or rename a device in use too.
+      - The kernel may hold up the removal until the last process has closed the device.
+    type: bool
+    default: false
+  persist:
+    description:
+      - Whether the links and names shall be there after the next boot too. They are kept in
+        C(/etc/railyard/boot.d/20-rdma_link.json) and laid down by C(railyard-boot.service).
+      - What is kept of ports that O(ports) does not speak of stays.
+    type: bool
+    default: true
+  state:
+    description: V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+seealso:
+  - module: railyard.fabric.rdma_netns_mode
+  - module: railyard.fabric.rail_probe
+notes:
+  - Needs root, and C(modprobe) to make the first soft link.
+  - In rdma mode exclusive, a device in another network namespace is not visible; to ask for it is an error.
+"""
+
+EXAMPLES = r"""
+- name: Stable names for the rails' RDMA devices
+  railyard.fabric.rdma_link:
+    ports:
+      - {name: mlx5_gpu01, pci: "0000:0b:00.0"}
+      - {name: mlx5_gpu02, pci: "0000:0c:00.0"}
+    wait_active: 60
+
+- name: A soft link on NICs without RDMA
+  railyard.fabric.rdma_link:
+    ports:
+      - {name: rxe_gpu01, type: rxe, netdev: enp1s0}
+      - {name: rxe_gpu02, type: rxe, netdev: enp2s0}
+
+- name: Take one away
+  railyard.fabric.rdma_link:
+    ports:
+      - {name: rxe_gpu02, type: rxe, state: absent}
+
+- name: Read what there is
+  railyard.fabric.rdma_link:
+    state: gathered
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {subject: rxe_gpu01, attribute: link, before: null, after: rxe on enp1s0}
+    - {subject: "0000:0b:00.0", attribute: name, before: mlx5_0, after: mlx5_gpu01}
+gathered:
+  description: The state after, of all RDMA devices that are visible.
+  returned: success
+  type: dict
+  contains:
+    ports:
+      description: Each device, in the shape of O(ports).
+      type: list
+      elements: dict
+      returned: always
+      sample: [{name: mlx5_gpu01, type: hardware, netdev: enp11s0f0np0, pci: "0000:0b:00.0", state: present}]
+    links:
+      description: State of each port of each device, in the words of C(rdma link).
+      type: list
+      elements: dict
+      returned: always
+      sample: [{device: mlx5_gpu01, port: 1, state: ACTIVE, physical_state: LINK_UP, netdev: enp11s0f0np0}]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link import RdmaLink
+
+
+def main() -> None:
+    port = {
+        "name": {"type": "str", "required": True},
+        "type": {"type": "str", "choices": ["hardware", "rxe", "siw"], "default": "hardware"},
+        "netdev": {"type": "str"},
+        "pci": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    }
+    spec = {
+        "ports": {"type": "list", "elements": "dict", "options": port},
+        "wait_active": {"type": "float", "default": 0},
+        "force": {"type": "bool", "default": False},
+        "persist": {"type": "bool", "default": True},
+        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+    }
+    required = [("state", "present", ["ports"])]
+    task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RdmaLink.from_options)
+
+
+if __name__ == "__main__":
+    main()
