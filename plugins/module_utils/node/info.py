@@ -1,0 +1,422 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""All that later steps and people need to know of a node, read from sysfs and two netlink dumps."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import importlib.util
+import os
+import re
+import sys
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, branch, pci, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+if t.TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.verbs import Told
+
+SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs")
+# What steps and people use on a node -> the program that proves it is there.
+TOOLS = {
+    "perftest": "ib_write_bw",
+    "mstconfig": "mstconfig",
+    "mstfwreset": "mstfwreset",
+    "mlxconfig": "mlxconfig",
+    "mlxfwreset": "mlxfwreset",
+    "rdma": "rdma",
+    "devlink": "devlink",
+    "dcb": "dcb",
+    "mlnx_qos": "mlnx_qos",
+    "ethtool": "ethtool",
+    "lspci": "lspci",
+    "ibv_devinfo": "ibv_devinfo",
+    "nvidia-smi": "nvidia-smi",
+    "networkctl": "networkctl",
+    "netplan": "netplan",
+    "nmcli": "nmcli",
+    "update-initramfs": "update-initramfs",
+    "dracut": "dracut",
+}
+# Display and 3D controllers, and processing accelerators, of those who make GPUs for computing.
+GPU_CLASSES = ("0300", "0302", "0380", "1200")
+GPU_VENDORS = {"10de": "nvidia", "1002": "amd", "1da3": "habana", "8086": "intel"}
+BOOT_UNIT = "railyard-boot.service"
+Row = t.Dict[str, t.Any]
+
+
+class Info:
+    """A node, each part of it read when it is first asked for.
+
+    :param links: rows of :meth:`.rtnl.Rtnl.links`; ``rdma_socket``, ``drivers``, ``verbs``: what asks the kernel. All
+        for tests.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        links: t.Callable[[], list[Row]] | None = None,
+        rdma_socket: t.Callable[[System], NetlinkSocket | None] = rdma.connect,
+        drivers: t.Callable[[t.Iterable[str]], dict[str, DriverInfo]] | None = None,
+        verbs: t.Callable[[t.Mapping[str, int]], dict[str, Told]] | None = None,
+        branch_of: t.Callable[[System], Branch] = Branch.observe,
+    ) -> None:
+        self._system = system
+        self._links = links
+        self._connect = rdma_socket
+        self._drivers = drivers
+        self._verbs = verbs
+        self._branch_of = branch_of
+
+    def look(
+        self, subset: t.Sequence[str], netdevs: t.Sequence[str] | None = None, functions: t.Sequence[str] | None = None
+    ) -> Row:
+        """The wanted parts. ``netdevs`` and ``functions`` (PCI addresses) narrow all that is listed by port."""
+        self._check(netdevs, functions)
+        kept = self._kept(netdevs, functions)
+        found: Row = {}
+        if "system" in subset:
+            found.update(self.system())
+        if "nics" in subset:
+            found["nics"] = [row for row in self.nics if kept(row["pci"], row["netdev"])]
+        if "rdma" in subset:
+            found["rdma"] = [row for row in self.rdma() if kept(row["pci"], row["netdev"])]
+        if "gids" in subset:
+            places = {(row["device"], row["port"]): row for row in self.rdma()}
+            found["gids"] = [
+                row
+                for row in self.gids()
+                if kept(places[row["device"], row["port"]]["pci"], places[row["device"], row["port"]]["netdev"])
+            ]
+        if "gpus" in subset:
+            found["gpus"] = self.gpus()
+        if "vfs" in subset:
+            found["vfs"] = self.vfs([row for row in self.nics if kept(row["pci"], row["netdev"])])
+        return found
+
+    def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
+        for name in netdevs or ():
+            if not self._system.exists("/sys/class/net/" + name):
+                raise RailyardError("there is no netdev %s" % name, "netdevs", "see 'ip link'")
+        for address in functions or ():
+            if not self._system.exists("%s/%s" % (pci.DEVICES, address)):
+                raise RailyardError("there is no PCI function %s" % address, "pci", "see 'lspci -D'")
+
+    @staticmethod
+    def _kept(
+        netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None
+    ) -> t.Callable[[str | None, str | None], bool]:
+        if netdevs is None and functions is None:
+            return lambda _function, _netdev: True
+        return lambda function, netdev: function in (functions or ()) or netdev in (netdevs or ())
+
+    # -- the node -----------------------------------------------------------------------------------------------------
+
+    def system(self) -> Row:
+        system = self._system
+        release = _os_release(system.read_file("/etc/os-release") or system.read_file("/usr/lib/os-release") or "")
+        sock = self._rdma_socket
+        lockdown = re.search(r"\[(\w+)\]", system.read("/sys/kernel/security/lockdown") or "")
+        return {
+            "system": {
+                "kernel": system.read("/proc/sys/kernel/osrelease"),
+                "architecture": os.uname().machine,
+                "distribution": release.get("ID"),
+                "distribution_version": release.get("VERSION_ID"),
+                "python": "%d.%d.%d" % sys.version_info[:3],
+                "boot_id": system.read("/proc/sys/kernel/random/boot_id"),
+                "rdma_mode": (rdma.netns_mode(sock) or "shared") if sock else None,
+                "lockdown": lockdown.group(1) if lockdown and lockdown.group(1) != "none" else None,
+                "boot_service": self._boot_service(),
+            },
+            "branch": {
+                "connection": branch.connection_netdev(system),
+                "default_route": list(dict.fromkeys(branch.default_route_netdevs(system))),
+                "netdevs": self.branch.netdevs,
+                "functions": self.branch.functions,
+            },
+            "tools": self.tools(),
+        }
+
+    def tools(self) -> dict[str, str]:
+        """What is there of :data:`TOOLS`, each with its path, and Python's pyroute2."""
+        found = {name: self._system.which(program) for name, program in TOOLS.items()}
+        spec = importlib.util.find_spec("pyroute2")
+        found["pyroute2"] = os.path.dirname(spec.origin) if spec and spec.origin else None
+        return {name: path for name, path in found.items() if path}
+
+    def _boot_service(self) -> str | None:
+        """``active``, ``failed`` and so on as systemd says; None where nothing is kept for boot."""
+        if not self._system.listdir(boot_program.BOOT_DIR) or not self._system.exists("/run/systemd/system"):
+            return None
+        # is-active tells the state by its output, and by an exit status that is 0 for active alone
+        return self._system.run(["systemctl", "is-active", BOOT_UNIT]).out.strip() or None
+
+    @functools.cached_property
+    def branch(self) -> Branch:
+        return self._branch_of(self._system)
+
+    # -- ports --------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def links(self) -> dict[str, Row]:
+        """By name."""
+        if self._links:
+            return {row["name"]: row for row in self._links()}
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
+
+        with Rtnl() as table:
+            return {row["name"]: row for row in table.links()}
+
+    @functools.cached_property
+    def netdevs(self) -> dict[str, list[str]]:
+        """Netdevs by PCI function, also those with another bus (virtio) between."""
+        found: dict[str, list[str]] = {}
+        for name in self._system.listdir("/sys/class/net"):
+            function = branch.netdev_pci(self._system, name)
+            if function:
+                found.setdefault(function, []).append(name)
+        return found
+
+    @functools.cached_property
+    def nics(self) -> list[Row]:
+        """The network PFs: one row a netdev, and one for a function that shows none here."""
+        system = self._system
+        functions = pci.network_functions(system)
+        functions += [
+            each for each in self.netdevs if each not in functions and not pci.physical_function(system, each)
+        ]
+        names = [name for each in functions for name in self.netdevs.get(each, [])]
+        drivers = self._driver_infos(names)
+        gpus = [(row["index"], row["pci"], pci.path(system, row["pci"]), row["numa_node"]) for row in self._gpus]
+        found = []
+        for function in sorted(functions):
+            place, node = pci.path(system, function), pci.numa_node(system, function)
+            near = {each: pci.proximity(place, there, node, its) for each, _pci, there, its in gpus}
+            best = min(near.values(), key=pci.PROXIMITIES.index) if near else None
+            shared = {
+                "pci": function,
+                "pci_path": place,
+                "vendor": pci.hexadecimal(system, function, "vendor"),
+                "device": pci.hexadecimal(system, function, "device"),
+                "driver": system.link_name(pci.attribute(function, "driver")),
+                "numa_node": node,
+                "pcie": pci.link(system, function),
+                "rdma": pci.rdma_devices(system, function),
+                "gpus": [index for index, how in near.items() if how == best],
+                "gpu_proximity": best,
+                "vfs": pci.number(system, function, "sriov_numvfs"),
+                "max_vfs": pci.number(system, function, "sriov_totalvfs"),
+                "branch": self.branch.why_card(function),
+            }
+            here: list[str | None] = [*self.netdevs.get(function, [])]
+            found += [dict(shared, **self._netdev(name, drivers)) for name in here or [None]]
+        return found
+
+    def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo]) -> Row:
+        link = self.links.get(name or "", {})
+        info = drivers.get(name or "")
+        speed = self._system.read_int("/sys/class/net/%s/speed" % name) if name else None
+        return {
+            "netdev": name,
+            "altnames": link.get("altnames", []),
+            "mac": link.get("address"),
+            "link_layer": None if not link else "infiniband" if link.get("type") == 32 else "ethernet",
+            "up": link.get("up"),
+            "operstate": link["operstate"].lower() if link else None,
+            "carrier": link.get("carrier"),
+            "mtu": link.get("mtu"),
+            "max_mtu": link.get("max_mtu"),
+            "speed": speed if speed and speed > 0 else None,
+            "firmware": info.firmware if info else None,
+        }
+
+    def _driver_infos(self, names: t.Sequence[str]) -> dict[str, DriverInfo]:
+        if self._drivers:
+            return self._drivers(names)
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool
+
+        return ethtool.driver_infos(names)
+
+    # -- RDMA ---------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _rdma_socket(self) -> NetlinkSocket | None:
+        return self._connect(self._system)
+
+    @functools.cached_property
+    def _devices(self) -> list[Row]:
+        return rdma.devices(self._rdma_socket) if self._rdma_socket else []
+
+    @functools.cached_property
+    def _told(self) -> dict[str, Told]:
+        """What the devices themselves say; the library is loaded only where there is a device."""
+        ports = {row["name"]: row["ports"] or 1 for row in self._devices}
+        if not ports:
+            return {}
+        if self._verbs:
+            return self._verbs(ports)
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import verbs
+
+        return verbs.ask(ports)
+
+    def rdma(self) -> list[Row]:
+        """One row a port of an RDMA device."""
+        sock = self._rdma_socket
+        if not sock:
+            return []
+        devices = {row["name"]: row for row in self._devices}
+        kinds = {name: rdma.link_type(sock, self._system, row) for name, row in devices.items()}
+        return [self._port(link, devices[link["device"]], kinds) for link in rdma.links(sock, self._devices)]
+
+    def _port(self, link: Row, device: Row, kinds: t.Mapping[str, str]) -> Row:
+        name, port = link["device"], link["port"]
+        place = "/sys/class/infiniband/%s" % name
+        told = self._told.get(name)
+        most, active = told.mtus.get(port, (None, None)) if told else (None, None)
+        layer = self._system.read("%s/ports/%d/link_layer" % (place, port))
+        rate = (self._system.read("%s/ports/%d/rate" % (place, port)) or "").split()
+        return {
+            "device": name,
+            "port": port,
+            "type": kinds[name],
+            "protocol": device["protocol"],
+            "link_layer": layer.lower() if layer else None,
+            "state": link["state"],
+            "physical_state": link["physical_state"],
+            "rate": float(rate[0]) if rate else None,
+            "active_mtu": active,
+            "max_mtu": most,
+            "netdev": link["netdev"],
+            "pci": self._device_pci(name, link["netdev"]),
+            "lid": link["lid"],
+            "node_guid": device["node_guid"],
+            "sys_image_guid": device["sys_image_guid"],
+            "firmware": device["fw_version"],
+        }
+
+    def _device_pci(self, name: str, netdev: str | None) -> str | None:
+        """The PCI function below; of a soft link that of its netdev."""
+        device = self._system.link_name("/sys/class/infiniband/%s/device" % name)
+        if device and branch.is_pci_address(device):
+            return device
+        return branch.netdev_pci(self._system, netdev) if netdev else None
+
+    def gids(self) -> list[Row]:
+        """What the GID tables hold, in the order of device, port and index."""
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import gids
+
+        names = {row["index"]: name for name, row in self.links.items()}
+        found: list[Row] = []
+        for device in self._devices:
+            name = device["name"]
+            told = self._told.get(name)
+            if told is None or told.gids is None:
+                found += gids.from_sysfs(self._system, name)
+            else:
+                found += [gids.row(name, g.port, g.place, g.gid, g.kind, names.get(g.netdev)) for g in told.gids]
+        return found
+
+    # -- GPUs and VFs -------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _gpus(self) -> list[Row]:
+        system = self._system
+        found: list[Row] = []
+        for function in system.listdir(pci.DEVICES):
+            kind = (pci.hexadecimal(system, function, "class") or "")[:4]
+            vendor = pci.hexadecimal(system, function, "vendor") or ""
+            if kind not in GPU_CLASSES or vendor not in GPU_VENDORS or pci.physical_function(system, function):
+                continue
+            if kind == "0300" and GPU_VENDORS[vendor] == "intel":
+                continue  # a processor's own display controller
+            found.append(
+                {
+                    "index": len(found),
+                    "pci": function,
+                    "maker": GPU_VENDORS[vendor],
+                    "device": pci.hexadecimal(system, function, "device"),
+                    "driver": system.link_name(pci.attribute(function, "driver")),
+                    "numa_node": pci.numa_node(system, function),
+                }
+            )
+        return found
+
+    def gpus(self) -> list[Row]:
+        """The GPUs in the order of their PCI addresses, which is their drivers' order, and how near each NIC is."""
+        system = self._system
+        nics = {row["pci"]: (row["pci_path"], row["numa_node"]) for row in self.nics}
+        found = []
+        for row in self._gpus:
+            place = pci.path(system, row["pci"])
+            near = {nic: pci.proximity(place, path, row["numa_node"], node) for nic, (path, node) in nics.items()}
+            found.append(dict(row, pcie=pci.link(system, row["pci"]), nics=near))
+        return found
+
+    def vfs(self, nics: t.Sequence[Row]) -> list[Row]:
+        """The VFs of these NICs, with who holds each."""
+        system = self._system
+        pfs = {row["pci"]: row["netdev"] for row in reversed(nics)}
+        functions = {pf: pci.virtual_functions(system, pf) for pf in pfs}
+        everyone = [vf for each in functions.values() for vf in each]
+        if not everyone:
+            return []
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import holders
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
+
+        found: list[Row] = []
+        with Rtnl() as table:
+            held = holders.of(system, everyone, table)
+            for pf in sorted(pfs):
+                attributes = _attributes(table, pfs[pf]) if functions[pf] else {}
+                for index, vf in enumerate(functions[pf]):
+                    netdevs = self.netdevs.get(vf)
+                    found.append(
+                        {
+                            "pf": pf,
+                            "pf_netdev": pfs[pf],
+                            "index": index,
+                            "pci": vf,
+                            "driver": system.link_name(pci.attribute(vf, "driver")),
+                            "netdev": netdevs[0] if netdevs else None,
+                            "rdma": pci.rdma_devices(system, vf),
+                            "attributes": attributes.get(index),
+                            "holders": held[vf],
+                        }
+                    )
+        return found
+
+
+def _attributes(table: t.Any, netdev: str | None) -> dict[int, Row]:
+    """VF attributes by index; empty where the kernel cannot put all of a NIC's VFs into one message."""
+    try:
+        link = table.link(netdev, vfs=True) if netdev else None
+    except NetlinkError as error:
+        if error.errno != errno.EMSGSIZE:
+            raise
+        link = None
+    return {row["index"]: {key: row[key] for key in row if key != "index"} for row in (link or {}).get("vfs") or ()}
+
+
+def _os_release(text: str) -> dict[str, str]:
+    """See os-release(5)."""
+    found = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not key.startswith("#"):
+            found[key.strip()] = value.strip().strip("\"'")
+    return found
+
+
+def look(options: t.Mapping[str, t.Any], system: System) -> Row:
+    """From a module's options."""
+    subset = SUBSETS if "all" in options["subset"] else options["subset"]
+    return Info(system).look(subset, options["netdevs"], options["pci"])

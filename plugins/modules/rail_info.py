@@ -1,0 +1,241 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rail_info
+short_description: What a node has of NICs, RDMA devices, GPUs, VFs and tools
+version_added: 0.1.0
+description:
+  - Reads, in one call, what later steps and people need to know about a node. Changes nothing, loads no kernel module.
+  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, where it is installed, libibverbs. No program's
+    text is parsed.
+author:
+  - Railyard contributors (@railyard)
+attributes:
+  check_mode:
+    description: Only reads.
+    support: full
+  diff_mode:
+    description: There is nothing to differ.
+    support: none
+  platform:
+    description: Target system.
+    platforms: linux
+    support: full
+options:
+  subset:
+    description: Which parts to read. V(all) is every one.
+    type: list
+    elements: str
+    choices: [all, system, nics, rdma, gids, gpus, vfs]
+    default: [all]
+  netdevs:
+    description: Only the ports of these netdevs, and of O(pci). RV(system) and RV(gpus) are not narrowed.
+    type: list
+    elements: str
+  pci:
+    description: Only the ports of these PCI functions, with domain, and of O(netdevs).
+    type: list
+    elements: str
+notes:
+  - Without root some answers are missing, such as who holds a VF.
+seealso:
+  - module: railyard.fabric.sriov_vfs
+  - module: railyard.fabric.rdma_link
+"""
+
+EXAMPLES = r"""
+- name: Everything about the node
+  railyard.fabric.rail_info:
+  register: node
+
+- name: Which tools are there
+  railyard.fabric.rail_info:
+    subset: [system]
+  register: node
+
+- name: The GID table of one rail port
+  railyard.fabric.rail_info:
+    subset: [gids]
+    netdevs: [enp11s0f0np0]
+  register: node
+"""
+
+RETURN = r"""
+system:
+  description:
+    - The node itself. C(rdma_mode) is V(shared), V(exclusive), or null while the RDMA subsystem is not loaded.
+    - C(lockdown) is the kernel's lockdown (as under Secure Boot), null where there is none.
+    - C(boot_service) is the state of C(railyard-boot.service) as systemd names it, null where nothing is kept for boot.
+  returned: when O(subset) has V(system)
+  type: dict
+  sample:
+    kernel: 6.1.0-44-amd64
+    architecture: x86_64
+    distribution: debian
+    distribution_version: '12'
+    python: 3.11.2
+    boot_id: 0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e
+    rdma_mode: shared
+    lockdown: null
+    boot_service: active
+branch:
+  description:
+    - What carries the connection and the default route. C(connection) is the netdev of this SSH session, or null.
+    - C(netdevs) and C(functions) say of each that must not be touched, why.
+  returned: when O(subset) has V(system)
+  type: dict
+  sample:
+    connection: eth0
+    default_route: [eth0]
+    netdevs: {eth0: carries this connection}
+    functions: {'0000:00:02.0': eth0 carries this connection}
+tools:
+  description: Which tools are there, each with its path.
+  returned: when O(subset) has V(system)
+  type: dict
+  sample: {perftest: /usr/bin/ib_write_bw, pyroute2: /usr/lib/python3/dist-packages/pyroute2}
+nics:
+  description:
+    - The network PFs in the order of their PCI addresses, one row a netdev. A function that shows no netdev here has
+      one row with C(netdev) null.
+    - Values that the kernel or the driver does not tell are null. C(speed) is in Mb/s, C(mtu) in bytes.
+    - C(pcie) has the link's C(speed) and C(max_speed) in GT/s, C(width) and C(max_width) in lanes.
+    - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) says how near, as C(nvidia-smi topo)
+      does.
+    - C(branch) says why the card must not be touched, null where it may be.
+  returned: when O(subset) has V(nics)
+  type: list
+  elements: dict
+  sample:
+    - netdev: enp11s0f0np0
+      pci: '0000:0b:00.0'
+      pci_path: ['pci0000:00', '0000:00:01.1', '0000:0b:00.0']
+      vendor: 15b3
+      device: '1017'
+      driver: mlx5_core
+      firmware: 16.35.2000 (MT_0000000008)
+      altnames: []
+      mac: 0c:42:a1:00:00:01
+      link_layer: ethernet
+      up: true
+      operstate: up
+      carrier: true
+      mtu: 4200
+      max_mtu: 9978
+      speed: 100000
+      numa_node: 0
+      pcie: {speed: 8.0, max_speed: 8.0, width: 16, max_width: 16}
+      rdma: [mlx5_gpu01]
+      gpus: [0]
+      gpu_proximity: PIX
+      vfs: 0
+      max_vfs: 16
+      branch: null
+rdma:
+  description:
+    - One row a port of an RDMA device that this network namespace sees. C(type) is V(hardware), V(rxe) or V(siw).
+    - C(rate) is in Gb/s, C(active_mtu) and C(max_mtu) in bytes, null without libibverbs.
+    - C(pci) of a soft link is that of its netdev.
+  returned: when O(subset) has V(rdma)
+  type: list
+  elements: dict
+  sample:
+    - device: mlx5_gpu01
+      port: 1
+      type: hardware
+      protocol: roce
+      link_layer: ethernet
+      state: ACTIVE
+      physical_state: LINK_UP
+      rate: 100.0
+      active_mtu: 4096
+      max_mtu: 4096
+      netdev: enp11s0f0np0
+      pci: '0000:0b:00.0'
+      lid: null
+      node_guid: 0c42:a103:0000:0001
+      sys_image_guid: 0c42:a103:0000:0001
+      firmware: 16.35.2000
+gids:
+  description:
+    - What the GID tables hold. C(type) is V(IB), V(RoCE v1) or V(RoCE v2); C(address) is the IP address that a RoCE GID
+      stands for.
+  returned: when O(subset) has V(gids)
+  type: list
+  elements: dict
+  sample:
+    - device: mlx5_gpu01
+      port: 1
+      index: 3
+      gid: 0000:0000:0000:0000:0000:ffff:ac10:0bc9
+      type: RoCE v2
+      netdev: enp11s0f0np0
+      address: 172.16.11.201
+gpus:
+  description:
+    - The GPUs in the order of their PCI addresses. C(nics) says of each NIC, by PCI address, how near it is, V(PIX)
+      (one PCIe switch), V(PXB) (several), V(PHB) (one host bridge), V(NODE) (one NUMA node) or V(SYS).
+  returned: when O(subset) has V(gpus)
+  type: list
+  elements: dict
+  sample:
+    - index: 0
+      pci: '0000:18:00.0'
+      maker: nvidia
+      device: '2330'
+      driver: nvidia
+      numa_node: 0
+      pcie: {speed: 32.0, max_speed: 32.0, width: 16, max_width: 16}
+      nics: {'0000:0b:00.0': PIX}
+vfs:
+  description:
+    - The VFs in the order of PF and index. C(holders) says who holds each, empty where nobody does. C(netdev) is null
+      where there is none here. C(attributes) is null where the kernel cannot tell them.
+  returned: when O(subset) has V(vfs)
+  type: list
+  elements: dict
+  sample:
+    - pf: '0000:0b:00.0'
+      pf_netdev: enp11s0f0np0
+      index: 0
+      pci: '0000:0b:00.2'
+      driver: mlx5_core
+      netdev: enp11s0f0v0
+      rdma: [mlx5_8]
+      attributes:
+        mac: 02:00:00:00:00:01
+        vlan: 0
+        qos: 0
+        spoofchk: false
+        trust: true
+        link_state: auto
+        min_tx_rate: 0
+        max_tx_rate: 0
+        node_guid: null
+        port_guid: null
+      holders: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node import info
+
+
+def main() -> None:
+    choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs"]
+    spec = {
+        "subset": {"type": "list", "elements": "str", "choices": choices, "default": ["all"]},
+        "netdevs": {"type": "list", "elements": "str"},
+        "pci": {"type": "list", "elements": "str"},
+    }
+    task.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), info.look)
+
+
+if __name__ == "__main__":
+    main()
