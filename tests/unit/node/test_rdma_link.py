@@ -1,0 +1,521 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA links of ports, on a fake node whose kernel keeps devices and answers in real messages."""
+
+from __future__ import annotations
+
+import errno
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rdma, rdma_link
+from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link import RdmaLink
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+
+DRIVERS = {"hardware": 1, "rxe": 14, "siw": 18}
+
+
+class Host:
+    """A node with eight PCI functions 0000:01:00.0 ... 0000:08:00.0, netdevs enp1s0 ... enp8s0, and mgmt0."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.system = System(str(root), self.run)
+        self.loaded = True
+        self.modules = {"rdma_rxe"}
+        self.devices: dict[int, dict[str, t.Any]] = {}
+        self.users: dict[str, list[bytes]] = {}
+        self.connections: dict[str, list[bytes]] = {}
+        self.next_index = 0
+        self.fail_after = -1
+        (root / "sys/class/infiniband").mkdir(parents=True)
+        for number in range(1, 9):
+            self.netdev("enp%ds0" % number, "0000:%02x:00.0" % number)
+        self.netdev("mgmt0", "0000:1e:00.0")
+        self.put(
+            "proc/net/route",
+            "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
+            "mgmt0\t00000000\t0202000A\t0003\t0\t0\t100\t00000000\n",
+        )
+        self.put("sys/module/rdma_rxe/x", "")
+
+    def put(self, path: str, text: str) -> None:
+        full = self.root / path
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_text(text)
+
+    def netdev(self, name: str, pci: str) -> None:
+        function = self.root / "sys/devices/pci0000:00" / pci
+        function.mkdir(parents=True)
+        place = self.root / "sys/bus/pci/devices"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / pci).symlink_to(function)
+        self.put("sys/class/net/%s/flags" % name, "0x1003\n")
+        self.put("sys/class/net/%s/carrier" % name, "1\n")
+        (self.root / "sys/class/net" / name / "device").symlink_to(function)
+
+    def device(self, name: str, kind: str, number: int, state: int = 4) -> None:
+        netdev = "mgmt0" if number == 0x1E else "enp%ds0" % number
+        self.next_index += 1
+        self.devices[self.next_index] = {"name": name, "type": kind, "netdev": netdev, "state": state}
+        self._sysfs(name, "0000:%02x:00.0" % number)
+
+    def _sysfs(self, name: str, pci: str) -> None:
+        place = self.root / "sys/class/infiniband" / name
+        place.mkdir()
+        (place / "device").symlink_to(self.root / "sys/devices/pci0000:00" / pci)
+
+    def names(self) -> dict[str, str]:
+        return {row["netdev"]: row["name"] for row in self.devices.values()}
+
+    def run(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        if argv[0].endswith("modprobe"):
+            module = argv[-1]
+            if module not in self.modules:
+                return CommandResult(1, "", "modprobe: FATAL: Module %s not found" % module)
+            if "--dry-run" not in argv:
+                self.put("sys/module/%s/x" % module, "")
+                self.loaded = True
+        return CommandResult(0, "", "")
+
+    # the socket
+
+    def connect(self, system: System) -> t.Any:
+        return self if self.loaded else None
+
+    def close(self) -> None:
+        pass
+
+    def dump(self, kind: int, payload: bytes = b"") -> list[bytes]:
+        table = netlink.table(payload)
+        index = netlink.number(table[rdma.ATTR_DEV_INDEX]) if table else 0
+        if kind == rdma.message_type(rdma.CMD_GET):
+            return [
+                netlink.u32(rdma.ATTR_DEV_INDEX, index)
+                + netlink.string(rdma.ATTR_DEV_NAME, row["name"])
+                + netlink.string(rdma.ATTR_DEV_PROTOCOL, "roce")
+                for index, row in self.devices.items()
+            ]
+        if kind == rdma.message_type(rdma.CMD_PORT_GET):
+            row = self.devices[index]
+            return [
+                netlink.u32(rdma.ATTR_PORT_INDEX, 1)
+                + netlink.u8(rdma.ATTR_PORT_STATE, row["state"])
+                + netlink.u8(rdma.ATTR_PORT_PHYS_STATE, 5 if row["state"] == 4 else 3)
+                + netlink.string(rdma.ATTR_NDEV_NAME, row["netdev"])
+            ]
+        held = {rdma.CMD_RES_QP_GET: (rdma.ATTR_RES_QP, self.users)}.get(
+            kind & 0x3FF, (rdma.ATTR_RES_CM_ID, self.connections)
+        )
+        entries = held[1].get(self.devices[index]["name"], [])
+        return [netlink.attribute(held[0], b"".join(netlink.attribute(held[0] + 1, entry) for entry in entries))]
+
+    def request(self, kind: int, payload: bytes = b"") -> list[bytes]:
+        table = netlink.table(payload)
+        text = {key: netlink.text(value) for key, value in table.items()}
+        if kind == rdma.message_type(rdma.CMD_GET_CHARDEV):
+            row = self.devices[netlink.number(table[rdma.ATTR_DEV_INDEX])]
+            return [
+                netlink.string(rdma.ATTR_CHARDEV_NAME, "uverbs0")
+                + netlink.u32(rdma.ATTR_UVERBS_DRIVER_ID, DRIVERS[row["type"]])
+            ]
+        if not self.fail_after:
+            raise KeyboardInterrupt
+        self.fail_after -= 1
+        names = [row["name"] for row in self.devices.values()]
+        if kind == rdma.message_type(rdma.CMD_NEWLINK):
+            if text[rdma.ATTR_DEV_NAME] in names:
+                raise NetlinkError(errno.EEXIST)
+            netdev = text[rdma.ATTR_NDEV_NAME]
+            self.device(text[rdma.ATTR_DEV_NAME], text[rdma.ATTR_LINK_TYPE], int(netdev[3:-2]))
+            return []
+        index = netlink.number(table[rdma.ATTR_DEV_INDEX])
+        place = self.root / "sys/class/infiniband"
+        if kind == rdma.message_type(rdma.CMD_SET):
+            if text[rdma.ATTR_DEV_NAME] in names:
+                raise NetlinkError(errno.EEXIST)
+            (place / self.devices[index]["name"]).rename(place / text[rdma.ATTR_DEV_NAME])
+            self.devices[index]["name"] = text[rdma.ATTR_DEV_NAME]
+            return []
+        assert kind == rdma.message_type(rdma.CMD_DELLINK)
+        row = self.devices.pop(index)
+        (place / row["name"] / "device").unlink()
+        (place / row["name"]).rmdir()
+        return []
+
+    def link(self, *ports: dict[str, t.Any], **options: t.Any) -> RdmaLink:
+        return RdmaLink(self.system, ports, connect=self.connect, **options)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def rxe(number: int, name: str = "", **more: t.Any) -> dict[str, t.Any]:
+    return dict({"name": name or "rxe_gpu%02d" % number, "type": "rxe", "netdev": "enp%ds0" % number}, **more)
+
+
+def nic(number: int, name: str, **more: t.Any) -> dict[str, t.Any]:
+    return dict({"name": name, "type": "hardware", "pci": "0000:%02x:00.0" % number}, **more)
+
+
+def act(link: RdmaLink) -> list[tuple[t.Any, ...]]:
+    """Do it; what was predicted. The prediction is the act, and a second run does nothing."""
+    state = link.observe()
+    changes = link.changes(state)
+    done: list[Change] = []
+    converge(link, state, changes, done)
+    assert done == changes
+    assert link.changes(link.observe()) == []
+    return [(change.subject, change.attribute, change.before, change.after) for change in changes]
+
+
+def refused(link: RdmaLink) -> str:
+    with pytest.raises(RailyardError) as caught:
+        link.changes(link.observe())
+    assert "Remedy: " in str(caught.value)
+    return str(caught.value)
+
+
+def test_soft_links_are_made(host: Host) -> None:
+    assert act(host.link(rxe(1), rxe(2))) == [
+        ("rxe_gpu01", "link", None, "rxe on enp1s0"),
+        ("rxe_gpu02", "link", None, "rxe on enp2s0"),
+    ]
+    assert host.names() == {"enp1s0": "rxe_gpu01", "enp2s0": "rxe_gpu02"}
+
+
+def test_observed_in_the_shape_of_the_options(host: Host) -> None:
+    host.device("mlx5_0", "hardware", 3)
+    host.device("rxe0", "rxe", 1, state=1)
+    assert host.link().observe() == {
+        "ports": [
+            {"name": "mlx5_0", "type": "hardware", "netdev": "enp3s0", "pci": "0000:03:00.0", "state": "present"},
+            {"name": "rxe0", "type": "rxe", "netdev": "enp1s0", "pci": "0000:01:00.0", "state": "present"},
+        ],
+        "links": [
+            {"device": "mlx5_0", "port": 1, "state": "ACTIVE", "physical_state": "LINK_UP", "netdev": "enp3s0"},
+            {"device": "rxe0", "port": 1, "state": "DOWN", "physical_state": "DISABLED", "netdev": "enp1s0"},
+        ],
+    }
+
+
+def test_what_was_observed_given_back_changes_nothing(host: Host) -> None:
+    host.device("mlx5_0", "hardware", 3)
+    host.device("rxe0", "rxe", 1)
+    assert act(host.link(*host.link().observe()["ports"])) == []
+
+
+def test_the_module_is_loaded_first(host: Host) -> None:
+    (host.root / "sys/module/rdma_rxe/x").unlink()
+    (host.root / "sys/module/rdma_rxe").rmdir()
+    host.loaded = False
+    assert act(host.link(rxe(1)))[0] == ("rdma_rxe", "module", None, "loaded")
+
+
+def test_a_kernel_without_the_type_is_an_error_before_anything_is_done(host: Host) -> None:
+    host.put("proc/sys/kernel/osrelease", "6.1.0\n")
+    assert "the kernel 6.1.0 has no module siw" in refused(host.link(rxe(1), rxe(2, type="siw")))
+    assert host.devices == {}
+
+
+def test_another_name_on_the_same_netdev_is_renamed(host: Host) -> None:
+    host.device("rxe0", "rxe", 1)
+    assert act(host.link(rxe(1))) == [("0000:01:00.0", "name", "rxe0", "rxe_gpu01")]
+
+
+def test_hardware_is_named_by_pci_or_netdev(host: Host) -> None:
+    host.device("mlx5_0", "hardware", 1)
+    host.device("mlx5_1", "hardware", 2)
+    link = host.link(nic(1, "mlx5_gpu01"), nic(2, "mlx5_gpu02", pci=None, netdev="enp2s0"))
+    assert [change[2:] for change in act(link)] == [("mlx5_0", "mlx5_gpu01"), ("mlx5_1", "mlx5_gpu02")]
+
+
+def test_names_are_exchanged(host: Host) -> None:
+    host.device("mlx5_0", "hardware", 1)
+    host.device("mlx5_1", "hardware", 2)
+    host.device("mlx5_2", "hardware", 3)
+    ring = host.link(nic(1, "mlx5_1"), nic(2, "mlx5_2"), nic(3, "mlx5_0"))
+    assert act(ring) == [
+        ("0000:01:00.0", "name", "mlx5_0", "railyard-0"),
+        ("0000:03:00.0", "name", "mlx5_2", "mlx5_0"),
+        ("0000:02:00.0", "name", "mlx5_1", "mlx5_2"),
+        ("0000:01:00.0", "name", "railyard-0", "mlx5_1"),
+    ]
+    assert host.names() == {"enp1s0": "mlx5_1", "enp2s0": "mlx5_2", "enp3s0": "mlx5_0"}
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_an_exchange_cut_off_is_finished_by_the_next_run(host: Host, steps: int) -> None:
+    for number in (1, 2, 3):
+        host.device("mlx5_%d" % (number - 1), "hardware", number)
+    ring = host.link(nic(1, "mlx5_1"), nic(2, "mlx5_2"), nic(3, "mlx5_0"))
+    host.fail_after = steps
+    with pytest.raises(KeyboardInterrupt):
+        act(ring)
+    host.fail_after = -1
+    act(ring)
+    assert host.names() == {"enp1s0": "mlx5_1", "enp2s0": "mlx5_2", "enp3s0": "mlx5_0"}
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4])
+def test_removal_renaming_and_making_cut_off(host: Host, steps: int) -> None:
+    host.device("rxe_gpu01", "rxe", 4)  # on the wrong netdev
+    host.device("rxe0", "rxe", 2)
+    host.device("old", "rxe", 3)
+    link = host.link(rxe(1), rxe(2), rxe(3, "old", state="absent"), rxe(5))
+    host.fail_after = steps
+    with pytest.raises(KeyboardInterrupt):
+        act(link)
+    host.fail_after = -1
+    act(link)
+    assert host.names() == {"enp1s0": "rxe_gpu01", "enp2s0": "rxe_gpu02", "enp5s0": "rxe_gpu05"}
+
+
+def test_soft_links_exchange_netdevs_by_their_names(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 2)
+    host.device("rxe_gpu02", "rxe", 1)
+    assert [change[1] for change in act(host.link(rxe(1), rxe(2)))] == ["name"] * 3
+
+
+def test_a_link_of_another_type_that_has_the_name_is_made_anew(host: Host) -> None:
+    host.device("rxe_gpu01", "siw", 1)
+    assert act(host.link(rxe(1))) == [
+        ("rxe_gpu01", "link", "siw on enp1s0", None),
+        ("rxe_gpu01", "link", None, "rxe on enp1s0"),
+    ]
+
+
+def test_absent(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 1)
+    host.device("rxe_gpu02", "rxe", 2)
+    assert act(host.link({"name": "rxe_gpu01", "type": "rxe", "state": "absent"})) == [
+        ("rxe_gpu01", "link", "rxe on enp1s0", None)
+    ]
+    assert host.names() == {"enp2s0": "rxe_gpu02"}
+
+
+def test_absent_leaves_what_is_not_meant(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 2)
+    host.device("other", "siw", 3)
+    assert act(host.link(rxe(1, state="absent"), rxe(3, "other", state="absent"), rxe(4, state="absent"))) == []
+
+
+def test_hardware_cannot_be_absent(host: Host) -> None:
+    host.device("mlx5_0", "hardware", 1)
+    assert "ports[0]: a hardware device cannot be taken away" in refused(host.link(nic(1, "mlx5_0", state="absent")))
+
+
+def qp(pid: int) -> bytes:
+    return netlink.u8(rdma.ATTR_RES_TYPE, 2) + netlink.u32(rdma.ATTR_RES_PID, pid)
+
+
+def test_in_use_is_refused_with_the_users_name(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 1)
+    host.device("mlx5_0", "hardware", 2)
+    host.users = {"mlx5_0": [qp(70), qp(70)]}
+    host.connections = {"rxe_gpu01": [netlink.u32(rdma.ATTR_RES_PID, 71)]}
+    host.put("proc/70/comm", "ib_write_bw\n")
+    host.put("proc/71/comm", "trainer\n")
+    ports = (rxe(1, state="absent"), nic(2, "mlx5_gpu02"), rxe(3))
+    assert refused(host.link(*ports)).splitlines() == [
+        "ports[0]: rxe_gpu01 is in use by trainer (pid 71, 1 connection ids) and is not taken away. "
+        "Remedy: end the users, or set force: true.",
+        "ports[1]: mlx5_0 is in use by ib_write_bw (pid 70, 2 queue pairs) and is not renamed. "
+        "Remedy: end the users, or set force: true.",
+    ]
+    act(host.link(*ports, force=True))
+    assert host.names() == {"enp2s0": "mlx5_gpu02", "enp3s0": "rxe_gpu03"}
+
+
+def test_in_use_and_not_touched_is_no_matter(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 1)
+    host.users = {"rxe_gpu01": [qp(70)]}
+    assert act(host.link(rxe(1), rxe(2))) == [("rxe_gpu02", "link", None, "rxe on enp2s0")]
+
+
+def test_an_open_device_may_be_renamed_but_not_taken_away(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 1)
+    (host.root / "proc/70/fd").mkdir(parents=True)
+    (host.root / "proc/70/fd/5").symlink_to("/dev/infiniband/uverbs0")
+    host.put("proc/70/comm", "ib_write_bw\n")
+    assert "in use by ib_write_bw (pid 70, device open)" in refused(host.link(rxe(1, state="absent")))
+    assert len(act(host.link(rxe(1, "other")))) == 1
+
+
+@pytest.mark.parametrize(
+    "port",
+    [
+        {"name": "rxe0", "type": "rxe", "netdev": "mgmt0"},
+        {"name": "mlx5_mgmt", "type": "hardware", "pci": "0000:1e:00.0"},
+        {"name": "mlx5_mgmt", "type": "hardware", "netdev": "mgmt0"},
+        {"name": "rxe0", "type": "rxe", "netdev": "mgmt0", "state": "absent"},
+    ],
+)
+def test_the_branch_is_refused(host: Host, port: dict[str, t.Any]) -> None:
+    host.device("rxe0", "hardware", 0x1E)
+    assert "mgmt0 carries the default route" in refused(host.link(port))
+
+
+def test_a_name_that_the_branch_holds_is_refused(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 0x1E)
+    assert "held by the link of mgmt0 carries the default route" in refused(host.link(rxe(1)))
+
+
+def test_a_name_that_other_hardware_holds_is_an_error(host: Host) -> None:
+    host.device("mlx5_0", "hardware", 1)
+    host.device("mlx5_1", "hardware", 2)
+    assert "the name mlx5_1 is held by the hardware device of 0000:02:00.0" in refused(host.link(nic(1, "mlx5_1")))
+    assert "held by the hardware device" in refused(host.link(rxe(3, "mlx5_1")))
+
+
+@pytest.mark.parametrize(
+    ("port", "words"),
+    [
+        (rxe(1, "a/b"), "ports[0].name: 'a/b' cannot name"),
+        (rxe(1, ".."), "'..' cannot name"),
+        (rxe(1, "x" * 64), "cannot name"),
+        (rxe(1, netdev=None), "ports[0]: neither says which device is meant"),
+        (rxe(1, netdev="eth9"), "ports[0].netdev: there is no netdev eth9 here"),
+        (rxe(1, pci="0000:02:00.0"), "enp1s0 is a netdev of 0000:01:00.0, not of 0000:02:00.0"),
+        (nic(9, "mlx5_9"), "there is no PCI function 0000:09:00.0"),
+        (nic(1, "mlx5_1"), "no RDMA device of 0000:01:00.0 is visible here: the function has no driver"),
+    ],
+)
+def test_what_is_wrong_with_a_port(host: Host, port: dict[str, t.Any], words: str) -> None:
+    assert words in refused(host.link(port))
+
+
+def test_why_hardware_is_not_visible(host: Host) -> None:
+    (host.root / "sys/devices/pci0000:00/0000:01:00.0/driver").symlink_to("/sys/bus/pci/drivers/mlx5_core")
+    assert "its driver mlx5_core gives none" in refused(host.link(nic(1, "mlx5_1")))
+    host.put("sys/module/ib_core/parameters/netns_mode", "N\n")
+    host.put("proc/1/mountinfo", "80 25 0:4 net:[77] /run/netns/pod1 rw - nsfs nsfs rw\n")
+    (host.root / "proc/1/ns").mkdir(parents=True)
+    (host.root / "proc/1/ns/mnt").symlink_to("mnt:[1]")
+    (host.root / "proc/1/ns/net").symlink_to("net:[1]")
+    assert "may be in another network namespace (pod1)" in refused(host.link(nic(1, "mlx5_1")))
+
+
+def test_all_errors_at_once(host: Host) -> None:
+    link = host.link(rxe(1, netdev="eth9"), nic(9, "mlx5_9"), rxe(2), rxe(2, "again"), rxe(3, "rxe_gpu02"))
+    assert [line.partition(":")[0] for line in refused(link).splitlines()] == [
+        "ports[3]",
+        "ports[4]",
+        "ports[0].netdev",
+        "ports[1]",
+    ]
+
+
+def test_waits_until_active(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.device("rxe_gpu01", "rxe", 1, state=1)
+
+    def sleep(seconds: float) -> None:
+        host.devices[1]["state"] = 4
+
+    monkeypatch.setattr(rdma_link.time, "sleep", sleep)
+    link = host.link(rxe(1), wait_active=5)
+    state = link.observe()
+    assert link.outcome(state, []) == {}
+    assert state["links"][0]["state"] == "ACTIVE"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "state", "words"),
+    [
+        ("flags", "0x1002\n", 1, "is DOWN (DISABLED) after 0.01 s: enp1s0 is administratively down"),
+        ("carrier", "0\n", 1, "enp1s0 has no carrier"),
+        ("x", "", 2, "no subnet manager has brought it up"),
+        ("x", "", 1, "is DOWN (DISABLED) after 0.01 s. Remedy: look at the cable"),
+    ],
+)
+def test_why_a_link_is_not_active(host: Host, path: str, text: str, state: int, words: str) -> None:
+    host.put("sys/class/net/enp1s0/%s" % path, text)
+    host.device("rxe_gpu01", "rxe", 1, state)
+    host.device("rxe_gpu02", "rxe", 2, state=1)
+    link = host.link(rxe(1), rxe(2, state="absent"), wait_active=0.01)
+    with pytest.raises(RailyardError) as caught:
+        link.outcome(link.observe(), [])
+    assert words in str(caught.value)
+    assert "rxe_gpu02" not in str(caught.value)
+
+
+def test_a_prediction_does_not_wait(host: Host) -> None:
+    link = host.link(rxe(1), wait_active=60)
+    state = link.observe()
+    assert link.outcome(state, link.changes(state)) == {}
+
+
+def test_kept_for_boot(host: Host) -> None:
+    host.device("mlx5_0", "hardware", 2)
+    changes = act(host.link(rxe(1), nic(2, "mlx5_gpu02"), persist=True))
+    boot = BootState(host.system, 20, "rdma_link")
+    assert changes[-1][0] == boot.file
+    assert boot.read() == {
+        "ports": [
+            {"name": "mlx5_gpu02", "type": "hardware", "netdev": None, "pci": "0000:02:00.0"},
+            {"name": "rxe_gpu01", "type": "rxe", "netdev": "enp1s0", "pci": None},
+        ]
+    }
+    kept = json.loads((host.root / boot.file.lstrip("/")).read_text())["options"]
+    # the same options bring the same state at boot
+    host.devices.clear()
+    for entry in (host.root / "sys/class/infiniband").iterdir():
+        (entry / "device").unlink()
+        entry.rmdir()
+    host.device("mlx5_0", "hardware", 2)
+    at_boot = RdmaLink.from_options(kept, host.system)
+    at_boot._connect = host.connect
+    assert len(act(at_boot)) == 2
+    assert host.names() == {"enp1s0": "rxe_gpu01", "enp2s0": "mlx5_gpu02"}
+
+
+def test_what_is_kept_of_other_ports_stays(host: Host) -> None:
+    act(host.link(rxe(1), rxe(2), rxe(3), persist=True))
+    boot = BootState(host.system, 20, "rdma_link")
+
+    def kept() -> list[str]:
+        return [port["name"] for port in (boot.read() or {"ports": []})["ports"]]
+
+    act(host.link(rxe(2, "other"), rxe(3, state="absent"), persist=True))
+    assert kept() == ["other", "rxe_gpu01"]
+    act(host.link(rxe(1, state="absent"), rxe(2, "other", state="absent"), persist=True))
+    assert boot.read() is None
+    assert not host.system.exists(boot.file)
+
+
+def test_a_refused_wish_is_not_kept(host: Host) -> None:
+    refused(host.link(rxe(1), {"name": "rxe0", "type": "rxe", "netdev": "mgmt0"}, persist=True))
+    assert not (host.root / "etc").exists()
+
+
+def test_a_link_that_the_kernel_refuses_names_the_port(host: Host) -> None:
+    link = host.link(rxe(1))
+    (change,) = link.changes(link.observe())
+    host.device("rxe_gpu01", "rxe", 5)  # made by another meanwhile
+    with pytest.raises(
+        RailyardError, match=r"^ports\[0\]: File exists \(EEXIST\).*Remedy: another device has the name"
+    ):
+        change.act()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "steps"),
+    [
+        ({"a": "a"}, []),
+        ({"a": "b", "b": "c"}, [("b", "c"), ("a", "b")]),
+        ({"a": "b", "b": "a"}, [("a", "railyard-1"), ("b", "a"), ("railyard-1", "b")]),
+    ],
+)
+def test_order_of_renames(wanted: dict[str, str], steps: list[tuple[str, str]]) -> None:
+    assert renames(["a", "b", "railyard-0"], wanted) == steps
