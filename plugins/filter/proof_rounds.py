@@ -1,0 +1,61 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: proof_rounds
+short_description: The rounds in which nodes probe each other
+version_added: 0.1.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Pairs nodes so that in each round every node is in at most one pair.
+  - All pairs of n nodes take n - 1 rounds, one more where n is odd. Where that is more than O(max_rounds), that many
+    rounds are chosen; two of them are enough to link every node to every other through a chain of pairs.
+positional: max_rounds
+options:
+  _input:
+    description: The names of the nodes.
+    type: list
+    elements: str
+    required: true
+  max_rounds:
+    description: The most rounds.
+    type: int
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Pair the nodes
+  ansible.builtin.set_fact:
+    rounds: "{{ groups.railyard_nodes | railyard.fabric.proof_rounds(8) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: A list of rounds, each a list of pairs, each the name of the serving node and that of the probing one.
+  type: list
+  elements: list
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
+
+
+def proof_rounds(nodes: t.Sequence[str], max_rounds: t.Any) -> list[list[list[str]]]:
+    try:
+        return pairing.rounds(nodes, int(max_rounds))  # an extra variable of the command line is text
+    except (TypeError, ValueError) as error:
+        raise AnsibleFilterError("railyard.fabric.proof_rounds: %s" % error) from error
+
+
+class FilterModule:
+    """Railyard's filter of this name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"proof_rounds": proof_rounds}

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: rails
+short_description: The nodes of a fabric file, each with its planned rail ports
+version_added: 0.1.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Reads a fabric file, checks all of it, and plans every rail port's names, addresses and numbers before any host is
+    contacted.
+  - The file is named C(fabric.yml) or C(fabric.yaml), or says C(railyard.fabric.rails) as its O(plugin).
+  - Every finding says its code, its place in the file and its remedy. All of them are shown at once. An error ends the
+    run, whatever other inventory sources there are.
+  - Put the plugin first in C(enable_plugins), before P(ansible.builtin.auto#inventory) and
+    P(ansible.builtin.yaml#inventory).
+  - The group C(railyard_nodes) has all nodes and the variable C(railyard_fabric). Each node has the variable
+    C(railyard_node) and is in the group C(railyard_profile_NAME) of its profile, with underscores for hyphens.
+  - The keys of the file are described in C(docs/fabric-file.md), the findings in C(docs/findings.md).
+notes:
+  - Values are taken as they are written. Templates and YAML tags are not worked out, but in a node's own C(vars), whose
+    templates Ansible works out as it does for any host variable.
+options:
+  plugin:
+    description: Marks the file as this plugin's.
+    type: str
+    required: true
+    choices: [railyard.fabric.rails]
+  fabric:
+    description: Name, attachment, provider and what holds for all rails.
+    type: dict
+    required: true
+  rails:
+    description: The rails by name, in the order of their numbers; or a generator with C(count).
+    type: dict
+    required: true
+  profiles:
+    description: The server models by name, each with its C(ports) by rail.
+    type: dict
+    required: true
+  nodes:
+    description: The nodes by name or host range, each with its C(profile).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+# fabric.yml
+plugin: railyard.fabric.rails
+fabric:
+  name: ai-east
+  attachment: macvlan
+  provider: spiderpool
+  mtu: 4200
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+profiles:
+  hgx-cx5:
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", gpu: 0}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", gpu: 1}
+nodes:
+  ai-[1:2]: {profile: hgx-cx5, address: "10.1.16.[1:2]"}
+"""
+
+import os
+import re
+import typing as t
+
+from ansible import context
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import MAX_BYTES
+
+GROUP = "railyard_nodes"
+_OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
+_OTHERS = re.compile(rb"""^plugin\s*:\s*["']?(?!railyard\.)\w+\.""", re.MULTILINE)
+
+
+class InventoryModule(BaseInventoryPlugin):
+    """Railyard's inventory plugin."""
+
+    NAME = "railyard.fabric.rails"
+    # A node's own vars may hold templates, as in any inventory file; everything else has been checked to hold none.
+    trusted_by_default = True
+
+    def verify_file(self, path: str) -> bool:
+        """Ours is a file of our name, unless it names another plugin, and any YAML file that names this one."""
+        named = os.path.basename(path) in ("fabric.yml", "fabric.yaml")
+        if not path.endswith((".yml", ".yaml")) or not os.path.exists(path):
+            return False
+        try:
+            with open(path, "rb") as file:
+                start = file.read(65536)
+        except OSError:
+            return named  # parse says what is wrong
+        if _OURS.search(start):
+            return True
+        return named and not _OTHERS.search(start)
+
+    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+        super().parse(inventory, loader, path, cache=cache)
+        raw = self._read(path)
+        outcome = lint(raw)
+        for finding in outcome.findings:
+            if finding.severity == WARNING and outcome.plan:
+                self.display.warning(finding.text(path))
+        if outcome.plan is None:
+            self._stop([finding.text(path) for finding in outcome.findings])
+        else:
+            self._fill(outcome.plan)
+
+    def _read(self, path: str) -> bytes:
+        try:
+            with open(path, "rb") as file:
+                return file.read(MAX_BYTES + 1)
+        except OSError as error:
+            reason = error.strerror or "unknown error"
+            self._stop(["%s: it cannot be read: %s. Remedy: let it be a file that you may read." % (path, reason)])
+
+    def _stop(self, lines: list[str]) -> t.NoReturn:
+        """End the run with these lines, once.
+
+        Of whatever a plugin raises Ansible makes a warning, then lets every other plugin guess at the file and warns
+        of each, and by default goes on without the file's hosts. So a command of Ansible's ends here; a program that
+        uses Ansible as a library gets the exception.
+        """
+        text = "\n".join(lines)
+        if not context.CLIARGS:
+            raise AnsibleParserError(text)
+        self.display.error(text, wrap_text=False)
+        raise SystemExit(1)
+
+    def _fill(self, plan: Plan) -> None:
+        inventory: t.Any = self.inventory
+        inventory.add_group(GROUP)
+        inventory.set_variable(GROUP, "railyard_fabric", plan.fabric_vars())
+        for profile in plan.fabric.profiles:
+            inventory.add_group(_group(profile))
+            inventory.add_child(GROUP, _group(profile))
+        for planned in plan.nodes:
+            node = planned.node
+            inventory.add_host(node.name, group=_group(node.profile or ""))
+            for group in node.groups:
+                inventory.add_group(group)
+                inventory.add_host(node.name, group=group)
+            if node.address is not None:
+                inventory.set_variable(node.name, "ansible_host", node.address)
+            for name, value in node.vars.items():
+                inventory.set_variable(node.name, name, value)
+            inventory.set_variable(node.name, "railyard_node", plan.node_vars(planned))
+
+
+def _group(profile: str) -> str:
+    return "railyard_profile_" + profile.replace("-", "_")

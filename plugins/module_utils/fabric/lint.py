@@ -1,0 +1,51 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From the bytes of a fabric file to its plan and all findings about it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import source
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR, Finding, Path, Report
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read import read
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import addresses, names, rails, rdma, sriov
+
+# Each family looks at the fabric as far as it could be read; what could not is None there, and is not said again.
+FAMILIES = (names.check, addresses.check, rails.check, rdma.check, sriov.check)
+# These look at the plan, which a fabric with errors does not have.
+PLAN_CHECKS = (sriov.check_plan,)
+
+
+class Outcome(t.NamedTuple):
+    """``plan`` is None when a finding is an error."""
+
+    plan: Plan | None
+    findings: list[Finding]
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == ERROR]
+
+
+def lint(raw: bytes) -> Outcome:
+    """Read, check and plan a fabric file. Never raises for anything that the bytes hold."""
+    report = Report()
+    document = source.parse(raw, report)
+    if document is None:
+        return Outcome(None, report.findings(_nowhere))
+    fabric = read(document, report)
+    for check in FAMILIES:
+        check(fabric, report)
+    plan = None if report.failed else Plan(fabric)
+    if plan:
+        for check_plan in PLAN_CHECKS:
+            check_plan(plan, report)
+    return Outcome(None if report.failed else plan, report.findings(document.position))
+
+
+def _nowhere(_path: Path) -> tuple[int, int]:
+    return 1, 1

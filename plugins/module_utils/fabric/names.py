@@ -1,0 +1,154 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Names: what each kind may look like, host ranges, templates of generated rails, and misspelt words."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import string
+import typing as t
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+LABEL = re.compile(_LABEL + r"\Z")
+NODE = re.compile(r"(?=.{1,253}\Z)(?:%s\.)*%s\Z" % ((r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?",) * 2))
+HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# IFNAMSIZ holds 15 bytes and a zero; the kernel refuses the slash, the colon and white space.
+NETDEV = re.compile(r"(?!\.{1,2}\Z)[!-.0-9;-~]{1,15}\Z")
+# IB_DEVICE_NAME_MAX is 64 with the zero; the rest is what udev and verbs tools take without quoting.
+RDMA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+# What drivers call their devices: a rename to such a name collides once cards are found in another order.
+RDMA_OF_KERNEL = re.compile(r"(?:mlx[45]|mthca|bnxt_re|irdma|i40iw|hfi1|qedr|efa|hns|mana|erdma|rxe|siw)_?\d+\Z")
+PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])\Z")
+
+_RANGE = re.compile(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_COUNTER = re.compile(r"n([+-][0-9]{1,9})?(?::0([1-9]))?\Z")
+
+
+def label(text: str, limit: int) -> bool:
+    """A lower-case DNS label of at most ``limit`` characters: safe in Kubernetes, in file names and in DNS."""
+    return len(text) <= limit and bool(LABEL.match(text))
+
+
+def pci(text: str) -> str | None:
+    """A PCI address with its domain and in lower case, as sysfs spells it."""
+    found = PCI.match(text.lower())
+    return "%s:%s:%s.%s" % ((found.group(1) or "0000",) + found.groups()[1:]) if found else None
+
+
+def nearest(text: str, choices: t.Iterable[str]) -> str | None:
+    """The choice that ``text`` was probably meant to be."""
+    close = difflib.get_close_matches(text[:64].lower(), list(choices), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def did_you_mean(near: str | None) -> str:
+    """The question to put after a message."""
+    return " (did you mean %s?)" % near if near else ""
+
+
+def trailing_number(name: str) -> int | None:
+    """The number at the end of a node's name, without its domain."""
+    found = re.search(r"([0-9]{1,9})\Z", name.partition(".")[0])
+    return int(found.group(1)) if found else None
+
+
+class BadRange(ValueError):
+    """A host range that cannot be expanded."""
+
+
+class HostRange:
+    """A text with Ansible's host ranges: ``ai-[01:16]``, ``rack[a:c]-[1:8:2]``; the last range counts fastest.
+
+    :raises BadRange: for a range that is none. The message says why.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parts: list[str] = []
+        self._ranges: list[range] = []
+        # The width of a numeral, or None for letters.
+        self._widths: list[int | None] = []
+        end = 0
+        for found in _RANGE.finditer(text):
+            self._parts.append(text[end : found.start()])
+            self._add(*found.groups())
+            end = found.end()
+        self._parts.append(text[end:])
+        for part in self._parts:
+            if "[" in part or "]" in part:
+                raise BadRange("a range is [first:last] or [first:last:step], of numbers or of letters")
+
+    def __len__(self) -> int:
+        count = 1
+        for each in self._ranges:
+            count *= len(each)
+        return count
+
+    @property
+    def ranges(self) -> int:
+        return len(self._ranges)
+
+    def __iter__(self) -> t.Iterator[str]:
+        return (text for text, _number in self.numbered())
+
+    def numbered(self) -> t.Iterator[tuple[str, int | None]]:
+        """Each text, and the number that the last range put into it where that was a number."""
+        return self._expand(0, self._parts[0], None)
+
+    def _add(self, first: str, last: str, step: str | None) -> None:
+        size = int(step) if step else 1
+        if first.isdigit() != last.isdigit():
+            raise BadRange("[%s:%s] mixes numbers and letters" % (first, last))
+        if not size:
+            raise BadRange("the step of [%s:%s:0] is nothing" % (first, last))
+        if max(len(first), len(last)) > 9:
+            raise BadRange("[%s:%s] has more than nine digits" % (first, last))
+        if first.isdigit():
+            low, high = int(first), int(last)
+            width = len(first) if first.startswith("0") and len(first) > 1 else 0
+            if width and len(last) != width:
+                raise BadRange("%s and %s are not equally long" % (first, last))
+            self._widths.append(width)
+        else:
+            low, high = string.ascii_letters.index(first), string.ascii_letters.index(last)
+            self._widths.append(None)
+        if low > high:
+            raise BadRange("%s comes after %s" % (first, last))
+        self._ranges.append(range(low, high + 1, size))
+
+    def _expand(self, level: int, head: str, number: int | None) -> t.Iterator[tuple[str, int | None]]:
+        if level == len(self._ranges):
+            yield head, number
+            return
+        width = self._widths[level]
+        for value in self._ranges[level]:
+            text = string.ascii_letters[value] if width is None else "%0*d" % (width, value)
+            last = None if width is None else value
+            yield from self._expand(level + 1, head + text + self._parts[level + 1], last)
+
+
+class BadTemplate(ValueError):
+    """A template of generated rails with a field that is none."""
+
+
+def fill(template: str, number: int) -> str:
+    """``gpu{n:02}`` for rail 3 is ``gpu03``, ``172.16.{n+10}.0/24`` is ``172.16.13.0/24``.
+
+    :raises BadTemplate: with the field that is none.
+    """
+
+    def one(found: t.Match[str]) -> str:
+        counter = _COUNTER.match(found.group(1))
+        if not counter:
+            raise BadTemplate(found.group(0))
+        return "%0*d" % (int(counter.group(2) or 0), number + int(counter.group(1) or 0))
+
+    filled = _FIELD.sub(one, template)
+    if "{" in filled or "}" in filled:
+        raise BadTemplate(template)
+    return filled

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The small fabric file in which the examples of all rules stand."""
+
+from __future__ import annotations
+
+import re
+
+BASE = """\
+plugin: railyard.fabric.rails
+fabric:
+  name: ai
+  attachment: macvlan
+  provider: spiderpool
+  mtu: 4200
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", gpu: 0}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", gpu: 1}
+nodes:
+  ai-[1:2]: {profile: hgx, address: "10.1.16.[1:2]"}
+"""
+
+
+def whole(example: str) -> str:
+    """A whole file from a piece: its sections stand for those of :data:`BASE`; with ``plugin:`` it is whole already."""
+    if re.search("^plugin:", example, re.MULTILINE) or not re.search(
+        "^(fabric|rails|profiles|nodes):", example, re.MULTILINE
+    ):
+        return example
+    ours = _sections(example)
+    return "".join(ours.pop(name, text) for name, text in _sections(BASE).items()) + "".join(ours.values())
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Top-level key -> its lines. What stands before the first key belongs to it."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines(True):
+        key = re.match(r"([A-Za-z_]+):", line)
+        if key:
+            before = found.pop("", "")
+            name = key.group(1)
+            found[name] = found.get(name, "") + before
+        found[name] = found.get(name, "") + line
+    return found

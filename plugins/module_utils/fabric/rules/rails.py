@@ -1,0 +1,273 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY4xx: rails, profiles, ports and nodes, and how they fit together."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Port, Profile, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
+
+_GOOD_PORTS = """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", rdma: mlx5_gpu01, gpu: 0}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", rdma: mlx5_gpu02, gpu: 1}
+"""
+_GOOD_NODES = """
+nodes:
+  ai-[1:2]: {profile: hgx}
+"""
+
+
+def _ports(first: str, second: str) -> str:
+    return "profiles:\n  hgx:\n    ports:\n      %s\n      %s\n" % (first, second)
+
+
+PROFILE_UNKNOWN = rule(
+    "RY401",
+    "A node's profile is not described",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx-h100}
+""",
+    _GOOD_NODES,
+)
+RAIL_UNKNOWN = rule(
+    "RY402",
+    "A port is on a rail that is not described",
+    _ports("gpu01: {netdev: enp11s0f0np0}", "gpu2: {netdev: enp12s0f0np0}"),
+    _GOOD_PORTS,
+)
+RAIL_UNSERVED = rule(
+    "RY403",
+    "A profile has no port on a rail",
+    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: enp11s0f0np0}\n",
+    _GOOD_PORTS,
+    WARNING,
+)
+NETDEV_TWICE = rule(
+    "RY404",
+    "Two ports have one netdev",
+    _ports("gpu01: {netdev: enp11s0f0np0}", "gpu02: {netdev: enp11s0f0np0}"),
+    _GOOD_PORTS,
+)
+PCI_TWICE = rule(
+    "RY405",
+    "Two ports have one PCI address",
+    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: eth2, pci: "0b:00.0"}'),
+    _GOOD_PORTS,
+)
+RDMA_TWICE = rule(
+    "RY406",
+    "Two ports have one RDMA device",
+    _ports("gpu01: {netdev: eth1, rdma: mlx5_gpu01}", "gpu02: {netdev: eth2, rdma: mlx5_gpu01}"),
+    _GOOD_PORTS,
+)
+PCI_ADDRESS = rule(
+    "RY407",
+    "A PCI address is none",
+    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00:0"}', "gpu02: {netdev: eth2}"),
+    _GOOD_PORTS,
+)
+GPU = rule(
+    "RY408",
+    "A GPU is no number, or stands twice at one port",
+    _ports("gpu01: {netdev: eth1, gpu: [0, 0]}", "gpu02: {netdev: eth2, gpu: [1, 2]}"),
+    _GOOD_PORTS,
+)
+PORT_UNFOUND = rule(
+    "RY409",
+    "A port that a node adds has no netdev",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: {gpu: 1}}}
+""",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: {netdev: enp12s0f0np0, gpu: 1}}}
+""",
+)
+NO_INDEX = rule(
+    "RY410",
+    "A node has no index",
+    """
+nodes:
+  jupiter: {profile: hgx}
+""",
+    """
+nodes:
+  jupiter: {profile: hgx, index: 1}
+""",
+)
+INDEX = rule(
+    "RY411",
+    "A node's index is none",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx}
+""",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx, index: "[1:2]"}
+""",
+)
+INDEX_TWICE = rule(
+    "RY412",
+    "Two nodes have one index",
+    """
+nodes:
+  rack[1:2]-ai-[1:2]: {profile: hgx}
+""",
+    """
+nodes:
+  rack[1:2]-ai-[1:2]: {profile: hgx, index: "[1:4]"}
+""",
+)
+PROFILE_UNUSED = rule(
+    "RY413",
+    "No node has the profile",
+    _GOOD_PORTS + "  spare:\n    ports:\n      gpu01: {netdev: eth1}\n      gpu02: {netdev: eth2}\n",
+    _GOOD_PORTS,
+    WARNING,
+)
+OVERRIDE_IDLE = rule(
+    "RY414",
+    "A node takes away a port that its profile does not have",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: null}}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: null}}
+""",
+    WARNING,
+)
+TOO_MANY_NODES = rule(
+    "RY415",
+    "There are more nodes than a fabric can have",
+    """
+nodes:
+  ai-[1:70000]: {profile: hgx}
+""",
+    _GOOD_NODES,
+)
+
+MAX_NODES = 65536
+_SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TWICE))
+
+
+def check(fabric: Fabric, report: Report) -> None:
+    # A section that could not be read says nothing about what refers to it.
+    rails = [rail.name for rail in fabric.rails]
+    owners: dict[str, list[Node]] = {}
+    for node in fabric.nodes:
+        owners.setdefault(node.profile or "", []).append(node)
+        _node(fabric, node, rails, report)
+    for profile in fabric.profiles.values():
+        _known_rails(profile.ports, rails, report)
+        _apart(profile.ports, report)
+        _unserved(profile, owners.get(profile.name, []), rails, report)
+    if fabric.nodes and not any(report.has(node.path + ("profile",)) for node in fabric.nodes):
+        for profile in fabric.profiles.values():
+            if profile.name not in owners:
+                report.add(PROFILE_UNUSED, profile.path, "no node has the profile %s" % profile.name, "take it out")
+    _indexes(fabric.nodes, report)
+
+
+def _unserved(profile: Profile, nodes: t.Sequence[Node], rails: t.Sequence[str], report: Report) -> None:
+    path = profile.path + ("ports",)
+    # Where ports are misnamed or could not be read, that has been said.
+    if not profile.ports or report.has(path) or any(name not in rails for name in profile.ports):
+        return
+    missing = [rail for rail in rails if rail not in profile.ports]
+    if nodes:  # where each of them says a port of its own, nothing is missing
+        missing = [rail for rail in missing if not all(rail in node.ports for node in nodes)]
+    if missing and not any(report.has(path + (rail,)) for rail in missing):
+        message = "%s has no port on %s" % (profile.name, ", ".join(missing))
+        report.add(RAIL_UNSERVED, path, message, "add the ports if the server has them")
+
+
+def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
+    for name, port in ports.items():
+        if port and rails and name not in rails:
+            near = nearest(name, [rail for rail in rails if rail not in ports])
+            remedy = "write %s" % near if near else "describe the rail, or take the port out"
+            report.add(RAIL_UNKNOWN, port.path, "there is no rail %s%s" % (name, did_you_mean(near)), remedy)
+
+
+def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
+    for key, twice in _SHARED_OWNERS:
+        owners: dict[str, Port] = {}
+        for port in ports.values():
+            value = getattr(port, key)
+            if value is None:
+                continue
+            first = owners.setdefault(value, port)
+            if first is not port:
+                message = "%s is the %s of %s too" % (value, key, first.rail)
+                report.add(twice, port.paths.get(key, port.path), message, "name the port of %s" % port.rail)
+
+
+def _node(fabric: Fabric, node: Node, rails: t.Sequence[str], report: Report) -> None:
+    if node.profile is None:
+        return
+    profile = fabric.profiles.get(node.profile)
+    if profile is None:
+        if fabric.profiles and not report.has(("profiles", node.profile)):
+            near = nearest(node.profile, fabric.profiles)
+            message = "there is no profile %s%s" % (shown(node.profile), did_you_mean(near))
+            remedy = "write %s" % near if near else "describe it, or write one of %s" % ", ".join(fabric.profiles)
+            report.add(PROFILE_UNKNOWN, node.path + ("profile",), message, remedy)
+        return
+    if not node.ports:
+        return
+    _known_rails(node.ports, rails, report)
+    for rail, port in node.ports.items():
+        path = node.path + ("ports", rail)
+        if port is None and rail not in profile.ports:
+            message = "%s has no port on %s" % (profile.name, rail)
+            report.add(OVERRIDE_IDLE, path, message, "take the line out")
+        elif (
+            port
+            and rail in rails
+            and rail not in profile.ports
+            and port.netdev is None
+            and not report.has(path + ("netdev",))
+        ):
+            message = "%s has no port on %s, and netdev is not said here" % (profile.name, rail)
+            report.add(PORT_UNFOUND, path, message, "say the port's netdev")
+    _apart(ports_of(node, profile), report)
+
+
+def _indexes(nodes: t.Sequence[Node], report: Report) -> None:
+    owners: dict[int, Node] = {}
+    for node in nodes:
+        if node.index is None:
+            continue
+        first = owners.setdefault(node.index, node)
+        if first is not node:
+            report.add(
+                INDEX_TWICE,
+                node.index_path or node.path,
+                "%s and %s both have index %d" % (first.name, node.name, node.index),
+                'say index, such as index: %d, or index: "[1:%d]" for a range of nodes' % (max(owners) + 1, len(nodes)),
+            )

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY6xx: VFs, their attributes, MAC addresses and GUIDs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identity
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
+    INFINIBAND,
+    Fabric,
+    Rail,
+    Setting,
+    vfs_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan, PlannedNode
+
+
+def _fabric(vfs: str, more: str = "") -> str:
+    return "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov%s%s}" % (
+        more,
+        vfs and ", vfs: {%s}" % vfs,
+    )
+
+
+_GOOD = _fabric("count: 4, trust: true, spoofchk: false")
+_PORTS = """
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+"""
+
+VFS_UNUSED = rule(
+    "RY601",
+    "VFs are described and the attachment has none",
+    "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: macvlan, vfs: {count: 4}}",
+    _GOOD,
+)
+VFS_MISSING = rule("RY602", "A rail has no VF count", _fabric(""), _GOOD)
+RATES = rule(
+    "RY603",
+    "A VF's least rate is above its greatest",
+    _fabric("count: 4, min_tx_rate: 20000, max_tx_rate: 10000"),
+    _fabric("count: 4, min_tx_rate: 10000, max_tx_rate: 20000"),
+)
+QOS = rule(
+    "RY604", "A VF has a priority without a VLAN", _fabric("count: 4, qos: 3"), _fabric("count: 4, vlan: 100, qos: 3")
+)
+ETHERNET_ONLY = rule(
+    "RY605",
+    "A VF attribute is of Ethernet and the link layer is InfiniBand",
+    _fabric("count: 4, vlan: 100", ", link_layer: infiniband"),
+    _fabric("count: 4, link_state: enable", ", link_layer: infiniband"),
+)
+INFINIBAND_MANY = rule(
+    "RY606",
+    "More VFs than InfiniBand ports commonly carry",
+    _fabric("count: 32", ", link_layer: infiniband"),
+    _fabric("count: 16", ", link_layer: infiniband"),
+    WARNING,
+)
+FIRMWARE_VFS = rule(
+    "RY607",
+    "The firmware offers fewer VFs than planned",
+    _fabric("count: 8") + "\nprofiles:\n  hgx:\n    firmware: {num_of_vfs: 4}" + _PORTS,
+    _fabric("count: 8") + "\nprofiles:\n  hgx:\n    firmware: {num_of_vfs: 8}" + _PORTS,
+)
+FIRMWARE_OFF = rule(
+    "RY608",
+    "SR-IOV is off in the firmware and VFs are planned",
+    _fabric("count: 8") + "\nprofiles:\n  hgx:\n    firmware: {sriov_en: false}" + _PORTS,
+    _fabric("count: 8") + "\nprofiles:\n  hgx:\n    firmware: {sriov_en: true}" + _PORTS,
+)
+COLLISION = rule(
+    "RY609",
+    "Two VFs would have one MAC address or GUID",
+    # Found by search: on gpu01, VF 0 of both nodes hashes to 12:da:a9:45:6e:8f.
+    _fabric("count: 1") + "\nnodes:\n  ai-632966: {profile: hgx, index: 1}\n  ai-6307574: {profile: hgx, index: 2}",
+    _fabric("count: 1") + "\nnodes:\n  ai-1: {profile: hgx, index: 1}\n  ai-2: {profile: hgx, index: 2}",
+)
+
+# What InfiniBand has no word for.
+_OF_ETHERNET = ("vlan", "qos", "trust", "spoofchk")
+_INFINIBAND_VFS = 16
+
+
+def check(fabric: Fabric, report: Report) -> None:
+    if fabric.attachment == "macvlan":
+        _unused(fabric, report)
+    elif fabric.attachment == "sriov":
+        _used(fabric, report)
+
+
+def _unused(fabric: Fabric, report: Report) -> None:
+    holders = [("fabric",)] if fabric.vfs else []
+    paths: list[t.Any] = holders + [rail.path for rail in fabric.rails if rail.vfs]
+    paths += [profile.path for profile in fabric.profiles.values() if profile.vfs]
+    for path in paths:
+        message = "VFs are described, and the attachment is macvlan"
+        report.add(VFS_UNUSED, path + ("vfs",), message, "take vfs out, or set attachment: sriov")
+
+
+def _used(fabric: Fabric, report: Report) -> None:
+    seen: set[int] = set()
+    for profile in fabric.profiles.values():
+        for rail in fabric.rails:
+            if rail.name not in profile.ports:
+                continue
+            vfs = vfs_of(fabric, rail, profile)
+            _settings(fabric, vfs, report)
+            count = vfs.get("count")
+            if count is None:
+                _uncounted(fabric, rail, report)
+                continue
+            firmware = profile.firmware
+            if not firmware or id(firmware) in seen:
+                continue
+            if firmware.sriov_en is False and count.value:
+                message = "sriov_en is false, and %d VFs are planned on %s" % (count.value, rail.name)
+                report.add(FIRMWARE_OFF, firmware.path + ("sriov_en",), message, "set sriov_en: true")
+                seen.add(id(firmware))
+            elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count.value:
+                message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count.value, rail.name)
+                report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count.value)
+                seen.add(id(firmware))
+
+
+def _uncounted(fabric: Fabric, rail: Rail, report: Report) -> None:
+    for path in (("fabric", "vfs"), rail.path + ("vfs",)):
+        if report.has(path) or report.has(path + ("count",)):
+            return
+    message = "the attachment sriov needs VFs, and %s has no count of them" % rail.name
+    report.add(VFS_MISSING, ("fabric", "vfs"), message, "say it for all rails, such as vfs: {count: 4}")
+
+
+def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> None:
+    low, high = vfs.get("min_tx_rate"), vfs.get("max_tx_rate")
+    if low and high and high.value and low.value > high.value:
+        message = "%d Mb/s is above max_tx_rate, %d Mb/s" % (low.value, high.value)
+        report.add(RATES, low.path, message, "lower it, or raise max_tx_rate (0 is without limit)")
+    infiniband = fabric.link_layer == INFINIBAND
+    for key in _OF_ETHERNET if infiniband else ():
+        if key in vfs:
+            message = "%s has no meaning on InfiniBand" % key
+            report.add(ETHERNET_ONLY, vfs[key].path, message, "take it out")
+    if not infiniband and "qos" in vfs and vfs["qos"].value and not ("vlan" in vfs and vfs["vlan"].value):
+        message = "qos %d stands in a VLAN tag, and no vlan is set" % vfs["qos"].value
+        report.add(QOS, vfs["qos"].path, message, "set vlan, or take qos out")
+    if infiniband and "count" in vfs and vfs["count"].value > _INFINIBAND_VFS:
+        message = "%d VFs a port, where InfiniBand cards commonly carry %d" % (vfs["count"].value, _INFINIBAND_VFS)
+        report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the card's own limit")
+
+
+def check_plan(plan: Plan, report: Report) -> None:
+    """That no two VFs of the whole fabric share a MAC address or GUID."""
+
+    def owned() -> t.Iterator[tuple[str, tuple[PlannedNode, str, int]]]:
+        for node in plan.nodes:
+            for port in node.ports:
+                for vf, value in enumerate(port.identities or ()):
+                    yield value, (node, port.rail.name, vf)
+
+    seed = plan.fabric.mac_seed or plan.fabric.name
+    for value, first, second in identity.collisions(owned()):
+        report.add(
+            COLLISION,
+            second[0].node.path,
+            "VF %d of %s on %s would have %s, which VF %d of %s on %s has"
+            % (second[2], second[0].node.name, second[1], value, first[2], first[0].node.name, first[1]),
+            "set fabric.mac_seed to another text than %s; all VFs get new ones" % seed,
+        )
