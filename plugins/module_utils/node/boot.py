@@ -38,6 +38,7 @@ PACKED = (
     "node.rdma_link",
     "node.rdma_link_plan",
     "node.rdma_names",
+    "node.rtnetlink",
     "node.subsystem",
     "node.system",
 )

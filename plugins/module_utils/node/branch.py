@@ -109,13 +109,29 @@ def default_route_netdevs(system: System) -> list[str]:
         field = line.split()
         if len(field) > 7 and field[1] == "00000000" and field[7] == "00000000" and not int(field[3], 16) & RTF_REJECT:
             names.append(field[0])
+    others: list[str] = []
     for line in (system.read("/proc/net/ipv6_route") or "").splitlines():
         field = line.split()
         if len(field) > 9 and field[0] == "0" * 32 and field[1] == "00" and field[9] != "lo":
             flags = int(field[8], 16)
             if flags & RTF_UP and not flags & RTF_REJECT:
-                names.append(field[9])
-    return names
+                others.append(field[9])
+    return names + (_in_main_table(others) if others and system.root == "/" else others)
+
+
+def _in_main_table(netdevs: t.Sequence[str]) -> list[str]:
+    """Those that carry an IPv6 default route of the main table: procfs lists the routes of all tables as one."""
+    from ansible_collections.railyard.fabric.plugins.module_utils.node import rtnetlink
+
+    kernel = rtnetlink.Rtnetlink()
+    carriers = {
+        route.oif
+        for route in kernel.routes(6)
+        if route.table == rtnetlink.TABLE_MAIN and not route.destination.prefixlen
+    }
+    # a route with several next hops has none of its own here: then all are taken for carriers
+    names = {link.name for link in kernel.links() if 0 in carriers or link.ifindex in carriers}
+    return [name for name in netdevs if name in names]
 
 
 def connection_netdev(system: System) -> str | None:

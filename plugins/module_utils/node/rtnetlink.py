@@ -51,6 +51,7 @@ TABLE_LOCAL = 255
 RESERVED_TABLES = frozenset((0, 253, TABLE_MAIN, TABLE_LOCAL))
 # What systemd-networkd says of the routes and rules in its files, so that its and ours are the same.
 PROTOCOL_STATIC = 4
+PROTOCOL_KERNEL = 2
 SCOPE_UNIVERSE, SCOPE_LINK = 0, 253
 UNICAST = 1
 
@@ -126,11 +127,17 @@ class Rule(t.NamedTuple):
     plain: bool
     raw: bytes = b""
 
-    def __str__(self) -> str:
-        selector = ["from %s" % bare(self.source)] if self.source else []
-        selector += ["oif %s" % self.oif] if self.oif else []
-        selector += [] if self.plain else ["with other selectors"]
-        return "%s lookup %d" % (" ".join(selector) or "from all", self.table)
+    @property
+    def selector(self) -> str:
+        """What it selects, as ``ip rule`` writes it where it is plain."""
+        parts = ["from %s" % bare(self.source)] if self.source else []
+        parts += ["oif %s" % self.oif] if self.oif else []
+        parts += [] if self.plain else ["other selectors"]
+        return " ".join(parts) or "from all"
+
+    @property
+    def action(self) -> str:
+        return "lookup %d" % self.table
 
 
 def bare(network: Network) -> str:

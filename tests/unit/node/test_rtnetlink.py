@@ -74,7 +74,7 @@ def test_recorded_rules() -> None:
     assert (rule("blackhole").priority, rule("blackhole").plain) == (501, False)
     inverted = rule("not from")
     assert (inverted.priority, inverted.table, inverted.oif, inverted.plain) == (502, 300, "v0", False)
-    assert str(inverted) == "from 1.2.3.4 oif v0 with other selectors lookup 300"
+    assert (inverted.selector, inverted.action) == ("from 1.2.3.4 oif v0 other selectors", "lookup 300")
 
 
 @pytest.mark.parametrize("table", [101, 255, 256, 100000])
