@@ -1,0 +1,280 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A node's rail ports as IP sees them: names, MTU, addresses, tables, rules and sysctls, live and at boot.
+
+The order of the changes is chosen so that a run may be killed anywhere: first the record of what is now ours, then the
+live state (what goes before what comes), then the files, then the back-end that reads them, then the record's end mark.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import network_files, ports_plan, sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_plan import Plan, Seen, Target
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, Port, Record, read_ports
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
+    SCOPE_UNIVERSE,
+    Interface,
+    Link,
+    Route,
+    Rtnetlink,
+    Rule,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+ARPHRD_INFINIBAND = 32
+# What is gathered where a port does not say which settings it is about.
+USUAL_SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
+
+
+class RailPorts(Subsystem):
+    """The subsystem of the module ``rail_ports``.
+
+    :param ports: what is wanted; with ``state`` ``absent`` what shall go, all that is ours where it is empty.
+    :param timeout: seconds to wait for carriers, and for the back-end.
+    :param rtnl: the kernel's tables, for tests.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        ports: t.Sequence[Port],
+        state: str = "present",
+        backend: str = "auto",
+        persist: bool = True,
+        timeout: float = 30.0,
+        rtnl: Rtnetlink | None = None,
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._ports = list(ports)
+        self._state = state
+        self._backend = backend
+        self._persist = persist
+        self._timeout = timeout
+        self._rtnl = rtnl or Rtnetlink()
+        self._disturbed: set[int] = set()
+        self._results: dict[str, t.Any] = {}
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailPorts:
+        """From the module's options. Raises all that is wrong with them at once."""
+        ports = read_ports(options.get("ports") or [])
+        if options["state"] == "present" and not ports:
+            raise RailyardError("no rail port is given", "ports", "to take all away again, set state to absent")
+        return cls(system, ports, options["state"], options["backend"], options["persist"], float(options["timeout"]))
+
+    # -- observing ---------------------------------------------------------------------------------------------------
+
+    def observe(self) -> Seen:
+        self._settle()
+        seen = Seen()
+        seen.record = Record.read(self._system)
+        seen.links = {link.ifindex: link for link in self._rtnl.links()}
+        seen.addresses = self._rtnl.addresses()
+        known = self._ports + seen.record.ports + seen.record.former
+        versions = sorted({port.address.version for port in known if port.address}) or [4]
+        seen.routes = [route for version in versions for route in self._rtnl.routes(version)]
+        seen.rules = [rule for version in versions for rule in self._rtnl.rules(version)]
+        seen["ports"] = [self._gather(port, seen) for port in self._ports or seen.record.ports]
+        return seen
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        ports = [port for port in state["ports"] if port["netdev"]]
+        effective = {
+            port["netdev"]: {key: sysctl.effective(self._system, port["netdev"], key) for key in sorted(port["sysctl"])}
+            for port in ports
+        }
+        return dict(self._results, effective_sysctl=effective)
+
+    def _gather(self, port: Port, seen: Seen) -> dict[str, t.Any]:
+        """The port as it is, in the shape of the option; what is not there is None."""
+        link = ports_plan.find(self._system, port, seen)[0]
+        if link is None:
+            bare = Port(port.place, port.rail, port.pci, None, None, None, None, None, None, {})
+            return bare.as_options()
+        own = [each.interface for each in seen.of(link) if each.scope == SCOPE_UNIVERSE]
+        address = port.address if port.address in own else next(iter(own), None)
+        rule = _rule_of(address, port, seen) if address else None
+        default = _default(rule.table, link, seen) if rule else None
+        read = {key: sysctl.read(self._system, link.name, key) for key in sorted(port.sysctl) or USUAL_SYSCTLS}
+        return port._replace(
+            pci=port.pci or netdev_pci(self._system, link.name),
+            netdev=link.name,
+            mtu=link.mtu,
+            address=address,
+            gateway=default.gateway if default else None,
+            table=rule.table if rule else None,
+            priority=rule.priority if rule else None,
+            sysctl={key: value for key, value in read.items() if value is not None},
+        ).as_options()
+
+    def _settle(self) -> None:
+        """Wait until links that were disturbed (some drivers restart them for a new MTU) have their carrier again."""
+        deadline = time.monotonic() + self._timeout
+        while self._disturbed and time.monotonic() < deadline:
+            names = [link.name for link in self._rtnl.links() if link.ifindex in self._disturbed]
+            if all(self._system.read("/sys/class/net/%s/carrier" % name) == "1" for name in names):
+                break
+            time.sleep(0.2)
+        self._disturbed.clear()
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        seen = t.cast(Seen, state)
+        record = seen.record
+        plan = Plan(self._system, self._rtnl, seen, self._disturbed)
+        absent = self._state == "absent"
+        wanted, former = self._ports, record.ports + record.former
+        if absent:
+            rails = {port.rail for port in self._ports or former}
+            wanted = [port for port in record.ports if port.rail not in rails]
+            former = [port for port in former if port.rail in rails] + self._ports
+        targets = plan.staying(wanted) if absent else plan.targets(wanted)
+        plan.guard(Branch.observe(self._system), [] if absent else targets, former)
+        if not absent:
+            plan.check(targets, plan.leaving(former, targets))
+        plan.raise_errors()
+        backend = self._choose_backend(wanted)
+        if not absent:
+            plan.link_changes(targets)
+        plan.remove(former, targets)
+        if not absent:
+            plan.add(targets)
+        self._warn(plan.warnings + backend.warnings())
+        self._results = {
+            "backend": backend.name,
+            "reboot_required": bool(plan.reboot_reasons),
+            "reboot_reasons": plan.reboot_reasons,
+        }
+        kept = self._kept(wanted, targets)
+        files = self._file_changes(backend, kept) if self._persist or absent else []
+        return self._in_record(record, wanted, plan.changes, files, backend, kept)
+
+    def _warn(self, warnings: t.Sequence[str]) -> None:
+        # a run decides twice: before, and when it reads back
+        self.warnings.extend(text for text in warnings if text not in self.warnings)
+
+    def _choose_backend(self, wanted: t.Sequence[Port]) -> network_files.Backend:
+        if wanted and self._persist:
+            return network_files.choose(self._system, self._backend)
+        if self._state == "absent":
+            for each in network_files.BACKENDS.values():
+                if each(self._system).ours():
+                    return each(self._system)
+        return network_files.Backend(self._system)
+
+    def _kept(self, wanted: t.Sequence[Port], targets: t.Sequence[Target]) -> list[network_files.Kept]:
+        by_rail = {target.port.rail: target for target in targets}
+        kept: list[network_files.Kept] = []
+        for port in wanted:
+            target = by_rail.get(port.rail)
+            netdev = port.netdev or (target.link.name if target else None)
+            if not netdev:
+                continue
+            kind = self._system.read_int("/sys/class/net/%s/type" % target.link.name) if target else None
+            ifindex = target.link.ifindex if target and target.name == netdev else None
+            kept.append(network_files.Kept(port, netdev, ifindex, kind == ARPHRD_INFINIBAND))
+        return kept
+
+    def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[network_files.Kept]) -> list[Change]:
+        system = self._system
+        files = dict(network_files.common_files(kept), **backend.files(kept))
+        changes: list[Change] = []
+        for path, file in sorted(files.items()):
+            text, mode = system.read_file(path), network_files.mode_of(system, path)
+            act = _writer(system, backend, path, file)
+            if text != file.text:
+                changes.append(Change(path, "content", text, file.text, act))
+            elif mode != file.mode:
+                changes.append(Change(path, "mode", "%04o" % (mode or 0), "%04o" % file.mode, act))
+        ours = network_files.our_common_files(system)
+        for each in network_files.BACKENDS.values():
+            ours += each(system).ours()
+        for path in ours:
+            if path not in files:
+                changes.append(Change(path, "content", system.read_file(path), None, _remover(system, path)))
+        return changes
+
+    def _in_record(
+        self,
+        record: Record,
+        wanted: t.Sequence[Port],
+        live: t.Sequence[Change],
+        files: t.Sequence[Change],
+        backend: network_files.Backend,
+        kept: t.Sequence[network_files.Kept],
+    ) -> list[Change]:
+        """All changes in order, with the record opened before and closed after those that a later run must know of."""
+        system = self._system
+        here = [port.as_options() for port in record.ports]
+        then = [port.as_options() for port in wanted]
+        open_already = not record.done
+        if here == then and not files and not open_already:
+            return list(live)
+        former = [port for port in record.ports + record.former if port.as_options() not in then]
+        opened, closed = Record(list(wanted), former, False), Record(list(wanted), [], True)
+        before: list[Change] = []
+        if here != then:
+            before.append(Change(RECORD, "ports", here, then, lambda: system.write_file(RECORD, opened.text())))
+        elif not open_already:
+            before.append(Change(RECORD, "done", True, False, lambda: system.write_file(RECORD, opened.text())))
+        after: list[Change] = []
+        if (files or open_already) and backend.is_running():
+            act = _loader(backend, kept, self._timeout)
+            after.append(Change(backend.name, "loaded", False, True, act))
+
+        def close() -> None:
+            if wanted:
+                system.write_file(RECORD, closed.text())
+            else:
+                system.remove_file(RECORD)
+
+        after.append(Change(RECORD, "done", False, True, close))
+        return before + list(live) + list(files) + after
+
+
+def _rule_of(address: Interface, port: Port, seen: Seen) -> Rule | None:
+    """The rule that leads what comes from an address to a table; the planned one where there are several."""
+    rules = [
+        rule
+        for rule in seen.rules
+        if rule.plain and not rule.oif and rule.source and rule.source.network_address == address.ip
+    ]
+    return next((rule for rule in rules if rule.priority == port.priority), rules[0] if rules else None)
+
+
+def _default(table: int, link: Link, seen: Seen) -> Route | None:
+    for route in seen.routes:
+        if route.table == table and route.oif == link.ifindex and not route.destination.prefixlen:
+            return route
+    return None
+
+
+def _writer(
+    system: System, backend: network_files.Backend, path: str, file: network_files.File
+) -> t.Callable[[], None]:
+    def act() -> None:
+        backend.check(path, file.text)
+        system.write_file(path, file.text, file.mode)
+
+    return act
+
+
+def _remover(system: System, path: str) -> t.Callable[[], None]:
+    return lambda: system.remove_file(path)
+
+
+def _loader(
+    backend: network_files.Backend, kept: t.Sequence[network_files.Kept], timeout: float
+) -> t.Callable[[], None]:
+    return lambda: backend.load(kept, timeout)
