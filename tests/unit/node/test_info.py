@@ -1,0 +1,216 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is told of a node, from fake and recorded sysfs trees."""
+
+from __future__ import annotations
+
+import json
+import struct
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool, info
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
+from ansible_collections.railyard.fabric.plugins.module_utils.node.info import Info
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
+from tests.unit.node.trees import Tree
+
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "sysfs"
+# NICs of a DGX H100, and the GPU that shares each one's switch.
+DGX_H100 = ("18:1b", "40:43", "4f:52", "5e:61", "9a:9d", "c0:c3", "ce:d1", "dc:df")
+
+
+def link(name: str, **values: t.Any) -> dict[str, t.Any]:
+    row = {"name": name, "index": 1, "type": 1, "altnames": [], "address": "02:00:00:00:00:01", "mtu": 1500}
+    row.update(max_mtu=9216, up=True, carrier=True, operstate="UP")
+    return dict(row, **values)
+
+
+def node(tree: Tree, links: t.Sequence[dict[str, t.Any]] = (), **parts: t.Any) -> Info:
+    parts.setdefault("drivers", lambda names: {})
+    parts.setdefault("branch_of", lambda system: Branch({}, {}))
+    runner = parts.pop("runner", lambda argv, timeout: CommandResult(127, "", ""))
+    return Info(tree.system(runner), lambda: list(links), lambda system: None, **parts)
+
+
+@pytest.mark.parametrize("name", ["dgx-a100", "h100-switch-a-pair"])
+def test_recorded_trees(tmp_path: Path, name: str) -> None:
+    recorded = json.loads((RECORDINGS / (name + ".json")).read_text())
+    tree = Tree(tmp_path)
+    for row in recorded["functions"]:
+        tree.function(row["path"], row["class"], row["vendor"], row["device"], row["numa"])
+    gpus = node(tree).look(["gpus"])["gpus"]
+    assert {row["pci"]: row["nics"] for row in gpus} == recorded["proximity"]
+    assert [row["index"] for row in gpus] == list(range(len(gpus)))
+    assert [row["pci"] for row in gpus] == sorted(recorded["proximity"])
+
+
+def hgx(tree: Tree) -> None:
+    for number, pair in enumerate(DGX_H100):
+        nic, gpu = pair.split(":")
+        root = "pci0000:%02x" % (int(nic, 16) - 3)
+        top = "%s/0000:%02x:01.0/0000:%02x:00.0" % (root, int(nic, 16) - 3, int(nic, 16) - 2)
+        down = "0000:%02x" % (int(nic, 16) - 1)
+        tree.function("%s/%s:00.0/0000:%s:00.0" % (top, down, nic), "0x020700", numa=number // 4)
+        tree.function("%s/%s:01.0/0000:%s:00.0" % (top, down, gpu), "0x030200", "10de", "2330", number // 4)
+
+
+def test_eight_gpus_with_a_switch_each(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    hgx(tree)
+    found = node(tree).look(["nics", "gpus"])
+    assert [(row["pci"], row["gpus"], row["gpu_proximity"]) for row in found["nics"]] == [
+        ("0000:%s:00.0" % pair[:2], [number], "PIX") for number, pair in enumerate(DGX_H100)
+    ]
+    near = found["gpus"][0]["nics"]
+    assert [near[nic] for nic in sorted(near)] == ["PIX", "NODE", "NODE", "NODE", "SYS", "SYS", "SYS", "SYS"]
+
+
+def test_several_gpus_are_equally_near(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
+    for number in (2, 3):
+        tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number), "0x030200", "10de")
+    (nic,) = node(tree).look(["nics"])["nics"]
+    assert (nic["gpus"], nic["gpu_proximity"]) == ([0, 1], "PHB")
+
+
+def test_one_socket_without_gpus(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
+    found = node(tree).look(info.SUBSETS)
+    assert found["gpus"] == [] and found["rdma"] == [] and found["gids"] == [] and found["vfs"] == []
+    assert (found["nics"][0]["gpus"], found["nics"][0]["gpu_proximity"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "vendor", "is_gpu"),
+    [
+        ("0x030200", "10de", True),
+        ("0x030000", "10de", True),
+        ("0x038000", "1002", True),
+        ("0x120000", "1002", True),
+        ("0x120000", "1da3", True),
+        ("0x038000", "8086", True),
+        ("0x030000", "8086", False),
+        ("0x030000", "1a03", False),
+        ("0x068000", "10de", False),
+        ("0x120000", "1d0f", False),
+    ],
+)
+def test_what_is_a_gpu(tmp_path: Path, kind: str, vendor: str, is_gpu: bool) -> None:
+    tree = Tree(tmp_path)
+    tree.function("pci0000:00/0000:00:01.0/0000:01:00.0", kind, vendor)
+    assert bool(node(tree).look(["gpus"])["gpus"]) is is_gpu
+
+
+def test_a_card_with_two_ports(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for number in (0, 1):
+        pci = tree.function(
+            "pci0000:00/0000:00:01.0/0000:0b:00.%d" % number,
+            numa=0,
+            sriov_numvfs="0",
+            sriov_totalvfs="16",
+            current_link_speed="8.0 GT/s PCIe",
+        )
+        tree.driver(pci, "mlx5_core")
+        tree.netdev(pci, "ens1f%dnp%d" % (number, number), speed="100000" if number else "-1")
+        tree.rdma(pci, "mlx5_%d" % number, "Ethernet")
+    links = [
+        link("ens1f0np0", carrier=False, operstate="DOWN", altnames=["enp11s0f0np0"]),
+        link("ens1f1np1", mtu=4200),
+    ]
+    firmware = {"ens1f1np1": DriverInfo("mlx5_core", "6.1.0", "16.35.2000 (MT_0000000008)")}
+    branch = Branch({}, {"0000:0b:00.1": "ens1f1np1 carries the default route"})
+    found = node(tree, links, drivers=lambda names: firmware, branch_of=lambda system: branch).look(["nics"])
+    first, second = found["nics"]
+    assert (first["netdev"], first["altnames"], first["speed"], first["operstate"], first["carrier"]) == (
+        *("ens1f0np0", ["enp11s0f0np0"], None, "down", False),
+    )
+    assert (second["mtu"], second["max_mtu"], second["speed"], second["firmware"]) == (
+        *(4200, 9216, 100000, "16.35.2000 (MT_0000000008)"),
+    )
+    assert second["rdma"] == ["mlx5_1"] and second["max_vfs"] == 16 and second["pcie"]["speed"] == 8.0
+    assert first["branch"] == second["branch"] == "ens1f1np1 carries the default route"
+
+
+def test_one_function_with_two_netdevs_and_one_with_none(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    both = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0", device="1003")
+    tree.netdev(both, "ens1")
+    tree.netdev(both, "ens1d1")
+    lost = tree.function("pci0000:00/0000:00:02.0/0000:0c:00.0")
+    found = node(tree, [link("ens1"), link("ens1d1")]).look(["nics"])["nics"]
+    assert [(row["pci"], row["netdev"]) for row in found] == [(both, "ens1"), (both, "ens1d1"), (lost, None)]
+    assert found[2]["mac"] is None and found[2]["operstate"] is None
+
+
+def test_a_netdev_with_another_bus_between(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    pci = tree.function("pci0000:00/0000:00:03.0", vendor="1af4", device="1041")
+    place = tree.real(pci) + "/virtio0/net/eth0"
+    tree.write(place + "/type", "1")
+    tree.link(place + "/device", tree.real(pci) + "/virtio0")
+    tree.link("/sys/class/net/eth0", place)
+    (row,) = node(tree, [link("eth0")]).look(["nics"])["nics"]
+    assert (row["pci"], row["netdev"], row["mac"]) == (pci, "eth0", "02:00:00:00:00:01")
+
+
+def test_filters(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for number in (1, 2, 3):
+        tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "ens%d" % number)
+    table = node(tree, [link("ens%d" % number) for number in (1, 2, 3)])
+    found = table.look(["nics"], ["ens1"], ["0000:03:00.0"])["nics"]
+    assert [row["netdev"] for row in found] == ["ens1", "ens3"]
+    with pytest.raises(RailyardError, match="there is no netdev ens9"):
+        table.look(["nics"], ["ens9"])
+    with pytest.raises(RailyardError, match="there is no PCI function 0000:09:00.0"):
+        table.look(["nics"], None, ["0000:09:00.0"])
+
+
+def test_the_system(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.write("/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n# ID=no')
+    tree.write("/proc/sys/kernel/osrelease", "6.1.0-44-amd64")
+    tree.write("/proc/sys/kernel/random/boot_id", "0d3dd8dc")
+    tree.write("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
+    tree.write("/etc/railyard/boot.d/10-sriov_vfs.json", "{}")
+    tree.write("/run/systemd/system/x", "")
+    asked: list[t.Sequence[str]] = []
+
+    def systemctl(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        asked.append(argv)
+        return CommandResult(3, "failed\n", "")
+
+    branch = Branch({"eth0": "carries this connection"}, {"0000:00:02.0": "eth0 carries this connection"})
+    found = node(tree, runner=systemctl, branch_of=lambda system: branch).look(["system"])
+    system = found["system"]
+    assert (system["distribution"], system["distribution_version"]) == ("debian", "12")
+    assert (system["kernel"], system["boot_id"], system["lockdown"]) == ("6.1.0-44-amd64", "0d3dd8dc", "integrity")
+    assert system["boot_service"] == "failed" and system["rdma_mode"] is None
+    assert asked == [["systemctl", "is-active", "railyard-boot.service"]]
+    assert found["branch"]["netdevs"] == branch.netdevs and found["branch"]["functions"] == branch.functions
+    assert "pyroute2" in found["tools"] and all(found["tools"].values())
+    assert set(found) == {"system", "branch", "tools"}
+
+
+def test_nothing_is_kept_for_boot(tmp_path: Path) -> None:
+    assert node(Tree(tmp_path)).look(["system"])["system"]["boot_service"] is None
+
+
+def test_driver_information() -> None:
+    def fixed(text: str) -> bytes:
+        return text.encode().ljust(32, b"\0")
+
+    data = struct.pack("=I", 3) + b"".join(
+        map(fixed, ("mlx5_core", "6.1.0", "16.35.2000 (MT_0000000008)", "0000:0b:00.0", ""))
+    )
+    assert ethtool.decode(data + bytes(32)) == DriverInfo("mlx5_core", "6.1.0", "16.35.2000 (MT_0000000008)")
+    data = struct.pack("=I", 3) + b"".join(map(fixed, ("igb", "6.1.0", "N/A", "", "")))
+    assert ethtool.decode(data + bytes(32)).firmware is None
