@@ -77,6 +77,7 @@ class Node:
             *(["--check"] if check else []),
         ]
         env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0")
+        env["ANSIBLE_CALLBACK_RESULT_FORMAT"] = "json"
         return subprocess.Popen(
             argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
         )
