@@ -76,7 +76,8 @@ class Node:
             *("--ssh-common-args", "-F %s" % (LAB_DIR / "ssh_config")),
             *(["--check"] if check else []),
         ]
-        env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0")
+        env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+        env.update(ANSIBLE_CALLBACK_RESULT_FORMAT="json", ANSIBLE_FORCE_COLOR="0")
         env["ANSIBLE_CALLBACK_RESULT_FORMAT"] = "json"
         return subprocess.Popen(
             argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
