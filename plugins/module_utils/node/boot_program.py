@@ -29,6 +29,10 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
         from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link import RdmaLink
 
         return RdmaLink.from_options(options, system)
+    if module == "sriov_vfs":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov import SriovVfs
+
+        return SriovVfs.from_options(options, system)
     raise RailyardError(
         "is not a module that can be applied at boot", module, "run the playbook again to write the file anew"
     )

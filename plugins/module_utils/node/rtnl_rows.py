@@ -4,7 +4,7 @@
 
 """What rtnetlink's messages say, as rows: pure functions of :mod:`.rtnl`.
 
-Source: the kernel's ``include/uapi/linux/{rtnetlink,if_link,if_addr,fib_rules}.h``.
+Source: the kernel's ``include/uapi/linux/{if_link,if_addr}.h``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import netlin
 
 IFINFO = struct.Struct("=BxHiII")  # family, hardware type, index, flags, change mask
 IFADDR = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
-RTMSG = struct.Struct("=BBBBBBBBI")  # family, dst length, src length, tos, table, protocol, scope, type, flags
-RTNEXTHOP = struct.Struct("=HBBi")  # length, flags, hops, index
 
 ARPHRD_INFINIBAND = 32
 IFF_UP = 0x1
 IFF_LOWER_UP = 0x10000
-RTM_F_CLONED = 0x200
 # The kernel's "the driver does not say" for spoofchk and trust.
 UNSAID = 0xFFFFFFFF
 
@@ -36,25 +33,10 @@ IFLA_VF_INFO = 1
 IFLA_VF_MAC, IFLA_VF_VLAN, IFLA_VF_SPOOFCHK, IFLA_VF_LINK_STATE, IFLA_VF_RATE, IFLA_VF_TRUST = 1, 2, 4, 5, 6, 9
 IFLA_VF_IB_NODE_GUID, IFLA_VF_IB_PORT_GUID = 10, 11
 IFA_ADDRESS, IFA_LOCAL, IFA_LABEL, IFA_FLAGS, IFA_PROTO = 1, 2, 3, 8, 11
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_MULTIPATH, RTA_TABLE = 1, 4, 5, 6, 7, 9, 15
-FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY = 1, 2, 3, 6
-FRA_FWMARK, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL = 10, 15, 17, 21
 
 OPERSTATES = ("UNKNOWN", "NOTPRESENT", "DOWN", "LOWERLAYERDOWN", "TESTING", "DORMANT", "UP")
 LINK_STATES = ("auto", "enable", "disable")
 SCOPES = {0: "global", 200: "site", 253: "link", 254: "host", 255: "nowhere"}
-ROUTE_TYPES = {
-    1: "unicast",
-    2: "local",
-    3: "broadcast",
-    4: "anycast",
-    5: "multicast",
-    6: "blackhole",
-    7: "unreachable",
-    8: "prohibit",
-    9: "throw",
-}
-RULE_ACTIONS = {1: "lookup", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 
 Row = t.Dict[str, t.Any]
 
@@ -145,55 +127,6 @@ def address_row(payload: bytes) -> Row:
     }
 
 
-def route_row(payload: bytes) -> Row | None:
-    """A row of :meth:`Rtnl.routes` from an RTM_NEWROUTE message; None for a cached one."""
-    family, length, _source, _tos, low_table, protocol, scope, kind, flags = RTMSG.unpack_from(payload)
-    if flags & RTM_F_CLONED:
-        return None
-    table = netlink.table(payload[RTMSG.size :])
-    nexthops = []
-    rest = table.get(RTA_MULTIPATH, b"")
-    while len(rest) >= RTNEXTHOP.size:
-        size, _flags, _hops, index = RTNEXTHOP.unpack_from(rest)
-        inner = netlink.table(rest[RTNEXTHOP.size : size])
-        nexthops.append({"gateway": _address_text(family, inner.get(RTA_GATEWAY)), "index": index})
-        rest = rest[netlink.align(max(size, RTNEXTHOP.size)) :]
-    destination = _address_text(family, table.get(RTA_DST))
-    return {
-        "family": _family(family),
-        "table": _number(table, RTA_TABLE) if RTA_TABLE in table else low_table,
-        "destination": "%s/%d" % (destination, length) if destination else "default",
-        "gateway": _address_text(family, table.get(RTA_GATEWAY)),
-        "index": _number(table, RTA_OIF),
-        "source": _address_text(family, table.get(RTA_PREFSRC)),
-        "priority": _number(table, RTA_PRIORITY),
-        "protocol": protocol,
-        "scope": SCOPES.get(scope, str(scope)),
-        "type": ROUTE_TYPES.get(kind, str(kind)),
-        "nexthops": nexthops,
-    }
-
-
-def rule_row(payload: bytes) -> Row:
-    """A row of :meth:`Rtnl.rules` from an RTM_NEWRULE message (struct fib_rule_hdr is laid out as struct rtmsg)."""
-    family, to_length, from_length, _tos, low_table, _one, _two, action, _flags = RTMSG.unpack_from(payload)
-    table = netlink.table(payload[RTMSG.size :])
-    source = _address_text(family, table.get(FRA_SRC))
-    destination = _address_text(family, table.get(FRA_DST))
-    return {
-        "family": _family(family),
-        "priority": _number(table, FRA_PRIORITY) or 0,
-        "source": "%s/%d" % (source, from_length) if source else None,
-        "destination": "%s/%d" % (destination, to_length) if destination else None,
-        "input": _text(table, FRA_IIFNAME),
-        "output": _text(table, FRA_OIFNAME),
-        "mark": _number(table, FRA_FWMARK),
-        "table": _number(table, FRA_TABLE) if FRA_TABLE in table else low_table,
-        "action": RULE_ACTIONS.get(action, str(action)),
-        "protocol": _number(table, FRA_PROTOCOL),
-    }
-
-
 def hardware_address(value: bytes) -> str:
     return ":".join("%02x" % each for each in bytearray(value))
 
@@ -230,9 +163,3 @@ def _text(table: t.Mapping[int, bytes], kind: int) -> str | None:
 
 def _family(family: int) -> int:
     return 6 if family == socket.AF_INET6 else 4
-
-
-def _address_text(family: int, packed: bytes | None) -> str | None:
-    if packed is None or len(packed) != (16 if family == socket.AF_INET6 else 4):
-        return None
-    return socket.inet_ntop(family, packed)

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What is in the node's other network namespaces: seen by going there, in a child process that never comes back.
+
+Sysfs hides what is in another namespace, and a link there tells only by numbers what it stands on, so each namespace
+is asked from inside: setns(2), rtnetlink, ethtool's ETHTOOL_GDRVINFO (kernels before 5.14 do not tell a link's parent
+over rtnetlink) and, in exclusive rdma mode, NETLINK_RDMA.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import struct
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rdma, rtnl
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import Namespace
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+CLONE_NEWNET = 0x40000000
+RTM_GETNSID = 90
+NETNSA_NSID = 1
+NETNSA_FD = 3
+SIOCETHTOOL = 0x8946
+ETHTOOL_GDRVINFO = 3
+# struct ethtool_drvinfo: the command, driver, version, firmware version, bus_info of 32 bytes each, and the rest
+DRVINFO_SIZE = 196
+BUS_INFO = slice(4 + 3 * 32, 4 + 4 * 32)
+
+
+class Elsewhere(t.NamedTuple):
+    """What one other namespace holds.
+
+    ``netdevs``: rows of ``name``, ``kind``, ``pci`` (of the device behind it; None for virtual ones) and ``below``
+    (index of the link *here* that it stands on; None for none). ``uverbs``: names of the RDMA devices' verbs files.
+    """
+
+    netdevs: list[Row]
+    uverbs: list[str]
+
+
+def look(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
+    """What each namespace holds, by its identity; one that vanished, or cannot be entered, is left out."""
+    if not namespaces:
+        return {}
+    come, go = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.close(come)
+            with os.fdopen(go, "w") as stream:
+                json.dump(_visit_all(system, namespaces), stream)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(go)
+    with os.fdopen(come) as stream:
+        text = stream.read()
+    os.waitpid(child, 0)
+    try:
+        return {identity: Elsewhere(*found) for identity, found in json.loads(text).items()}
+    except ValueError:
+        return {}
+
+
+def _visit_all(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, tuple[list[Row], list[str]]]:
+    import ctypes
+
+    setns = ctypes.CDLL(None, use_errno=True).setns
+    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    found = {}
+    for namespace in namespaces:
+        fd = enter(system, namespace)
+        if fd is None:
+            continue
+        try:
+            if setns(fd, CLONE_NEWNET) == 0:
+                with contextlib.suppress(RailyardError, OSError):
+                    found[namespace.identity] = (_netdevs(home), _uverbs(system))
+        finally:
+            os.close(fd)
+    return found
+
+
+def enter(system: System, namespace: Namespace) -> int | None:
+    """An open file descriptor of the namespace; None where there is no way in, or not any more."""
+    number = int(namespace.identity[len("net:[") : -1])
+    for path in _ways_in(system, namespace):
+        try:
+            fd = os.open(system.path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            continue
+        # a process may have ended, and its number, or a mount point, be another's now
+        if os.fstat(fd).st_ino == number:
+            return fd
+        os.close(fd)
+    return None
+
+
+def _ways_in(system: System, namespace: Namespace) -> t.Iterator[str]:
+    yield from namespace.mounts
+    for pid in namespace.processes:
+        yield "/proc/%d/ns/net" % pid
+        for thread in system.listdir("/proc/%d/task" % pid):
+            yield "/proc/%d/task/%s/ns/net" % (pid, thread)
+    for pid in namespace.openers:
+        for descriptor in system.listdir("/proc/%d/fd" % pid):
+            path = "/proc/%d/fd/%s" % (pid, descriptor)
+            if system.link_name(path) == namespace.identity:
+                yield path
+
+
+def _netdevs(home: int) -> list[Row]:
+    with rtnl.Rtnl() as table:
+        links = table.links()
+    here = _nsid(home)
+    return [
+        {
+            "name": link["name"],
+            "kind": link["kind"],
+            "pci": link["parent"] or (None if link["kind"] else bus_info(link["name"])),
+            "below": link["link"] if here is not None and link["link_netnsid"] == here else None,
+        }
+        for link in links
+    ]
+
+
+def _nsid(fd: int) -> int | None:
+    """The number by which this namespace knows the one of the file descriptor; None where it does not."""
+    sock = NetlinkSocket(rtnl.NETLINK_ROUTE, "rtnetlink")
+    try:
+        for answer in sock.request(RTM_GETNSID, struct.pack("=B3x", 0) + netlink.u32(NETNSA_FD, fd)):
+            value = netlink.table(answer[4:]).get(NETNSA_NSID)
+            number = struct.unpack("=i", value)[0] if value else -1
+            return number if number >= 0 else None
+    except NetlinkError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT):
+            raise
+    finally:
+        sock.close()
+    return None
+
+
+def bus_info(netdev: str) -> str | None:
+    """Where a netdev's driver says that its device is: the PCI address; None where it says nothing."""
+    data = array.array("B", struct.pack("=I", ETHTOOL_GDRVINFO).ljust(DRVINFO_SIZE, b"\0"))
+    request = struct.pack("16sP16x", netdev.encode()[:15], data.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock.fileno(), SIOCETHTOOL, request)
+        except OSError:
+            return None
+    return netlink.text(data.tobytes()[BUS_INFO]) or None
+
+
+def _uverbs(system: System) -> list[str]:
+    names = []
+    with contextlib.suppress(RailyardError):
+        sock = rdma.connect(system)
+        if sock:
+            for device in rdma.devices(sock):
+                character = rdma.chardev(sock, device["index"])
+                if character:
+                    names.append(str(character["name"]))
+            sock.close()
+    return names

@@ -1,0 +1,401 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""One PF and its VFs, as sysfs and rtnetlink show them, and what can be done to them.
+
+Sources: the kernel's ``Documentation/PCI/pci-iov-howto.rst`` and ``Documentation/ABI/testing/sysfs-bus-pci``
+(``sriov_numvfs``, ``sriov_totalvfs``, ``sriov_drivers_autoprobe``, ``virtfnN``), ``drivers/pci/iov.c`` for what its
+errors mean, ``rtnl_fill_vfinfo()``; and the directory ``sriov/N`` of NVIDIA's driver packages (mlx5's
+``sriov_sysfs.c``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import ARPHRD_INFINIBAND, Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import ATTRIBUTES, guid
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+# Says that sriov_drivers_autoprobe was taken to 0 for a while, and what it was. Gone at reboot, as the setting is.
+MARK = "/run/railyard/sriov_drivers_autoprobe-%s"
+DRIVERS_PROBE = "/sys/bus/pci/drivers_probe"
+# phys_port_name of a VF's or SF's representor, which in switchdev mode is a netdev of the PF's function too.
+REPRESENTOR = re.compile(r"(c\d+)?pf\d+[vs]f\d+\Z")
+POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
+# No NIC has a VF of this number, so to set something on it tells whether the driver can, and does nothing. Its low byte
+# is high as well, for a driver that would look at no more.
+NO_VF = 0x70F0
+PAUSE = 0.05
+# Attributes of an InfiniBand PF's VFs; all else is Ethernet's.
+INFINIBAND = ("node_guid", "port_guid", "link_state")
+
+
+class Pf:
+    """A PF. Its facts are read by the constructor, and again by :meth:`look`.
+
+    ``netdev`` and ``index``: its own netdev in this network namespace; None where there is none. ``total``: how many
+    VFs it may have; None where it has no SR-IOV. ``vfs``: rows of ``index``, ``pci``, ``driver``, ``netdev``,
+    ``netdev_address``, ``rdma_device``. ``attributes``: rows of ``index`` and the attributes of each VF; empty where
+    ``unreadable`` says why they cannot be read.
+    """
+
+    def __init__(self, system: System, table: Rtnl, address: str) -> None:
+        self.system = system
+        self.table = table
+        self.pci = address
+        self.look()
+
+    def look(self) -> None:
+        system = self.system
+        self.driver = system.link_name(self.path("driver"))
+        self.total = system.read_int(self.path("sriov_totalvfs"))
+        self.count = system.read_int(self.path("sriov_numvfs")) or 0
+        probe = system.read_int(self.path("sriov_drivers_autoprobe"))
+        self.autoprobe = None if probe is None else bool(probe)
+        # the value to be restored, where an earlier run was cut off
+        mark = system.read_int(MARK % self.pci)
+        self.marked = None if mark is None else bool(mark)
+        self.netdev, self.representors = self._netdevs()
+        self.rdma_device = _first(pci.rdma_devices(system, self.pci))
+        self.index: int | None = None
+        self.up = self.carrier = False
+        self.infiniband = system.read(self.path("class")) == "0x020700"
+        self.vfs = [self._vf(number) for number in range(self.count)]
+        self.unreadable = ""
+        self.attributes = self._attributes()
+
+    @property
+    def name(self) -> str:
+        return "%s (%s)" % (self.pci, self.netdev) if self.netdev else self.pci
+
+    def path(self, name: str) -> str:
+        return pci.attribute(self.pci, name)
+
+    def vf_name(self, index: int) -> str:
+        return "%s vf %d" % (self.pci, index)
+
+    def _netdevs(self) -> tuple[str | None, int]:
+        own: list[tuple[int, str]] = []
+        representors = 0
+        for name in self.system.listdir(self.path("net")):
+            port = self.system.read("/sys/class/net/%s/phys_port_name" % name)
+            if port and REPRESENTOR.match(port):
+                representors += 1
+            else:
+                own.append((self.system.read_int("/sys/class/net/%s/dev_port" % name) or 0, name))
+        return (min(own)[1] if own else None), representors
+
+    def _vf(self, number: int) -> Row:
+        system = self.system
+        address = system.link_name(self.path("virtfn%d" % number))
+        row: Row = {"index": number, "pci": address, "driver": None, "netdev": None, "netdev_address": None}
+        row["rdma_device"] = None
+        if address:
+            row["driver"] = system.link_name(pci.attribute(address, "driver"))
+            row["netdev"] = _first(system.listdir(pci.attribute(address, "net")))
+            row["rdma_device"] = _first(pci.rdma_devices(system, address))
+        if row["netdev"]:
+            row["netdev_address"] = system.read("/sys/class/net/%s/address" % row["netdev"])
+        return row
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def _attributes(self) -> list[Row]:
+        rows: list[Row] = []
+        if self.netdev:
+            rows = self._attributes_by_netlink(self.netdev)
+        if not self.count:
+            return []
+        if len(rows) < self.count:
+            rows = [self._attributes_by_config(number) for number in range(self.count)]
+        for row in rows:
+            self._add_guids(row)
+        if any(len(row) == 1 for row in rows):
+            self.unreadable = self.unreadable or "it has no netdev in this network namespace"
+            return []
+        self.unreadable = ""
+        return [dict({"index": row["index"]}, **{name: row.get(name) for name in ATTRIBUTES}) for row in rows]
+
+    def _attributes_by_netlink(self, netdev: str) -> list[Row]:
+        try:
+            link = self.table.link(netdev, vfs=bool(self.count))
+        except NetlinkError as error:
+            if error.errno not in (errno.EMSGSIZE, errno.ENOBUFS):
+                raise
+            link = self.table.link(netdev)
+            self.unreadable = "what there is to say of %d VFs is too long for one netlink message" % self.count
+        if link is None:
+            return []
+        self.index, self.up, self.carrier = link["index"], link["up"], link["carrier"]
+        self.infiniband = link["type"] == ARPHRD_INFINIBAND
+        rows: list[Row] = link["vfs"] or []
+        if len(rows) < self.count and not self.unreadable:
+            self.unreadable = "the kernel tells of %d of its %d VFs" % (len(rows), self.count)
+        return rows[: self.count] if len(rows) >= self.count else []
+
+    def _attributes_by_config(self, number: int) -> Row:
+        """What the vendor's ``sriov/N/config`` says; only ``index`` where there is none."""
+        row: Row = {"index": number}
+        said = self.system.read(self.path("sriov/%d/config" % number))
+        values = {
+            key.strip(): value.strip() for key, _colon, value in (x.partition(":") for x in (said or "").split("\n"))
+        }
+        if "LinkState" in values:
+            row["link_state"] = POLICIES.get(values["LinkState"])
+        if self.infiniband or "MAC" not in values:
+            return row
+        row["mac"] = values["MAC"].lower()
+        for name, key in (("vlan", "VLAN"), ("qos", "QoS"), ("min_tx_rate", "MinTxRate"), ("max_tx_rate", "MaxTxRate")):
+            row[name] = int(values[key]) if values.get(key, "").isdigit() else None
+        for name, key in (("spoofchk", "SpoofCheck"), ("trust", "Trust")):
+            row[name] = values[key] == "ON" if key in values else None
+        return row
+
+    def _add_guids(self, row: Row) -> None:
+        for name, entry in (("node_guid", "node"), ("port_guid", "port")):
+            said = self.system.read(self.path("sriov/%d/%s" % (row["index"], entry)))
+            if said and self.infiniband:
+                row[name] = guid(said)
+        policy = self.system.read(self.path("sriov/%d/policy" % row["index"]))
+        if policy and self.infiniband:
+            row["link_state"] = POLICIES.get(policy)
+
+    def cannot(self, name: str, value: t.Any) -> str:
+        """Why an attribute cannot be set to the value on this PF's VFs; empty where it can, for all that is known."""
+        if not is_neutral(name, value):
+            if self.infiniband and name not in INFINIBAND:
+                return "%s is for VFs of Ethernet NICs, and this is an InfiniBand one" % name
+            if not self.infiniband and name in ("node_guid", "port_guid"):
+                return "%s is for VFs of InfiniBand NICs, and this is an Ethernet one" % name
+            if self.index is None and not (self.infiniband and self._vendor_directory()):
+                return "%s is set through the PF's netdev, and it has none in this network namespace" % name
+            if not self.infiniband and not self._driver_knows(name, value):
+                return "the driver %s cannot set %s" % (self.driver, name)
+        return ""
+
+    def _vendor_directory(self) -> bool:
+        # before there are VFs, only the older name of sriov_numvfs tells that the directory will come
+        return self.system.exists(self.path("sriov")) or self.system.exists(self.path("mlx5_num_vfs"))
+
+    def _driver_knows(self, name: str, value: t.Any) -> bool:
+        for row in self.attributes:
+            if name in ("spoofchk", "trust"):
+                return row[name] is not None
+        try:
+            self.table.set_vf(self.index or 0, NO_VF, **{name: value})
+        except NetlinkError as error:
+            return error.errno != errno.EOPNOTSUPP
+        return True
+
+    def set_attribute(self, index: int, values: Row, deadline: float) -> None:
+        """Set one of a VF's attributes, or two that are one to the kernel. Raises :class:`RailyardError`."""
+        for name, entry in (("node_guid", "node"), ("port_guid", "port"), ("link_state", "policy")):
+            path = self.path("sriov/%d/%s" % (index, entry))
+            if name in values and self.infiniband and self.system.exists(path):
+                value = values[name]
+                if name == "link_state":
+                    value = next(theirs for theirs, ours in POLICIES.items() if ours == value)
+                self._write(path, value, "%s %s" % (self.vf_name(index), name))
+                return
+        if self.index is None:
+            raise Unsupported(
+                "%s cannot be set: the PF has no netdev in this network namespace" % " and ".join(values),
+                self.vf_name(index),
+                "load the PF's network driver (ib_ipoib on InfiniBand), or bring its netdev back to this namespace",
+            )
+        while True:
+            try:
+                self.table.set_vf(self.index, index, **values)
+                return
+            except NetlinkError as error:
+                # some drivers first wait until the VF has come out of its reset
+                if error.errno not in (errno.EAGAIN, errno.EBUSY) or time.monotonic() >= deadline:
+                    raise self._refused(index, values, error) from None
+            time.sleep(PAUSE)
+
+    def _refused(self, index: int, values: Row, error: NetlinkError) -> RailyardError:
+        what = ", ".join("%s=%s" % (name, value) for name, value in values.items())
+        if error.errno == errno.EOPNOTSUPP:
+            return Unsupported(
+                "the driver %s of %s cannot set %s" % (self.driver, self.name, " and ".join(values)),
+                self.vf_name(index),
+                "leave it out for this PF%s" % (", or leave switchdev mode" if self.representors else ""),
+            )
+        remedy = "see the kernel's messages (dmesg) for the driver's reason"
+        if "max_tx_rate" in values:
+            remedy = (
+                "drivers take rates only while the PF has a link, up to its speed, and some no min_tx_rate; "
+                "see the kernel's messages (dmesg)"
+            )
+        said = "%s%s" % (os.strerror(error.errno), ": " + error.said if error.said else "")
+        return RailyardError(
+            "the driver %s of %s refuses %s: %s" % (self.driver, self.name, what, said), self.vf_name(index), remedy
+        )
+
+    # -- VFs -------------------------------------------------------------------------------------------------------
+
+    def resize(self, count: int, deadline: float) -> None:
+        """Have ``count`` VFs, through zero where there are others. Raises :class:`RailyardError`."""
+        path = self.path("sriov_numvfs")
+        now = self.system.read_int(path) or 0
+        if now == count:
+            return
+        if now:
+            # looked at again, just before it is done: a pod may have come since
+            self.refuse_if_held(holders.of(self.system, [vf["pci"] for vf in self.vfs if vf["pci"]], self.table))
+            self._write(path, "0", self.pci)
+        if count:
+            self._write(path, str(count), self.pci)
+        self.wait(
+            lambda: all(self.system.exists(self.path("virtfn%d" % number)) for number in range(count)),
+            deadline,
+            "not all of its %d VFs appeared" % count,
+        )
+        self.count = count
+        self.vfs = [self._vf(number) for number in range(count)]
+        self.attributes = self._attributes()
+
+    def refuse_if_held(self, held: t.Mapping[str, t.Sequence[str]]) -> None:
+        raise_all(self.held_errors(held))
+
+    def held_errors(self, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
+        """A refusal for each holder of a VF of this PF."""
+        return [
+            Refused("VF %s is held: %s" % (vf["pci"], who), self.vf_name(vf["index"]), RELEASE)
+            for vf in self.vfs
+            for who in held.get(vf["pci"], [])
+        ]
+
+    def set_autoprobe(self, value: bool) -> None:
+        self._write(self.path("sriov_drivers_autoprobe"), str(int(value)), self.pci)
+
+    def hush(self, restore: bool) -> None:
+        """Let no driver take new VFs for a while; ``restore`` is what :meth:`unhush` sets, or a later run does."""
+        self.system.write_file(MARK % self.pci, "%d\n" % restore)
+        self.set_autoprobe(False)
+
+    def unhush(self, value: bool) -> None:
+        self.set_autoprobe(value)
+        self.system.remove_file(MARK % self.pci)
+
+    def unbind(self, index: int) -> None:
+        """Take the driver off a VF, whoever it is; it may have none."""
+        address = self.vfs[index]["pci"]
+        path = pci.attribute(address, "driver/unbind")
+        if self.system.exists(pci.attribute(address, "driver")):
+            self._write(path, address, self.vf_name(index))
+
+    def bind(self, index: int, deadline: float) -> None:
+        """Give a VF its driver, and wait for it."""
+        address = self.vfs[index]["pci"]
+        driver = pci.attribute(address, "driver")
+        said = ""
+        while not self.system.exists(driver):
+            try:
+                self.system.write_attribute(DRIVERS_PROBE, address)
+            except OSError as error:
+                said = ": %s" % error.strerror
+            if self.system.exists(driver):
+                break
+            if time.monotonic() >= deadline:
+                raise RailyardError(
+                    "no driver took VF %s%s" % (address, said),
+                    self.vf_name(index),
+                    "load the VFs' driver (is it on a modprobe blacklist?), set autoprobe to false if they shall have "
+                    "none, or see the kernel's messages (dmesg)",
+                )
+            # udev may still be loading it
+            time.sleep(PAUSE)
+
+    def wait_ready(self, index: int, deadline: float) -> None:
+        """Wait until a VF with a network driver has the netdev and the RDMA device that its PF has too."""
+        address = self.vfs[index]["pci"]
+        driver = self.system.link_name(pci.attribute(address, "driver")) or ""
+        if not driver or "vfio" in driver or driver.startswith(("uio", "igb_uio", "pci-stub")):
+            return
+        for what, thing, wanted in (("net", "netdev", self.netdev), ("infiniband", "RDMA device", self.rdma_device)):
+            if wanted:
+                problem = "VF %s has the driver %s, but no %s came" % (address, driver, thing)
+                self.wait_path(pci.attribute(address, what), deadline, problem, self.vf_name(index))
+
+    def wait_path(self, path: str, deadline: float, problem: str, place: str) -> None:
+        self.wait(lambda: self.system.exists(path), deadline, problem, place)
+
+    def wait_carrier(self, deadline: float) -> None:
+        """Wait for the PF's link, which some drivers take down when the number of VFs changes."""
+        if self.netdev:
+            path = "/sys/class/net/%s/carrier" % self.netdev
+            self.wait(
+                lambda: self.system.read_int(path) == 1,
+                deadline,
+                "%s had a link, and has not got it back" % self.netdev,
+            )
+
+    def wait(self, ready: t.Callable[[], bool], deadline: float, problem: str, place: str = "") -> None:
+        while not ready():
+            if time.monotonic() >= deadline:
+                raise RailyardError(
+                    "%s in time" % problem, place or self.pci, "see the kernel's messages (dmesg), or give more timeout"
+                )
+            time.sleep(PAUSE)
+
+    def set_up(self) -> None:
+        self.table.set_up(t.cast(int, self.index))
+
+    def _write(self, path: str, text: str, place: str) -> None:
+        try:
+            self.system.write_attribute(path, text)
+        except OSError as error:
+            number = error.errno or 0
+            raise RailyardError(
+                "the kernel refuses %s in %s: %s (%s)"
+                % (text, path.rpartition("/")[2], os.strerror(number), errno.errorcode.get(number, number)),
+                place,
+                WRITE_REMEDIES.get(number, "see the kernel's messages (dmesg) for the driver's reason")
+                + ("; the NIC is in switchdev mode, which some drivers must leave first" if self.representors else ""),
+            ) from None
+
+
+RELEASE = "end what holds it, or drain the node, and run again"
+WRITE_REMEDIES = {
+    errno.ERANGE: "ask for at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
+    errno.ENOENT: "load the PF's driver, and see that it can do SR-IOV",
+    errno.EBUSY: "another program changes the VFs; see what else manages them on this node",
+    errno.ENOMEM: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
+    errno.ENOSPC: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
+    errno.EACCES: "run the task with become",
+    errno.EPERM: "run the task with become; if it was, the kernel is locked down or a container hides the device",
+    errno.EROFS: "run on the node itself: here sysfs is mounted read-only",
+}
+
+
+def _first(names: t.Sequence[str]) -> str | None:
+    return names[0] if names else None
+
+
+def is_neutral(name: str, value: t.Any) -> bool:
+    """Whether the value is what a VF has where the driver does not know the attribute."""
+    return value in {
+        "vlan": (0,),
+        "qos": (0,),
+        "min_tx_rate": (0,),
+        "max_tx_rate": (0,),
+        "trust": (False,),
+        "spoofchk": (False,),
+        "link_state": ("auto",),
+    }.get(name, ())

@@ -1,0 +1,295 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: sriov_vfs
+short_description: Have SR-IOV virtual functions on the rail ports, with their attributes
+version_added: 0.1.0
+description:
+  - Sets how many VFs each PF has, and each VF's MAC or GUIDs, VLAN, trust, spoof check, link state and rates.
+  - Existing VFs are taken away only with O(allow_recreate=true), because the kernel goes from one number to another
+    only through zero, and never while one of them is held. Held is a VF whose netdev or RDMA device is in another
+    network namespace, whose VFIO, UIO or verbs file a process has open, on whose netdev another interface or a soft
+    RDMA link stands, or whose netdev has an address. The refusal names the holder.
+  - New VFs get their drivers only after their attributes are set, so that none comes up with a random MAC or in the
+    wrong VLAN. For that time C(sriov_drivers_autoprobe) is off. A run that is cut off in between is mended by the next
+    one.
+  - Where an existing VF gets another MAC or GUID, that VF alone is unbound from its driver and bound again. Other
+    attributes are set without that.
+  - A PF that shall have VFs is set up if its netdev is down.
+  - The PF that carries the connection or the default route, itself or by a VF, is never touched.
+  - Ports that are right already cost no netlink library; what is changed needs pyroute2 on the node.
+author:
+  - Railyard contributors (@railyard)
+requirements:
+  - pyroute2 >= 0.7.2 on the node, where attributes are changed
+attributes:
+  check_mode:
+    description: Can run in check mode and say what it would change.
+    support: full
+  diff_mode:
+    description: Says what changed, or would change, in diff mode.
+    support: full
+  platform:
+    description: Target system.
+    platforms: linux
+    support: full
+options:
+  ports:
+    description:
+      - The PFs, all of a node's in one call.
+      - With O(state=gathered) and no ports, all PFs of the node that have SR-IOV are read.
+      - With O(persist=true) what is kept for boot are the ports of the latest call and no others.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      pci:
+        description:
+          - The PF's PCI address, C(0000:0b:00.0).
+          - Where both O(ports[].pci) and O(ports[].netdev) are given, this one counts; a netdev of that name on another
+            PCI function is an error.
+        type: str
+      netdev:
+        description: The PF's netdev. Give it, or O(ports[].pci), or both.
+        type: str
+      count:
+        description: How many VFs the PF shall have. Left alone if not given.
+        type: int
+      attributes:
+        description: What each VF shall be. VFs and attributes that are not given are left alone.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          index:
+            description: The VF's number, from 0.
+            type: int
+            required: true
+          mac:
+            description: Its MAC address, as the PF administers it. Ethernet only.
+            type: str
+          vlan:
+            description: The VLAN that the NIC tags its traffic with; V(0) for none. Ethernet only.
+            type: int
+          qos:
+            description: The 802.1p priority in that tag, V(0) to V(7).
+            type: int
+          trust:
+            description: Whether it may set promiscuous mode, its own MAC and the like. Ethernet only.
+            type: bool
+          spoofchk:
+            description: Whether the NIC drops what it sends with another source MAC than its own. Ethernet only.
+            type: bool
+          link_state:
+            description: Whether its link follows the PF's (V(auto)), is always up (V(enable)) or down (V(disable)).
+            type: str
+            choices: [auto, enable, disable]
+          min_tx_rate:
+            description: Least transmit rate in Mb/s; V(0) for none. Ethernet only.
+            type: int
+          max_tx_rate:
+            description: Greatest transmit rate in Mb/s; V(0) for none. Ethernet only.
+            type: int
+          node_guid:
+            description: Its node GUID, eight bytes as V(00:11:22:33:44:55:66:77). InfiniBand only.
+            type: str
+          port_guid:
+            description: Its port GUID. InfiniBand only.
+            type: str
+  allow_recreate:
+    description:
+      - Whether existing VFs may be taken away to change their number.
+      - Never taken away are those that are held.
+    type: bool
+    default: false
+  autoprobe:
+    description:
+      - What C(sriov_drivers_autoprobe) of these PFs shall be, that is whether the kernel gives their VFs a driver.
+      - With V(false) VFs are left without a driver, as for virtual machines. Otherwise a VF without one is given one.
+      - Left alone if not given.
+    type: bool
+  timeout:
+    description: Seconds to wait for each of VFs, their drivers, netdevs and RDMA devices, and for the PF's link to come
+      back.
+    type: int
+    default: 120
+  persist:
+    description:
+      - Whether the same is done at each boot, before containers start, without O(allow_recreate).
+      - With V(false) what was kept for boot by an earlier run is left as it is.
+    type: bool
+    default: true
+  state:
+    description: V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+notes:
+  - An attribute that the driver cannot set is an error, before anything is done, unless the value is what VFs have
+    without it (V(auto), V(0), V(false)).
+  - The switchdev mode of a NIC is neither entered nor left. Some drivers refuse VF attributes in it.
+seealso:
+  - module: railyard.fabric.mlx_linktype
+  - module: railyard.fabric.rdma_link
+  - module: railyard.fabric.rail_info
+"""
+
+EXAMPLES = r"""
+- name: Two VFs on each of two rail ports
+  railyard.fabric.sriov_vfs:
+    ports:
+      - pci: "0000:0b:00.0"
+        count: 2
+        attributes:
+          - {index: 0, mac: "02:52:00:0b:00:00", trust: true, spoofchk: false}
+          - {index: 1, mac: "02:52:00:0b:00:01", trust: true, spoofchk: false}
+      - netdev: enp12s0f0np0
+        count: 2
+
+- name: InfiniBand VFs with fixed GUIDs
+  railyard.fabric.sriov_vfs:
+    ports:
+      - pci: "0000:18:00.0"
+        count: 1
+        attributes:
+          - index: 0
+            node_guid: "02:52:00:18:00:00:00:01"
+            port_guid: "02:52:00:18:00:00:00:01"
+            link_state: auto
+
+- name: Another number of VFs on a drained node
+  railyard.fabric.sriov_vfs:
+    ports:
+      - {pci: "0000:0b:00.0", count: 4}
+    allow_recreate: true
+
+- name: Read all PFs
+  railyard.fabric.sriov_vfs:
+    state: gathered
+  register: sriov
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or would be in check mode, in order.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    subject:
+      description: The PF's PCI address, with C(vf N) for one of its VFs; a netdev; or a file kept for boot.
+      type: str
+      sample: "0000:0b:00.0 vf 0"
+    attribute:
+      description: Which attribute of it; C(bound) is whether a VF has a driver.
+      type: str
+      sample: mac
+    before:
+      description: Its value before; null where there was none, as on a VF that is new.
+      type: raw
+    after:
+      description: Its value then.
+      type: raw
+gathered:
+  description: The state after, or now in check mode.
+  returned: success
+  type: dict
+  contains:
+    ports:
+      description: The PFs in the shape of O(ports), with all their VFs' attributes; null where the driver has no such.
+      type: list
+      elements: dict
+      sample:
+        - pci: "0000:0b:00.0"
+          netdev: enp11s0f0np0
+          count: 1
+          attributes:
+            - index: 0
+              mac: "02:52:00:0b:00:00"
+              node_guid: null
+              port_guid: null
+              vlan: 0
+              qos: 0
+              spoofchk: false
+              trust: true
+              link_state: auto
+              min_tx_rate: 0
+              max_tx_rate: 0
+    pfs:
+      description:
+        - What else there is to know of the same PFs, in the same order.
+        - C(total) is how many VFs the PF may have, null where it has no SR-IOV.
+        - C(netdev) and C(rdma_device) of a VF are null where it has none, or it is in another network namespace.
+      type: list
+      elements: dict
+      sample:
+        - pci: "0000:0b:00.0"
+          netdev: enp11s0f0np0
+          driver: mlx5_core
+          rdma_device: mlx5_0
+          link_layer: ethernet
+          total: 16
+          autoprobe: true
+          switchdev: false
+          vfs:
+            - index: 0
+              pci: "0000:0b:00.1"
+              driver: mlx5_core
+              netdev: enp11s0f0v0
+              netdev_address: "02:52:00:0b:00:00"
+              rdma_device: mlx5_8
+errors:
+  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov import SriovVfs
+
+ATTRIBUTES = {
+    "index": {"type": "int", "required": True},
+    "mac": {"type": "str"},
+    "vlan": {"type": "int"},
+    "qos": {"type": "int"},
+    "trust": {"type": "bool"},
+    "spoofchk": {"type": "bool"},
+    "link_state": {"type": "str", "choices": ["auto", "enable", "disable"]},
+    "min_tx_rate": {"type": "int"},
+    "max_tx_rate": {"type": "int"},
+    "node_guid": {"type": "str"},
+    "port_guid": {"type": "str"},
+}
+PORTS = {
+    "pci": {"type": "str"},
+    "netdev": {"type": "str"},
+    "count": {"type": "int"},
+    "attributes": {"type": "list", "elements": "dict", "default": [], "options": ATTRIBUTES},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "ports": {"type": "list", "elements": "dict", "default": [], "options": PORTS},
+            "allow_recreate": {"type": "bool", "default": False},
+            "autoprobe": {"type": "bool"},
+            "timeout": {"type": "int", "default": 120},
+            "persist": {"type": "bool", "default": True},
+            "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    task.run(module, SriovVfs.from_options)
+
+
+if __name__ == "__main__":
+    main()
