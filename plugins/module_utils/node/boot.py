@@ -29,6 +29,7 @@ PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 # What boot_program reaches by import; a unit test holds this list against the imports themselves.
 PACKED = (
     "errors",
+    "node.apart",
     "node.boot_program",
     "node.branch",
     "node.changes",

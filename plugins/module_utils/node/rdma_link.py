@@ -14,8 +14,9 @@ import errno
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.node import rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.node.apart import apart
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
@@ -29,11 +30,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names im
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
-MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 RANK = 20
 MODULE = "rdma_link"
 IFF_UP = 0x1
 POLL = 0.2
+DELETE_TIMEOUT = 20.0
 REMEDIES = {
     errno.EEXIST: "another device has the name, or the netdev has such a link that is not visible here",
     errno.EINVAL: "see the kernel's messages (dmesg); the netdev may be of a kind that cannot carry such a link",
@@ -61,6 +62,7 @@ class RdmaLink(Subsystem):
         force: bool = False,
         persist: bool = False,
         connect: Connect = rdma.connect,
+        run_apart: t.Callable[[t.Callable[[], None], float], bool] = apart,
     ) -> None:
         super().__init__()
         self._system = system
@@ -69,6 +71,7 @@ class RdmaLink(Subsystem):
         self._force = force
         self._persist = persist
         self._connect = connect
+        self._run_apart = run_apart
 
     @classmethod
     def from_options(cls, options: Options, system: System) -> RdmaLink:
@@ -125,8 +128,7 @@ class RdmaLink(Subsystem):
         for before, after in renames((row["name"] for row in plan.kept_devices()), plan.names):
             wheres[after] = wheres[before]
             changes.append(self._rename(wheres[before], before, after))
-        for kind in sorted({port.type for port, _netdev in plan.creates}):
-            changes += self._load(kind)
+        changes += [self._load(kind) for kind in plan.modules]
         changes += [self._create(port, netdev) for port, netdev in plan.creates]
         if self._persist:
             changes += self._boot_changes()
@@ -180,8 +182,20 @@ class RdmaLink(Subsystem):
             "link",
             "%s on %s" % (row["type"], row["netdev"]),
             None,
-            lambda: self._do(name, lambda sock: rdma.delete_link(sock, self._index(sock, name))),
+            lambda: self._do(name, lambda sock: self._delete_now(sock, name)),
         )
+
+    def _delete_now(self, sock: NetlinkSocket, name: str) -> None:
+        index = self._index(sock, name)
+        users = rdma.holders(sock, self._system, index, contexts=True)
+        # the kernel waits, deaf to signals, until nobody has the device open
+        if not self._run_apart(lambda: rdma.delete_link(sock, index), DELETE_TIMEOUT):
+            raise RailyardError(
+                "the kernel is taking it away, and waits until it is closed by %s"
+                % (", ".join(str(user) for user in users) or "whoever has it open"),
+                name,
+                "end the users; the removal then ends by itself, and the task can be run again",
+            )
 
     def _rename(self, where: str, before: str, after: str) -> Change:
         def act() -> None:
@@ -195,22 +209,12 @@ class RdmaLink(Subsystem):
 
         return Change(port.name, "link", None, "%s on %s" % (port.type, netdev), act)
 
-    def _load(self, kind: str) -> list[Change]:
-        module = MODULES[kind]
-        if self._system.exists("/sys/module/%s" % module):
-            return []
-        modprobe = self._system.which("modprobe") or "modprobe"
-        if self._system.run([modprobe, "--dry-run", "--quiet", module]).rc:
-            raise Unsupported(
-                "the kernel %s has no module %s" % (self._system.read("/proc/sys/kernel/osrelease"), module),
-                "type %s" % kind,
-                "install a kernel that has it, or use another type",
-            )
-        remedy = "see the kernel's messages (dmesg)"
-        return [Change(module, "module", None, "loaded", lambda: self._probe([modprobe, module], remedy))]
+    def _load(self, module: str) -> Change:
+        argv = [self._system.which("modprobe") or "modprobe", module]
+        return Change(module, "module", None, "loaded", lambda: self._modprobe(argv))
 
-    def _probe(self, argv: t.Sequence[str], remedy: str) -> None:
-        self._system.check(argv, remedy)
+    def _modprobe(self, argv: t.Sequence[str]) -> None:
+        self._system.check(argv, "see the kernel's messages (dmesg)")
 
     # waiting
 
@@ -223,6 +227,8 @@ class RdmaLink(Subsystem):
             if not late:
                 return t.cast("list[Row]", links)
             if time.monotonic() >= deadline:
+                order = list(wanted)
+                late.sort(key=lambda link: order.index(link["device"]))
                 raise_all([self._why_not_active(link, wanted[link["device"]]) for link in late])
             time.sleep(POLL)
 

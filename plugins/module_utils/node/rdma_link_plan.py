@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils.node import netns, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, is_pci_address, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 HARDWARE = "hardware"
+MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,63}")
 
 Options = t.Mapping[str, t.Any]
@@ -51,6 +52,8 @@ class LinkPlan:
         self.deletes: list[Row] = []
         self.names: dict[str, str] = {}
         self.creates: list[tuple[Port, str]] = []
+        #: kernel modules to be loaded for the types that are made
+        self.modules: list[str] = []
         self._system = system
         self._devices = list(devices)
         self._by_name = {row["name"]: row for row in devices}
@@ -190,7 +193,21 @@ class LinkPlan:
         if row:
             self._keep(row, port)
         else:
+            self._need_module(port)
             self.creates.append((port, netdev))
+
+    def _need_module(self, port: Port) -> None:
+        module = MODULES[port.type]
+        if module in self.modules or self._system.exists("/sys/module/%s" % module):
+            return
+        modprobe = self._system.which("modprobe") or "modprobe"
+        if self._system.run([modprobe, "--dry-run", "--quiet", module]).rc:
+            raise Unsupported(
+                "the kernel %s has no module %s" % (self._system.read("/proc/sys/kernel/osrelease"), module),
+                port.place + ".type",
+                "install a kernel that has it, or use another type",
+            )
+        self.modules.append(module)
 
     def _keep(self, row: Row, port: Port) -> None:
         self.names[row["name"]] = port.name

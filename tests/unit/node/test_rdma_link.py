@@ -153,6 +153,8 @@ class Host:
         return []
 
     def link(self, *ports: dict[str, t.Any], **options: t.Any) -> RdmaLink:
+        # the kernel of this test lives in this process alone
+        options.setdefault("run_apart", lambda act, seconds: act() or True)
         return RdmaLink(self.system, ports, connect=self.connect, **options)
 
 
@@ -225,7 +227,7 @@ def test_the_module_is_loaded_first(host: Host) -> None:
 
 def test_a_kernel_without_the_type_is_an_error_before_anything_is_done(host: Host) -> None:
     host.put("proc/sys/kernel/osrelease", "6.1.0\n")
-    assert "the kernel 6.1.0 has no module siw" in refused(host.link(rxe(1), rxe(2, type="siw")))
+    assert "ports[1].type: the kernel 6.1.0 has no module siw" in refused(host.link(rxe(1), rxe(2, type="siw")))
     assert host.devices == {}
 
 
@@ -342,6 +344,15 @@ def test_in_use_and_not_touched_is_no_matter(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     host.users = {"rxe_gpu01": [qp(70)]}
     assert act(host.link(rxe(1), rxe(2))) == [("rxe_gpu02", "link", None, "rxe on enp2s0")]
+
+
+def test_a_removal_that_the_kernel_holds_up_is_an_error(host: Host) -> None:
+    host.device("rxe_gpu01", "rxe", 1)
+    host.users = {"rxe_gpu01": [qp(70)]}
+    link = host.link(rxe(1, state="absent"), force=True, run_apart=lambda act, seconds: False)
+    (change,) = link.changes(link.observe())
+    with pytest.raises(RailyardError, match=r"waits until it is closed by \? \(pid 70, 1 queue pairs\).*run again"):
+        change.act()
 
 
 def test_an_open_device_may_be_renamed_but_not_taken_away(host: Host) -> None:

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Calls made by a child process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node.apart import apart
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
+
+
+def test_done_in_a_child(tmp_path: Path) -> None:
+    assert apart(lambda: (tmp_path / "pid").write_text(str(os.getpid())) and None, 5) is True
+    assert int((tmp_path / "pid").read_text()) != os.getpid()
+
+
+def test_the_childs_error_is_raised_here() -> None:
+    def act() -> None:
+        raise NetlinkError(errno.EBUSY, "in use", "rxe_gpu01")
+
+    with pytest.raises(NetlinkError, match=r"^rxe_gpu01: .*\(EBUSY\): in use") as caught:
+        apart(act, 5)
+    assert caught.value.errno == errno.EBUSY
+
+
+def test_a_call_that_is_held_up_is_left_to_the_child(tmp_path: Path) -> None:
+    start = time.monotonic()
+    assert apart(lambda: time.sleep(0.3) or (tmp_path / "done").touch(), 0.05) is False
+    assert time.monotonic() - start < 0.25
+    os.wait()
+    assert (tmp_path / "done").exists()
+
+
+def test_a_child_that_dies_is_told() -> None:
+    with pytest.raises(ChildProcessError):
+        apart(lambda: os._exit(1), 5)
