@@ -1,0 +1,157 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SSH into the guests: its configuration, and knowing when a guest answers."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from lab import guest, host, process
+from lab.errors import LabError
+from lab.image import Image
+from lab.progress import say
+from lab.state import USER, Lab, node_name, write_file
+
+BOOT_SECONDS = {"kvm": 120.0, "tcg": 400.0}
+
+
+def write_config(lab: Lab, image: Image) -> None:
+    """Write the lab's own key, known hosts and ssh_config."""
+    key = lab.directory / "id_ed25519"
+    shutil.copyfile(image.key, key)
+    key.chmod(0o600)
+    known = lab.directory / "known_hosts"
+    host_key = " ".join(image.host_key.split()[:2])
+    write_file(known, "\n".join("[127.0.0.1]:%d %s" % (port, host_key) for port in lab.ports))
+    text = []
+    for number, port in enumerate(lab.ports, 1):
+        text += [
+            "Host %s" % node_name(number),
+            "    HostName 127.0.0.1",
+            "    Port %d" % port,
+            "    User %s" % USER,
+            '    IdentityFile "%s"' % key,
+            "    IdentitiesOnly yes",
+            '    UserKnownHostsFile "%s"' % known,
+            "    GlobalKnownHostsFile none",
+            "    StrictHostKeyChecking yes",
+            # Cheap for an emulated processor; what it protects does not leave this machine.
+            "    KexAlgorithms curve25519-sha256",
+            "    LogLevel ERROR",
+            "",
+        ]
+    write_file(lab.ssh_config, "\n".join(text))
+
+
+def argv(lab: Lab, node: int, arguments: list[str], *options: str) -> list[str]:
+    """The ssh command line for a node."""
+    return [host.tool("ssh"), "-F", str(lab.ssh_config), *options, node_name(node), *arguments]
+
+
+def run(lab: Lab, node: int, line: str, seconds: float = 60.0, user: str = USER) -> str | None:
+    """What a command prints on a node; None when the node does not answer or the command fails."""
+    options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=%d" % max(1, int(seconds)), "-o", "User=%s" % user)
+    try:
+        done = subprocess.run(
+            argv(lab, node, [line], *options), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def answers(port: int, seconds: float = 5.0) -> bool:
+    """Whether a node's SSH server says its name. User networking itself accepts connections, so that means nothing."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=seconds) as sock:
+            return sock.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def boot_id(lab: Lab, node: int, seconds: float = 30.0) -> str | None:
+    """The id of the node's present boot; None while it does not answer."""
+    text = run(lab, node, "cat /proc/sys/kernel/random/boot_id", seconds)
+    return text.strip() if text else None
+
+
+def wait(lab: Lab, nodes: list[int], not_boot: dict[int, str] | None = None) -> None:
+    """Wait until these nodes can be logged into (with a boot id other than ``not_boot``'s), side by side.
+
+    Raises LabError with the place of the console log for the first that does not come.
+    """
+    begin = time.monotonic()
+    end = begin + BOOT_SECONDS[lab.accel]
+    with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
+        tasks = [pool.submit(_wait, lab, node, end, (not_boot or {}).get(node)) for node in nodes]
+        spoken = begin
+        while not all(task.done() for task in tasks):
+            time.sleep(0.1)
+            if time.monotonic() - spoken > 10:
+                spoken = time.monotonic()
+                waiting = [node_name(node) for node, task in zip(nodes, tasks) if not task.done()]
+                say("  waiting for %s to boot" % ", ".join(waiting))
+    for task in tasks:
+        task.result()
+
+
+def _wait(lab: Lab, node: int, end: float, not_boot: str | None) -> None:
+    name, port = node_name(node), lab.ports[node - 1]
+    while time.monotonic() < end:
+        if name not in process.members(lab.directory):
+            raise LabError(
+                "%s's machine ended: %s" % (name, _tail(lab.log(name)) or "it said nothing"),
+                "see %s and %s; 'lab up' starts it again, 'lab up --fresh' on a new disk"
+                % (lab.log(name), lab.console(node)),
+            )
+        if answers(port, min(5.0, max(0.5, end - time.monotonic()))):
+            boot = boot_id(lab, node)
+            if boot and boot != not_boot:
+                return
+        time.sleep(0.3)
+    raise LabError(
+        "%s does not answer on SSH after %d s; its console ends: %s"
+        % (name, BOOT_SECONDS[lab.accel], _tail(lab.console(node)) or "(empty)"),
+        "see %s; 'lab reboot --hard %s' resets it, 'lab up --fresh' starts over" % (lab.console(node), name),
+    )
+
+
+def _tail(place: Path, lines: int = 2) -> str:
+    try:
+        text = place.read_bytes()[-4000:].decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:])
+
+
+def inventory(lab: Lab) -> dict[str, Any]:
+    """All that another program needs in order to reach the nodes and know their rails."""
+    return {
+        "lab": lab.name,
+        "accelerator": lab.accel,
+        "ssh_config": str(lab.ssh_config),
+        "nodes": {
+            node_name(node): {
+                "host": "127.0.0.1",
+                "port": lab.ports[node - 1],
+                "user": USER,
+                "identity_file": str(lab.directory / "id_ed25519"),
+                "known_hosts": str(lab.directory / "known_hosts"),
+                "management": {"netdev": "enp0s30", "address": guest.management_address(node)},
+                "rails": [
+                    {
+                        "number": rail, "pci": guest.rail_pci(rail), "netdev": guest.rail_netdev(rail),
+                        "mac": guest.mac(node, rail),
+                    }
+                    for rail in range(1, lab.rails + 1)
+                ],
+            }
+            for node in range(1, lab.nodes + 1)
+        },
+    }

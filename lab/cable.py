@@ -1,0 +1,66 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cables between guests and leaves: commands to the leaf process, and the carrier that each guest sees."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from lab import process, qmp
+from lab.errors import LabError
+from lab.state import Lab, node_name
+
+
+def command(run: Path, message: dict[str, Any], patience: float = 10.0) -> list[dict[str, Any]]:
+    """Send one command to the leaf process; its description of all rail ports. Raises LabError when it refuses."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(patience)
+            sock.connect(str(run / "leaf.control"))
+            sock.sendall(json.dumps(message).encode() + b"\n")
+            with sock.makefile("rb") as answers:
+                answer = json.loads(answers.readline())
+    except (OSError, ValueError) as error:
+        raise LabError("the lab's leaf process does not answer (%s)" % error, "lab up") from None
+    if not answer["ok"]:
+        raise LabError("the leaf says: %s" % answer["error"], "lab cable --help")
+    ports: list[dict[str, Any]] = answer["ports"]
+    return ports
+
+
+def change(lab: Lab, message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Change cables and let the guests' NICs see it."""
+    ports = command(lab.run, message)
+    sync_carrier(lab, ports)
+    return ports
+
+
+def sync_carrier(lab: Lab, ports: list[dict[str, Any]] | None = None) -> None:
+    """Give each running guest's NICs the carrier that its cables have: a cut cable is a link that is down."""
+    ports = command(lab.run, {"do": "show"}) if ports is None else ports
+    alive = process.members(lab.directory)
+    for node in range(1, lab.nodes + 1):
+        if node_name(node) in alive:
+            with qmp.Monitor(lab.run, node) as monitor:
+                for port in ports:
+                    if port["node"] == node:
+                        monitor.execute("set_link", name="rail%d" % port["rail"], up=not port["cut"])
+
+
+def faults(port: dict[str, Any]) -> list[str]:
+    """What is out of the ordinary with one cable, in words."""
+    found = []
+    if (port["leaf"], port["socket"]) != (port["rail"], port["node"]):
+        found.append("plugged into leaf-%d Ethernet%d" % (port["leaf"], port["socket"]))
+    if port["cut"]:
+        found.append("cut")
+    if port["mtu"] is not None:
+        found.append("drops above %d bytes" % port["mtu"])
+    if port["loss"]:
+        found.append("loses %g %%" % port["loss"])
+    if port["lldp"]:
+        found.append("hears LLDP")
+    return found

@@ -1,0 +1,109 @@
+#!/bin/sh
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Shapes the guests' root filesystem. mmdebstrap calls it twice as a hook: "early" before the packages are installed,
+# "late" after. It is part of the image's recipe: a change here makes a new image.
+#
+# usage: guest-setup.sh early|late ROOT PUBLIC_KEY_FILE
+set -eu
+phase=$1 root=$2 key=$3
+
+early() {
+    # Only what the lab's virtual hardware needs: a small initrd unpacks quickly under emulation, both at boot and when
+    # a guest rebuilds it. ib_core is deliberately not in it, as on a stock host.
+    mkdir -p "$root/etc/initramfs-tools/conf.d" "$root/usr/share/initramfs-tools/modules.d"
+    printf 'MODULES=list\nCOMPRESS=zstd\nCOMPRESSLEVEL=1\n' >"$root/etc/initramfs-tools/conf.d/railyard-lab.conf"
+    printf 'virtio_pci\nvirtio_blk\next4\n' >"$root/usr/share/initramfs-tools/modules.d/railyard-lab"
+}
+
+people() {
+    chroot "$root" useradd --create-home --shell /bin/bash ops
+    for home in "$root/root" "$root/home/ops"; do
+        mkdir -p "$home/.ssh"
+        chmod 700 "$home/.ssh"
+        cp "$key" "$home/.ssh/authorized_keys"
+        chmod 600 "$home/.ssh/authorized_keys"
+    done
+    chroot "$root" chown -R ops:ops /home/ops
+    echo 'ops ALL=(ALL:ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/ops"
+    chmod 440 "$root/etc/sudoers.d/ops"
+}
+
+access() {
+    mkdir -p "$root/etc/ssh/sshd_config.d"
+    cat >"$root/etc/ssh/sshd_config.d/railyard-lab.conf" <<EOF
+UseDNS no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+MaxStartups 100
+MaxSessions 100
+EOF
+    rm -f "$root"/etc/ssh/ssh_host_*
+    ssh-keygen -q -t ed25519 -N '' -C 'railyard lab' -f "$root/etc/ssh/ssh_host_ed25519_key"
+}
+
+network() {
+    # The kernel names the node (systemd.hostname=); its own name is found without asking any server.
+    rm -f "$root/etc/hostname" "$root/etc/resolv.conf"
+    : >"$root/etc/resolv.conf"
+    printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"
+    # Management alone is configured. The rails' interfaces (igb, igbvf) match nothing here and stay as the kernel made
+    # them. DHCP inside a closed user network offers no gateway, so the default route is written down.
+    cat >"$root/etc/systemd/network/10-management.network" <<EOF
+[Match]
+Driver=virtio_net
+
+[Network]
+DHCP=ipv4
+LinkLocalAddressing=no
+IPv6AcceptRA=no
+
+[DHCPv4]
+ClientIdentifier=mac
+
+[Route]
+Gateway=10.0.2.2
+GatewayOnLink=yes
+EOF
+    chroot "$root" systemctl --quiet enable systemd-networkd.service
+    mkdir -p "$root/etc/systemd/system/systemd-networkd-wait-online.service.d"
+    cat >"$root/etc/systemd/system/systemd-networkd-wait-online.service.d/management.conf" <<'EOF'
+# Online means that management answers; a rail without a cable must not hold up the boot.
+[Service]
+ExecStart=
+ExecStart=/lib/systemd/systemd-networkd-wait-online --ipv4 --interface=enp0s30
+EOF
+}
+
+quiet() {
+    # Background work that a short-lived guest under emulation would only wait for.
+    for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
+        fstrim.timer man-db.timer motd-news.timer ua-timer.timer getty@tty1.service serial-getty@ttyS0.service \
+        systemd-pstore.service systemd-firstboot.service snapd.service unattended-upgrades.service; do
+        ln -sf /dev/null "$root/etc/systemd/system/$unit"
+    done
+    : >"$root/etc/machine-id"
+    echo '/dev/vda / ext4 defaults,noatime 0 0' >"$root/etc/fstab"
+    mkdir -p "$root/etc/systemd/system.conf.d"
+    printf '[Manager]\nDefaultTimeoutStopSec=15s\n' >"$root/etc/systemd/system.conf.d/railyard-lab.conf"
+    # There is no way out of a guest, so there is nothing to install from.
+    rm -rf "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/* "$root"/var/lib/apt/lists/* \
+        "$root"/var/cache/apt/*
+    # Python's own bytecode is written now, at the host's speed, and not by each guest at its first import.
+    chroot "$root" python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.[0-9]* >/dev/null 2>&1 || true
+}
+
+case $phase in
+early) early ;;
+late)
+    people
+    access
+    network
+    quiet
+    ;;
+*)
+    echo "guest-setup.sh: no phase '$phase'" >&2
+    exit 2
+    ;;
+esac

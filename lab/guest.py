@@ -1,0 +1,99 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One guest: the machine that QEMU makes of it.
+
+Rail n's NIC is an igb physical function behind a root port in device slot n of the root bus. The firmware numbers buses
+in the order of slots, so that function is always ``0000:0n:00.0`` (n in hexadecimal), however many rails there are.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from lab import process
+from lab.image import Image
+from lab.qemu import Qemu
+from lab.qmp import monitor_socket
+from lab.state import Lab, node_name
+
+RNG_SLOT, DISK_SLOT, MANAGEMENT_SLOT = 0x1C, 0x1D, 0x1E
+KERNEL_ARGUMENTS = "root=/dev/vda ro console=ttyS0 quiet panic=10 mitigations=off apparmor=0 audit=0 tsc=reliable"
+
+
+def rail_pci(rail: int) -> str:
+    """The PCI address of a rail's physical function."""
+    return "0000:%02x:00.0" % rail
+
+
+def rail_netdev(rail: int) -> str:
+    """The name that udev gives a rail's interface (it writes the bus in decimal)."""
+    return "enp%ds0" % rail
+
+
+def mac(node: int, rail: int) -> str:
+    """The address of a rail port's NIC; rail 0 is management."""
+    return "52:54:00:4c:%02x:%02x" % (node, rail)
+
+
+def management_address(node: int) -> str:
+    """The node's address inside its own closed user network, of which 10.0.2.2 is the gateway."""
+    return "10.0.2.%d" % (10 + node)
+
+
+def processor(accel: str) -> list[str]:
+    """Accelerator and processor model. Emulated: everything but what only costs time (nesting, five-level paging)."""
+    if accel == "kvm":
+        return ["-accel", "kvm", "-cpu", "host"]
+    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,-svm,-la57"]
+
+
+def command(lab: Lab, node: int, image: Image, qemu: Qemu) -> list[str]:
+    """The command line of one guest; a pure function of the lab."""
+    name = node_name(node)
+    kernel = "%s systemd.hostname=%s systemd.machine_id=%s" % (
+        KERNEL_ARGUMENTS, name, uuid.uuid5(uuid.NAMESPACE_DNS, "%s.%s.railyard.lab" % (name, lab.name)).hex
+    )
+    forward = "tcp:127.0.0.1:%d-%s:22" % (lab.ports[node - 1], management_address(node))
+    argv = [
+        qemu.system, *qemu.arguments,
+        "-name", "guest=railyard-%s-%s" % (lab.name, name),
+        "-nodefaults", "-no-user-config", "-display", "none",
+        "-machine", "q35,sata=off,smbus=off",
+        *processor(lab.accel),
+        "-smp", str(lab.cpus), "-m", str(lab.memory),
+        "-rtc", "base=utc",
+        "-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", kernel,
+        "-drive", "if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,file=%s" % _escaped(lab.disk(node)),
+        "-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=0x%x" % DISK_SLOT,
+        "-device", "virtio-rng-pci,bus=pcie.0,addr=0x%x" % RNG_SLOT,
+        # restrict=on: a guest reaches nothing beyond its own host-side process.
+        "-netdev", "user,id=management,restrict=on,dhcpstart=%s,hostfwd=%s" % (management_address(node), forward),
+        "-device",
+        "virtio-net-pci,netdev=management,bus=pcie.0,addr=0x%x,romfile=,mac=%s" % (MANAGEMENT_SLOT, mac(node, 0)),
+        "-serial", "file:%s" % lab.console(node),
+        "-qmp", "unix:%s,server=on,wait=off" % _escaped(monitor_socket(lab.run, node)),
+    ]
+    for rail in range(1, lab.rails + 1):
+        nic, leaf = (_escaped(lab.run / ("n%dr%d.%s" % (node, rail, end))) for end in ("nic", "leaf"))
+        argv += [
+            "-netdev",
+            "dgram,id=rail%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s" % (rail, nic, leaf),
+            "-device", "pcie-root-port,id=port%d,bus=pcie.0,addr=0x%x,chassis=%d,slot=%d" % (rail, rail, rail, rail),
+            "-device", "igb,bus=port%d,netdev=rail%d,mac=%s" % (rail, rail, mac(node, rail)),
+        ]
+    return argv
+
+
+def _escaped(place: Path) -> str:
+    """A path inside a QEMU option, where a comma is written twice."""
+    return str(place).replace(",", ",,")
+
+
+def start(lab: Lab, node: int, image: Image, qemu: Qemu) -> process.Member:
+    """Start the guest's machine, on the disk that it has or on a new one."""
+    if not lab.disk(node).exists():
+        qemu.create_overlay(image.root, lab.disk(node))
+    monitor_socket(lab.run, node).unlink(missing_ok=True)
+    name = node_name(node)
+    return process.spawn(command(lab, node, image, qemu), lab.directory, name, lab.log(name), qemu.environment)

@@ -1,0 +1,250 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guests' image: a kernel, an initrd and a root filesystem, made from the host's own distribution's packages.
+
+An image is cached under the hash of its recipe. It is built aside and renamed into place, so it is there whole or not
+at all; what was damaged later is noticed by size and time, then by content, and built again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import host as hosts
+from lab.errors import LabError
+from lab.progress import run, say
+from lab.state import locked, write_file
+
+SETUP = Path(__file__).resolve().parent / "guest-setup.sh"
+PACKAGES = (
+    # a host as the collection expects one
+    "systemd-sysv udev dbus openssh-server sudo python3 python3-apt python3-pyroute2 python3-netaddr iproute2 iputils-ping"
+    " kmod procps pciutils ethtool initramfs-tools zstd libnss-myhostname"
+    # the RDMA stack, its tests, card tools and pod interfaces
+    " rdma-core ibverbs-utils infiniband-diags perftest mstflint containernetworking-plugins"
+    # for looking around
+    " tcpdump less"
+).split()
+LEAVE_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
+DISK_GIB = 4
+FILES = ("vmlinuz", "initrd", "root.raw", "id_ed25519", "id_ed25519.pub", "host_key.pub")
+
+
+@dataclass(frozen=True)
+class Image:
+    """A finished image: the directory of its files and an id that changes with its content."""
+
+    directory: Path
+    id: str
+
+    @property
+    def kernel(self) -> Path:
+        return self.directory / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        return self.directory / "initrd"
+
+    @property
+    def root(self) -> Path:
+        return self.directory / "root.raw"
+
+    @property
+    def key(self) -> Path:
+        return self.directory / "id_ed25519"
+
+    @property
+    def host_key(self) -> str:
+        return (self.directory / "host_key.pub").read_text(encoding="ascii").strip()
+
+
+def cache_directory() -> Path:
+    """Where images and an unpacked QEMU are kept between labs."""
+    own = os.environ.get("RAILYARD_LAB_CACHE")
+    if own:
+        return Path(own).expanduser().resolve()
+    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(shared).expanduser().resolve() / "railyard" / "lab"
+
+
+def recipe(host: hosts.Host) -> dict[str, Any]:
+    """Everything that shapes the image."""
+    return {
+        "distribution": [host.id, host.codename],
+        "packages": [host.distribution.kernel, *PACKAGES],
+        "leave_out": list(LEAVE_OUT),
+        "disk_gib": DISK_GIB,
+        "setup": SETUP.read_text(encoding="utf-8"),
+    }
+
+
+def recipe_hash(values: dict[str, Any]) -> str:
+    """The name of the image that a recipe makes."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def content_hash(place: Path) -> str:
+    """A hash of a file's content that skips holes and zeros, so that a large sparse file is read quickly."""
+    digest = hashlib.sha256()
+    size, chunk = place.stat().st_size, 1 << 20
+    digest.update(b"%d" % size)
+    with open(place, "rb", buffering=0) as handle:
+        offset = 0
+        while offset < size:
+            try:
+                offset = os.lseek(handle.fileno(), offset, os.SEEK_DATA) // chunk * chunk
+            except OSError:
+                break
+            handle.seek(offset)
+            data = handle.read(chunk)
+            if data.strip(b"\0"):
+                digest.update(b"%d:" % offset)
+                digest.update(data)
+            offset += chunk
+    return digest.hexdigest()
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
+    files = {}
+    for name in FILES:
+        status = (directory / name).stat()
+        files[name] = {
+            "size": status.st_size, "mtime_ns": status.st_mtime_ns, "sha256": content_hash(directory / name)
+        }
+    return {"files": files, "id": hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]}
+
+
+def fault(directory: Path) -> str | None:
+    """What is wrong with the image in ``directory``; None when it is whole."""
+    try:
+        manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+        files = {name: manifest["files"][name] for name in FILES}
+        str(manifest["id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return "its manifest cannot be read (%s)" % error
+    for name, expected in files.items():
+        try:
+            status = (directory / name).stat()
+        except OSError:
+            return "%s is missing" % name
+        if status.st_size != expected["size"]:
+            return "%s has %d bytes and not %d" % (name, status.st_size, expected["size"])
+        if status.st_mtime_ns != expected["mtime_ns"] and content_hash(directory / name) != expected["sha256"]:
+            return "%s has changed since it was built" % name
+    return None
+
+
+def find(directory: Path) -> Image | None:
+    """The image in ``directory`` if it is whole."""
+    if not directory.is_dir() or fault(directory):
+        return None
+    return Image(directory, json.loads((directory / "manifest.json").read_text(encoding="utf-8"))["id"])
+
+
+def ensure(host: hosts.Host, cache: Path) -> Image:
+    """The image of the recipe in force, built if it is not there or damaged. Raises LabError when it cannot be."""
+    directory = cache / recipe_hash(recipe(host))
+    with locked(cache / (directory.name + ".lock"), "another command is building the image; waiting for it"):
+        image = find(directory)
+        if image is None:
+            if directory.exists():
+                say("the cached image is damaged: %s; building it again" % fault(directory))
+            _build(host, directory)
+            image = find(directory)
+    if image is None:
+        raise LabError("the image in %s changed while it was built" % directory, "run the command again")
+    return image
+
+
+def _build(host: hosts.Host, directory: Path) -> None:
+    """Build the image aside and rename it into place."""
+    log = directory.with_name(directory.name + ".log")
+    log.unlink(missing_ok=True)
+    say("building the guests' image from the packages of %s %s (once; log: %s)" % (host.id, host.codename, log))
+    work = Path(tempfile.mkdtemp(prefix=directory.name + ".", suffix=".building", dir=directory.parent))
+    try:
+        work.chmod(0o755)
+        result = work / "image"
+        result.mkdir(mode=0o755)
+        _key(result)
+        tree = work / "tree"
+        _debootstrap(host, work, tree, result / "id_ed25519.pub", log)
+        _extract(tree, result, log)
+        write_file(result / "manifest.json", json.dumps(_manifest(result), indent=2))
+        if directory.exists():
+            os.rename(directory, work / "damaged")
+        os.rename(result, directory)
+    finally:
+        # The tree is root's.
+        with contextlib.suppress(LabError):
+            subprocess.run(hosts.as_root(["rm", "-rf", "--one-file-system", str(work)]), check=False)
+    say("the image is ready: %s" % directory)
+
+
+def _key(result: Path) -> None:
+    command = [hosts.tool("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "railyard lab"]
+    done = subprocess.run([*command, "-f", str(result / "id_ed25519")], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LabError("cannot make the lab's SSH key: %s" % done.stderr.strip(), "see that ssh-keygen works here")
+
+
+def _debootstrap(host: hosts.Host, work: Path, tree: Path, key: Path, log: Path) -> None:
+    """Unpack and shape the guests' root filesystem."""
+    sources = work / "release.sources"
+    sources.write_text(host.release_sources(), encoding="utf-8")
+    script = work / "guest-setup.sh"
+    shutil.copy(SETUP, script)
+    command = [
+        hosts.tool("mmdebstrap"), "--mode=root", "--variant=minbase", "--format=directory",
+        "--include=" + ",".join([host.distribution.kernel, *PACKAGES]),
+    ]
+    command += ["--dpkgopt=path-exclude=" + pattern for pattern in LEAVE_OUT]
+    for hook, phase in (("essential", "early"), ("customize", "late")):
+        command.append('--%s-hook=sh "%s" %s "$1" "%s"' % (hook, script, phase, key))
+    run(
+        hosts.as_root([*command, host.codename, str(tree), str(sources)]), log, "building the root filesystem",
+        "see that this host's package sources answer (apt-get update) and that there are 4 GiB free in %s, then run the"
+        " command again" % work.parent,
+        show=_shown,
+    )
+
+
+def _shown(line: str) -> str | None:
+    """The lines of mmdebstrap that tell a person where the work stands."""
+    for begin in ("running apt-get update", "downloading", "extracting", "installing essential", "installing remaining",
+                  "cleaning"):
+        if line.startswith("I: " + begin):
+            return "  " + line[3:].rstrip(".")
+    return None
+
+
+def _extract(tree: Path, result: Path, log: Path) -> None:
+    """Turn the tree into a filesystem, and take out what QEMU is given beside it."""
+    remedy = "see the log and the free space in %s, then run the command again" % result.parent
+    say("  making the filesystem")
+    disk = result / "root.raw"
+    owner = "%d:%d" % (os.geteuid(), os.getegid())
+    make = [hosts.tool("mke2fs"), "-q", "-t", "ext4", "-L", "railyard", "-E", "nodiscard", "-d", str(tree), str(disk)]
+    run(hosts.as_root([*make, "%dG" % DISK_GIB]), log, "making the filesystem", remedy)
+    for link, name in (("vmlinuz", "vmlinuz"), ("initrd.img", "initrd")):
+        # Debian keeps these links at the root, Ubuntu in /boot; both name the newest kernel.
+        places = [place for place in (tree / link, tree / "boot" / link) if place.is_symlink()]
+        if not places:
+            raise LabError("the image has no %s" % link, remedy)
+        target = os.readlink(places[0])
+        source = tree / target.lstrip("/") if target.startswith("/") else places[0].parent / target
+        run(hosts.as_root(["cp", str(source), str(result / name)]), log, "taking out %s" % name, remedy)
+    public = tree / "etc/ssh/ssh_host_ed25519_key.pub"
+    run(hosts.as_root(["cp", str(public), str(result / "host_key.pub")]), log, "taking out the host key", remedy)
+    run(hosts.as_root(["chown", owner, *(str(result / name) for name in FILES)]), log, "owning the image", remedy)
+    for name in FILES:
+        (result / name).chmod(0o600 if name == "id_ed25519" else 0o444)

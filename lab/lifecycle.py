@@ -1,0 +1,216 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bringing a lab up, whole or what is missing of it, and taking it down."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import accel, access, cable, guest, process, qmp, state
+from lab import host as hosts
+from lab import image as images
+from lab import qemu as qemus
+from lab.errors import LabError
+from lab.progress import say
+from lab.state import Lab, node_name
+
+LEAF = "leaf"
+DEFAULTS = {"nodes": 2, "rails": 8, "memory": 1024, "cpus": 2}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asked of ``lab up``; None where nothing was said."""
+
+    name: str
+    nodes: int | None = None
+    rails: int | None = None
+    memory: int | None = None
+    cpus: int | None = None
+    accel: str | None = None
+
+
+def up(wish: Wish, fresh: bool = False) -> Lab:
+    """Bring a lab up. Starts only what is missing; a lab that is up is left alone."""
+    directory = state.state_directory(wish.name)
+    with state.changing(wish.name):
+        if fresh:
+            _end(directory)
+        lab = state.load(wish.name)
+        if lab is None:
+            _end(directory)  # processes of a lab whose state somebody removed
+        else:
+            _agree(wish, lab)
+            alive = process.members(directory)
+            if all(part in alive for part in [LEAF, *lab.node_names]) and lab.ssh_config.exists():
+                access.wait(lab, list(range(1, lab.nodes + 1)))
+                say("lab '%s' is up: %d nodes with %d rails each; nothing to do" % (lab.name, lab.nodes, lab.rails))
+                return lab
+        return _start(wish, lab)
+
+
+def _agree(wish: Wish, lab: Lab) -> None:
+    """Raise LabError when the lab that is there is not the one asked for."""
+    for name in ("nodes", "rails", "memory", "cpus", "accel"):
+        wanted, present = getattr(wish, name), getattr(lab, name)
+        if wanted is not None and wanted != present and (name, wanted) != ("accel", "auto"):
+            raise LabError(
+                "lab '%s' is there with --%s %s, not %s" % (lab.name, name, present, wanted),
+                "add --fresh to end it and start over, or take another --name",
+            )
+
+
+def _start(wish: Wish, lab: Lab | None) -> Lab:
+    cache = images.cache_directory()
+    host = hosts.Host.read()
+    hosts.ensure_tools(cache / "host.log")
+    qemu = qemus.ensure(host, cache)
+    if lab is None:
+        image = images.ensure(host, cache)
+        lab = _new(wish, image, accel.decide(wish.accel or "auto", qemu, image, cache))
+        lab.save()
+    else:
+        image = _image_of(lab)
+    state.make_run_directory(lab.directory)
+    access.write_config(lab, image)
+    alive = process.members(lab.directory)
+    if LEAF not in alive:
+        _start_leaf(lab)
+    missing = [node for node in range(1, lab.nodes + 1) if node_name(node) not in alive]
+    if missing:
+        say(
+            "starting %s with %d rails each (%s)"
+            % (", ".join(map(node_name, missing)), lab.rails, "KVM" if lab.accel == "kvm" else "emulated")
+        )
+    for node in missing:
+        guest.start(lab, node, image, qemu)
+    _monitors(lab, missing)
+    cable.sync_carrier(lab)
+    access.wait(lab, list(range(1, lab.nodes + 1)))
+    say("lab '%s' is up: %d nodes with %d rails each" % (lab.name, lab.nodes, lab.rails))
+    return lab
+
+
+def _new(wish: Wish, image: images.Image, accelerator: str) -> Lab:
+    taken: set[int] = set()
+    for name in state.names():
+        with contextlib.suppress(LabError):
+            other = state.load(name)
+            taken |= set(other.ports if other else [])
+    size = {key: getattr(wish, key) or default for key, default in DEFAULTS.items()}
+    lab = Lab(
+        name=wish.name, accel=accelerator, image=str(image.directory), image_id=image.id,
+        ports=state.free_ports(size["nodes"], taken), **size,
+    )
+    lab.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return lab
+
+
+def _image_of(lab: Lab) -> images.Image:
+    """The image that the lab's disks stand on; raises LabError when it is gone or no longer the same."""
+    image = images.find(Path(lab.image))
+    if image is None or image.id != lab.image_id:
+        raise LabError(
+            "the image that lab '%s' was made from is gone or damaged (%s)" % (lab.name, lab.image),
+            "start over: lab up --fresh --name %s" % lab.name,
+        )
+    return image
+
+
+def _start_leaf(lab: Lab) -> None:
+    env = {**os.environ, "PYTHONPATH": str(state.REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = [sys.executable, "-m", "lab.leaf", str(lab.run), str(lab.nodes), str(lab.rails)]
+    (lab.run / "leaf.control").unlink(missing_ok=True)
+    process.spawn(argv, lab.directory, LEAF, lab.log(LEAF), env)
+    for _attempt in range(100):
+        with contextlib.suppress(LabError):
+            cable.command(lab.run, {"do": "show"})
+            return
+        time.sleep(0.1)
+    raise LabError("the leaf process does not start", "see %s" % lab.log(LEAF))
+
+
+def _monitors(lab: Lab, nodes: list[int]) -> None:
+    """Wait until the monitors of machines just started can be reached, or a machine has ended."""
+    for node in nodes:
+        for _attempt in range(100):
+            if qmp.monitor_socket(lab.run, node).exists() or node_name(node) not in process.members(lab.directory):
+                break
+            time.sleep(0.1)
+
+
+def down(name: str) -> bool:
+    """End a lab and remove its state; False when there was nothing."""
+    directory = state.state_directory(name)
+    with state.changing(name):
+        there = directory.exists() or bool(process.members(directory))
+        _end(directory)
+    return there
+
+
+def _end(directory: Path) -> None:
+    """End all processes of the lab in ``directory``, whether or not its state can be read, and remove that state."""
+    alive = process.members(directory)
+    if alive:
+        say("ending %s" % ", ".join(sorted(alive)))
+        process.stop(directory, list(alive.values()))
+        left = process.members(directory)
+        if left:
+            raise LabError(
+                "these processes do not end: %s" % ", ".join(str(member.pid) for member in left.values()),
+                "end them by hand, then run the command again",
+            )
+    state.remove(directory)
+
+
+def reboot(lab: Lab, node: int, hard: bool) -> float:
+    """Reboot a node and wait until it is back; seconds that it took."""
+    with state.changing(lab.name):
+        name = node_name(node)
+        if name not in process.members(lab.directory):
+            raise LabError("%s's machine is not running" % name, "lab up --name %s" % lab.name)
+        before = access.boot_id(lab, node)
+        begin = time.monotonic()
+        if hard:
+            with qmp.Monitor(lab.run, node) as monitor:
+                monitor.execute("system_reset")
+        elif before is None:
+            raise LabError("%s does not answer on SSH" % name, "lab reboot --hard %s" % name)
+        else:
+            access.run(lab, node, "systemctl reboot", user="root")
+        access.wait(lab, [node], {node: before} if before else None)
+        return time.monotonic() - begin
+
+
+def summary(lab: Lab) -> dict[str, object]:
+    """The lab as it is now, for ``lab status``."""
+    alive = process.members(lab.directory)
+    nodes = []
+    for node in range(1, lab.nodes + 1):
+        member = alive.get(node_name(node))
+        disk = lab.disk(node)
+        nodes.append({
+            "name": node_name(node),
+            "pid": member.pid if member else None,
+            "up": bool(member) and access.answers(lab.ports[node - 1], 2.0),
+            "ssh_port": lab.ports[node - 1],
+            "running_seconds": round(member.age()) if member else None,
+            "disk_bytes": disk.stat().st_blocks * 512 if disk.exists() else 0,
+        })
+    cables = None
+    if LEAF in alive:
+        with contextlib.suppress(LabError):
+            cables = cable.command(lab.run, {"do": "show"})
+    return {
+        **{key: value for key, value in dataclasses.asdict(lab).items() if key != "nodes"},
+        "nodes": nodes,
+        "leaf_pid": alive[LEAF].pid if LEAF in alive else None,
+        "cables": cables,
+        "directory": str(lab.directory),
+    }

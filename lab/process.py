@@ -1,0 +1,111 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's own processes: started apart from the calling shell, found again, and ended.
+
+No process id is ever written down. Each process carries a mark in its environment that names its lab and its part in
+it, and is found by that mark; so a stale file or an id that the kernel has given to another process cannot mislead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "RAILYARD_LAB_MEMBER"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A running process of a lab: its part (``node-1``, ``leaf``) and process id."""
+
+    part: str
+    pid: int
+
+    def age(self) -> float:
+        """Seconds since the process started."""
+        try:
+            stat = Path("/proc/%d/stat" % self.pid).read_text(encoding="utf-8", errors="replace")
+            uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+        except OSError:
+            return 0.0
+        started = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, uptime - started)
+
+
+def _mark(pid: int) -> str | None:
+    """The mark in a process's environment; None for a process without one, of another user, or dead."""
+    try:
+        environment = Path("/proc/%d/environ" % pid).read_bytes()
+    except OSError:
+        return None
+    prefix = MARK.encode() + b"="
+    for entry in environment.split(b"\0"):
+        if entry.startswith(prefix):
+            return os.fsdecode(entry[len(prefix):])
+    return None
+
+
+def spawn(argv: list[str], lab: Path, part: str, log: Path, env: dict[str, str]) -> Member:
+    """Start a process in a session of its own, marked as ``part`` of ``lab``; its output goes to ``log``."""
+    with open(log, "ab") as out:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/",
+            env={**env, MARK: "%s#%s" % (lab, part)},
+        )
+    # It outlives this command: not ours to wait for.
+    process.returncode = 0
+    return Member(part, process.pid)
+
+
+def members(lab: Path) -> dict[str, Member]:
+    """The running processes of the lab whose state lies in ``lab``, by part."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            place, _, part = (_mark(int(entry)) or "").rpartition("#")
+            if place == str(lab):
+                found[part] = Member(part, int(entry))
+    return found
+
+
+def stop(lab: Path, parts: list[Member], patience: float = 5.0) -> None:
+    """End these processes: politely, then after ``patience`` seconds for good.
+
+    A process file descriptor pins each id before its mark is read again, so nothing else can be hit.
+    """
+    pinned: dict[int, int] = {}
+    try:
+        for member in parts:
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(member.pid)
+                if _mark(member.pid) == "%s#%s" % (lab, member.part):
+                    pinned[descriptor] = member.pid
+                else:
+                    os.close(descriptor)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for descriptor in pinned:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(descriptor, number)
+            _wait(list(pinned), patience)
+    finally:
+        for descriptor in pinned:
+            os.close(descriptor)
+
+
+def _wait(descriptors: list[int], patience: float) -> None:
+    """Wait until every process behind these descriptors has ended, for ``patience`` seconds at most."""
+    end = time.monotonic() + patience
+    poll = select.poll()
+    waiting = set(descriptors)
+    for descriptor in waiting:
+        poll.register(descriptor, select.POLLIN)
+    while waiting and time.monotonic() < end:
+        for descriptor, _event in poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            poll.unregister(descriptor)
+            waiting.discard(descriptor)

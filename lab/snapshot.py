@@ -1,0 +1,94 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Snapshots of a running lab: memory, disks and cables of all guests at one moment, and back to it in about a second."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable
+
+from lab import access, cable, qmp, state
+from lab.errors import LabError
+from lab.state import Lab, node_name
+
+
+def _place(lab: Lab, tag: str) -> Path:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,31}", tag):
+        raise LabError("'%s' is no name for a snapshot" % tag, "use up to 32 letters, digits, - and _, a letter first")
+    return lab.directory / ("snapshot-%s.json" % tag)
+
+
+def tags(lab: Lab) -> list[str]:
+    """The lab's snapshots."""
+    return sorted(place.stem.partition("-")[2] for place in lab.directory.glob("snapshot-*.json"))
+
+
+def _everywhere(lab: Lab, act: Callable[[qmp.Monitor], None]) -> None:
+    """Do something with all guests, side by side and all standing still, so that no rail sees one from another time."""
+    with contextlib.ExitStack() as stack:
+        monitors = [stack.enter_context(qmp.Monitor(lab.run, node)) for node in range(1, lab.nodes + 1)]
+        for monitor in monitors:
+            monitor.execute("stop")
+        try:
+            with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
+                list(pool.map(act, monitors))
+        finally:
+            for monitor in monitors:
+                monitor.execute("cont")
+
+
+def _human(monitor: qmp.Monitor, line: str) -> None:
+    said = monitor.human(line)
+    if said:
+        raise LabError("%s: %s: %s" % (node_name(monitor.node), line, said), "lab up --fresh starts over")
+
+
+def save(lab: Lab, tag: str) -> None:
+    """Keep the lab as it is now under ``tag``, in place of an earlier one of that name."""
+    place = _place(lab, tag)
+    with state.changing(lab.name):
+        place.unlink(missing_ok=True)
+        ports = cable.command(lab.run, {"do": "show"})
+        _everywhere(lab, lambda monitor: _human(monitor, "savevm %s" % tag))
+        state.write_file(place, json.dumps({"ports": ports, "saved": time.time()}, indent=2))
+
+
+def restore(lab: Lab, tag: str) -> None:
+    """Take the lab back to ``tag``: guests, cables and faults; the clocks are set to now."""
+    place = _place(lab, tag)
+    with state.changing(lab.name):
+        if not place.exists():
+            raise LabError(
+                "lab '%s' has no snapshot '%s' (snapshots: %s)" % (lab.name, tag, ", ".join(tags(lab)) or "none"),
+                "lab snapshot save %s" % tag,
+            )
+        ports = json.loads(place.read_text(encoding="utf-8"))["ports"]
+        _everywhere(lab, lambda monitor: _human(monitor, "loadvm %s" % tag))
+        cable.change(lab, {"do": "restore", "ports": ports})
+        with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
+            set_clocks = list(pool.map(lambda node: _set_clock(lab, node), range(1, lab.nodes + 1)))
+        for node, done in enumerate(set_clocks, 1):
+            if not done:
+                raise LabError(
+                    "%s does not answer after it was restored" % node_name(node),
+                    "see %s; 'lab reboot --hard %s' resets it" % (lab.console(node), node_name(node)),
+                )
+
+
+def _set_clock(lab: Lab, node: int) -> bool:
+    return access.run(lab, node, "date -u -s @%.1f" % time.time(), user="root") is not None
+
+
+def delete(lab: Lab, tag: str) -> None:
+    """Forget a snapshot and give its room back."""
+    place = _place(lab, tag)
+    with state.changing(lab.name):
+        if not place.exists():
+            raise LabError("lab '%s' has no snapshot '%s'" % (lab.name, tag), "lab snapshot list")
+        _everywhere(lab, lambda monitor: _human(monitor, "delvm %s" % tag))
+        place.unlink()

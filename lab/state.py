@@ -1,0 +1,223 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a lab is, and where it keeps what it must remember."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Iterator
+
+from lab.errors import LabError
+
+FORMAT = 1
+MAX_NODES = 64
+MAX_RAILS = 24  # device slots 1..24 of the guests' root bus
+REPOSITORY = Path(__file__).resolve().parent.parent
+USER = "ops"
+
+
+def base_directory() -> Path:
+    """Where the labs of this checkout live."""
+    return Path(os.environ.get("RAILYARD_LAB_DIR") or REPOSITORY / ".lab").expanduser().resolve()
+
+
+def state_directory(name: str) -> Path:
+    """The state directory of the lab ``name``; raises LabError for a name that is no file name."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
+        raise LabError(
+            "'%s' is no name for a lab" % name, "use up to 32 of a-z, 0-9, - and _, beginning with a letter or digit"
+        )
+    return base_directory() / name
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One lab: its size, what its guests stand on, and the ports that lead to them.
+
+    ``memory`` is MiB a node; ``image`` the directory of the image and ``image_id`` what it held when the disks were
+    made; ``ports`` the loopback SSH port of each node.
+    """
+
+    name: str
+    nodes: int
+    rails: int
+    memory: int
+    accel: str
+    cpus: int
+    image: str
+    image_id: str
+    ports: list[int] = field(default_factory=list)
+
+    @property
+    def directory(self) -> Path:
+        return state_directory(self.name)
+
+    @property
+    def run(self) -> Path:
+        return run_directory(self.directory)
+
+    @property
+    def node_names(self) -> list[str]:
+        return [node_name(number) for number in range(1, self.nodes + 1)]
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.directory / "ssh_config"
+
+    def console(self, node: int) -> Path:
+        return self.directory / ("%s.console.log" % node_name(node))
+
+    def disk(self, node: int) -> Path:
+        return self.directory / ("%s.qcow2" % node_name(node))
+
+    def log(self, part: str) -> Path:
+        return self.directory / ("%s.log" % part)
+
+    def node_number(self, text: str) -> int:
+        """The number of the node called ``text`` (``node-2`` or ``2``); raises LabError when there is none."""
+        match = re.fullmatch(r"(?:node-)?([1-9][0-9]*)", text)
+        if not match or int(match.group(1)) > self.nodes:
+            raise LabError("lab '%s' has no node '%s'" % (self.name, text), "choose from %s" % ", ".join(self.node_names))
+        return int(match.group(1))
+
+    def rail_number(self, text: str) -> int:
+        """The number of a rail given as number or as a name that ends in it (``3``, ``gpu03``)."""
+        match = re.fullmatch(r"(?:[a-z][a-z_-]*)?0*([1-9][0-9]*)", text)
+        if not match or int(match.group(1)) > self.rails:
+            raise LabError(
+                "lab '%s' has no rail '%s'" % (self.name, text),
+                "give a number from 1 to %d, or a name that ends in it such as gpu01" % self.rails,
+            )
+        return int(match.group(1))
+
+    def rail_port(self, text: str) -> tuple[int, int]:
+        """``NODE:RAIL`` as (node number, rail number)."""
+        node, colon, rail = text.partition(":")
+        if not colon:
+            raise LabError("'%s' names no rail port" % text, "write NODE:RAIL, such as node-1:3")
+        return self.node_number(node), self.rail_number(rail)
+
+    def save(self) -> None:
+        write_file(self.directory / "lab.json", json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=2))
+
+
+def node_name(number: int) -> str:
+    return "node-%d" % number
+
+
+def run_directory(directory: Path) -> Path:
+    """The short directory that holds the lab's sockets: a socket's path may have 107 bytes, a checkout's any number."""
+    tag = hashlib.sha256(os.fsencode(directory)).hexdigest()[:10]
+    parent = Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else Path("/tmp")
+    return parent / ("railyard-lab-%d-%s" % (os.geteuid(), tag))
+
+
+def make_run_directory(directory: Path) -> Path:
+    """Make the socket directory, or see that the one there is ours alone."""
+    run = run_directory(directory)
+    run.mkdir(mode=0o700, exist_ok=True)
+    status = os.lstat(run)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise LabError("%s is not a directory of this user alone" % run, "remove it and run the command again")
+    return run
+
+
+def load(name: str) -> Lab | None:
+    """The lab as it was last written down; None when there is none.
+
+    Raises LabError when what is written there cannot be read.
+    """
+    place = state_directory(name) / "lab.json"
+    try:
+        raw: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+        if raw.pop("format") != FORMAT:
+            raise ValueError("another format")
+        return Lab(**raw)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        raise LabError("%s cannot be read: %s" % (place, error), "start over: lab up --fresh --name %s" % name) from None
+
+
+def require(name: str) -> Lab:
+    """The lab ``name``; raises LabError when there is none."""
+    lab = load(name)
+    if lab is None:
+        others = ", ".join(names()) or "none"
+        raise LabError("there is no lab '%s' (labs: %s)" % (name, others), "lab up --name %s" % name)
+    return lab
+
+
+def names() -> list[str]:
+    """The names of all labs of this checkout."""
+    base = base_directory()
+    return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
+
+
+@contextlib.contextmanager
+def locked(place: Path, waiting: str) -> Iterator[None]:
+    """Hold the lock file ``place``; says ``waiting`` once when another process has it."""
+    from lab.progress import say
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open(place, "a", encoding="utf-8") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(waiting)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def changing(name: str) -> contextlib.AbstractContextManager[None]:
+    """The lock that every command takes which changes the lab ``name``."""
+    directory = state_directory(name)
+    return locked(
+        directory.parent / (".%s.lock" % name), "another command is changing lab '%s'; waiting for it" % name
+    )
+
+
+def write_file(place: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file whole or not at all."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = place.with_name("%s.%d.new" % (place.name, os.getpid()))
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with open(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(text if text.endswith("\n") else text + "\n")
+    os.replace(fresh, place)
+
+
+def remove(directory: Path) -> None:
+    """Remove a lab's state and sockets."""
+    shutil.rmtree(run_directory(directory), ignore_errors=True)
+    if directory.exists():
+        shutil.rmtree(directory)
+
+
+def free_ports(count: int, taken: set[int]) -> list[int]:
+    """Loopback ports for SSH, below the range from which the kernel takes ports for connections of its own."""
+    found: list[int] = []
+    for port in range(22001, 30000):
+        if port in taken:
+            continue
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise LabError("no %d free ports on 127.0.0.1 between 22001 and 29999" % count, "end labs that you no longer need")
