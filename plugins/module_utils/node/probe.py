@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import os
 import re
 import select
@@ -320,16 +319,15 @@ def _writes_json(system: System, program: str) -> bool:
 
 
 def bandwidth(report: str | None) -> float | None:
-    """The average bandwidth in Gb/s that perftest reports, as JSON where it can, else from its table.
+    """The average bandwidth in Gb/s that perftest reports, from its report file where it writes one, else its table.
 
-    The table's row is ``bytes iterations peak average rate``; some releases write JSON with a comma too many.
+    The report is called JSON, but its keys are bare in perftest 6.06 and a comma is too many in others: only the one
+    value is looked for. The table's row is ``bytes iterations peak average rate``.
     """
-    text = (report or "").strip()
-    if text.startswith("{"):
-        try:
-            return float(json.loads(re.sub(r",(\s*[}\]])", r"\1", text))["results"]["BW_average"])
-        except (ValueError, KeyError, TypeError):
-            return None
+    text = report or ""
+    found = re.search(r"\bBW_average\b\W*([0-9.]+)", text)
+    if found:
+        return float(found.group(1))
     for line in text.splitlines():
         field = line.split()
         if len(field) >= 5 and all(re.match(r"^[0-9.]+$", each) for each in field[:5]):

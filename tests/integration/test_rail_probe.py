@@ -1,0 +1,114 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rail_probe between two guests, with the leaf switch told to do harm."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+
+import pytest
+
+from tests.integration.conftest import LAB, ROOT, Node
+
+pytestmark = pytest.mark.lab
+
+NETDEVS = {"gpu01": "enp1s0", "gpu02": "enp2s0"}
+SETUP = """
+for n in 1 2; do
+  ip link set enp${n}s0 up mtu 4200
+  ip address replace 172.30.$n.%d/24 dev enp${n}s0
+  [ -e /sys/class/infiniband/probe$n ] || rdma link add probe$n type rxe netdev enp${n}s0
+done
+for wait in $(seq 30); do
+  grep -q 1 /sys/class/net/enp1s0/carrier && grep -q 1 /sys/class/net/enp2s0/carrier && break
+  sleep 1
+done
+"""
+CLEAN = """
+pgrep -c ib_write_bw
+pkill ib_write_bw
+for n in 1 2; do
+  rdma link delete probe$n
+  ip address flush dev enp${n}s0
+  ip link set enp${n}s0 down mtu 1500
+done
+true
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rails(node: t.Callable[[str], Node]) -> t.Iterator[None]:
+    for number in (1, 2):
+        node("node-%d" % number).run(SETUP % number)
+    yield
+    cable("mend")
+    for number in (1, 2):
+        assert node("node-%d" % number).run(CLEAN).strip() == "0", "a server was left running"
+
+
+def cable(*words: str) -> None:
+    subprocess.run(["lab/lab", "cable", "--name", LAB, *words], cwd=ROOT, check=True, capture_output=True)
+
+
+def prove(node: t.Callable[[str], Node], **options: t.Any) -> dict[str, dict[str, t.Any]]:
+    """Serve both rails on node-1, probe them from node-2; the results by rail."""
+    ports = [{"rail": rail, "device": "probe%d" % n, "address": "172.30.%d.1" % n} for n, rail in enumerate(NETDEVS, 1)]
+    served = node("node-1").module("rail_probe", mode="serve", ports=ports, iterations=50, lifetime=60)["results"]
+    targets = [
+        {
+            "rail": rail,
+            "peer": "node-1",
+            "netdev": netdev,
+            "device": "probe%d" % number,
+            "source": "172.30.%d.2" % number,
+            "address": "172.30.%d.1" % number,
+            "mtu": 4200,
+            "port": server["port"],
+        }
+        for number, ((rail, netdev), server) in enumerate(zip(NETDEVS.items(), served), 1)
+    ]
+    arguments = dict({"targets": targets, "iterations": 50, "lifetime": 60}, **options)
+    results = node("node-2").module("rail_probe", **arguments)["results"]
+    node("node-1").module("rail_probe", mode="stop")
+    return {result["rail"]: result for result in results}
+
+
+def test_sound_rails_are_green_with_their_bandwidth(node: t.Callable[[str], Node]) -> None:
+    for result in prove(node).values():
+        assert result["ok"], result
+        assert result["reach"]["received"] == result["reach"]["sent"] == 3
+        assert result["transfer"]["gbits"] > 0
+        # the GID of the address itself, not a folklore index
+        assert result["transfer"]["gid_index"] is not None
+
+
+def test_a_cut_cable_is_red_and_the_other_rail_stays_green(node: t.Callable[[str], Node]) -> None:
+    cable("cut", "node-1:1")
+    try:
+        results = prove(node, count=1, timeout=1)
+    finally:
+        cable("mend", "node-1:1")
+    assert (results["gpu01"]["ok"], results["gpu02"]["ok"]) == (False, True)
+    assert results["gpu01"]["error"].startswith("0 of 1 packets of 4200 bytes came back")
+
+
+def test_a_leaf_that_drops_large_frames_is_red_though_small_packets_pass(node: t.Callable[[str], Node]) -> None:
+    cable("mtu", "node-1:2", "1500")
+    try:
+        node("node-2").run("ping -c 1 -W 5 172.30.2.1")
+        results = prove(node, count=1, timeout=1)
+    finally:
+        cable("mend", "node-1:2")
+    assert (results["gpu01"]["ok"], results["gpu02"]["ok"]) == (True, False)
+    assert "MTU" in results["gpu02"]["remedy"]
+
+
+def test_a_port_whose_own_mtu_is_small_says_so(node: t.Callable[[str], Node]) -> None:
+    node("node-2").run("ip link set enp1s0 mtu 1500")
+    try:
+        result = prove(node, count=1, timeout=1)["gpu01"]
+    finally:
+        node("node-2").run("ip link set enp1s0 mtu 4200; sleep 3")
+    assert "Message too long" in result["error"]
+    assert result["remedy"] == "raise the MTU of enp1s0 to 4200"
