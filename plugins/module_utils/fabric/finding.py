@@ -86,6 +86,10 @@ class Report:
         """Whether something is wrong at this very place."""
         return any(path == found for _code, found in self._found)
 
+    def within(self, path: Path) -> bool:
+        """Whether something is wrong at this place or below it."""
+        return any(found[: len(path)] == path for _code, found in self._found)
+
     def findings(self, position: t.Callable[[Path], tuple[int, int]]) -> list[Finding]:
         """All findings, in the order of their places in the file."""
         found = []

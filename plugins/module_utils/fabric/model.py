@@ -26,7 +26,7 @@ PROVIDERS = ("spiderpool", "network-operator", "cni")
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and where it stands, for values that several places may give."""
+    """A value and where it stands, for values that several places may give; None where it could not be read."""
 
     value: t.Any
     path: Path

@@ -49,6 +49,6 @@ def _round(seats: t.Sequence[str | None], number: int, turn: int) -> list[Pair]:
         one = seats[(number + offset) % ring]
         other = seats[ring] if offset == 0 else seats[(number - offset) % ring]
         if one is not None and other is not None:
-            # Changing sides by turn and place lets every node serve about as often as it probes.
-            pairs.append([one, other] if (turn + offset) % 2 else [other, one])
+            # Changing sides lets every node serve about as often as it probes.
+            pairs.append([one, other] if (offset or turn) % 2 else [other, one])
     return pairs

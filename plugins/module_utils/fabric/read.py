@@ -111,7 +111,7 @@ def _general(fabric: Fabric, section: Section, report: Report) -> None:
     reserved = section.section("reserved")
     if reserved:
         for name in reserved.mapping.entries:
-            text = reserved.text(name, "write the network, such as 10.233.64.0/18")
+            text = reserved.text(name)
             net = None if text is None else _network(text, reserved.path + (name,), report)
             if net:
                 fabric.reserved[name] = net
@@ -144,7 +144,7 @@ def _vfs(section: Section) -> VfSettings:
         "max_tx_rate": vfs.number("max_tx_rate", 0, _MAX_RATE, "Mb/s"),
     }
     vfs.done()
-    return {key: Setting(value, vfs.path + (key,)) for key, value in values.items() if value is not None}
+    return {key: Setting(value, vfs.path + (key,)) for key, value in values.items() if vfs.has(key)}
 
 
 def _network(text: str, path: Path, report: Report) -> Network | None:
@@ -220,6 +220,7 @@ def _generated_rails(fabric: Fabric, section: Section, report: Report) -> None:
             if name in known:
                 message = "rails %d and %d would both be %s" % (number - 1, number, shown(name))
                 report.add(name_rules.RAIL_NAME, section.path + ("name",), message, "put {n:02} into the name")
+                fabric.rails = []
                 break
             known.add(name)
             _label(name, section.path + ("name",), name_rules.RAIL_NAME, "a rail", report)
@@ -240,8 +241,8 @@ def _rail(fabric: Fabric, rail: Rail, section: Section, text: t.Callable[..., st
             report.add(address_rules.SUBNET_SIZE, rail.path + ("subnet",), message, "take a /30 or larger")
             net = None
         rail.subnet = net
-    # Without a subnet nothing can be said of the addresses in it; with a wrong one, enough has been said.
-    known = rail.subnet is not None or not section.has("subnet")
+    # Without the subnet that should be there nothing can be said of the addresses in it, and enough has been said.
+    known = rail.subnet is not None or not (required or section.has("subnet"))
     gateway = text("gateway")
     if gateway is not None and known:
         rail.gateway = _address(gateway, rail.path + ("gateway",), rail.subnet, report)

@@ -137,7 +137,7 @@ def parse(raw: bytes, report: Report) -> Document | None:
     except yaml.YAMLError as error:
         report.add(rules.SYNTAX, (), "this is not YAML: %s" % shown(str(error), 120), "write the file anew", (1, 1))
         return None
-    if root is None:
+    if root is None or root.null:
         report.add(
             rules.EMPTY, (), "the file is empty", "describe the fabric: plugin, fabric, rails, profiles, nodes", (1, 1)
         )
@@ -217,8 +217,8 @@ class _Builder:
         return self._root
 
     def _stop(self, rule: t.Any, event: t.Any, message: str, remedy: str) -> t.NoReturn:
-        path = self._stack[-1].path if self._stack else ()
-        self._report.add(rule, self._path_here() or path, message, remedy, _mark(event))
+        # Of a place nested beyond all measure, the beginning says enough.
+        self._report.add(rule, self._path_here()[:6], message, remedy, _mark(event))
         raise _Stop
 
     def _path_here(self) -> Path:

@@ -214,25 +214,22 @@ def _capacity(fabric: Fabric, report: Report) -> None:
     if not ranges:
         return
     narrow, rail = min(ranges, key=lambda each: each[0].size)
-    beyond: list[tuple[int, Node]] = []
-    for node in fabric.nodes:
-        if node.index is None or node.index <= narrow.size:
-            continue
-        if node.index_path is None:
-            beyond.append((node.index, node))
-            continue
-        message = "%s has index %d, and hosts of %s has room for %d" % (node.name, node.index, rail.name, narrow.size)
+    beyond = [(node.index, node) for node in fabric.nodes if node.index is not None and node.index > narrow.size]
+    if not beyond:
+        return
+    index, node = max(beyond, key=lambda each: each[0])
+    if node.index_path and all(other.index_path == node.index_path for _index, other in beyond):
+        message = "%s has index %d, and hosts of %s has room for %d" % (node.name, index, rail.name, narrow.size)
         report.add(HOSTS_FULL, node.index_path, message, "lower the index, or widen hosts (%s)" % narrow)
-    if beyond:
-        index, node = max(beyond, key=lambda each: each[0])
-        others = sum(held.size == narrow.size for held, _rail in ranges) - 1
-        report.add(
-            HOSTS_FULL,
-            rail.path + ("hosts",),
-            "%s of %s%s has room for %d, and %s has index %d"
-            % (narrow, rail.name, " and of %d more rails" % others if others else "", narrow.size, node.name, index),
-            "widen the range to %d addresses, or give the nodes lower indexes with index" % index,
-        )
+        return
+    others = sum(held.size == narrow.size for held, _rail in ranges) - 1
+    report.add(
+        HOSTS_FULL,
+        rail.path + ("hosts",),
+        "%s of %s%s has room for %d, and %s has index %d"
+        % (narrow, rail.name, " and of %d more rails" % others if others else "", narrow.size, node.name, index),
+        "widen the range to %d addresses, or give the nodes lower indexes with index" % index,
+    )
 
 
 def _management(fabric: Fabric, report: Report) -> None:

@@ -185,25 +185,29 @@ def check(fabric: Fabric, report: Report) -> None:
     for profile in fabric.profiles.values():
         _known_rails(profile.ports, rails, report)
         _apart(profile.ports, report)
-        _unserved(profile, owners.get(profile.name, []), rails, report)
-    if fabric.nodes and not any(report.has(node.path + ("profile",)) for node in fabric.nodes):
+        _unserved(fabric, profile, owners.get(profile.name, []), report)
+    if fabric.nodes and not report.within(("nodes",)):
         for profile in fabric.profiles.values():
             if profile.name not in owners:
                 report.add(PROFILE_UNUSED, profile.path, "no node has the profile %s" % profile.name, "take it out")
     _indexes(fabric.nodes, report)
 
 
-def _unserved(profile: Profile, nodes: t.Sequence[Node], rails: t.Sequence[str], report: Report) -> None:
+def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report: Report) -> None:
     path = profile.path + ("ports",)
-    # Where ports are misnamed or could not be read, that has been said.
-    if not profile.ports or report.has(path) or any(name not in rails for name in profile.ports):
+    # Where rails or ports are misnamed or could not be read, that has been said.
+    if not profile.ports or report.has(path) or _strays(profile, [rail.name for rail in fabric.rails]):
         return
-    missing = [rail for rail in rails if rail not in profile.ports]
+    missing = [rail.name for rail in fabric.rails if rail.name not in profile.ports and not report.has(rail.path)]
     if nodes:  # where each of them says a port of its own, nothing is missing
         missing = [rail for rail in missing if not all(rail in node.ports for node in nodes)]
     if missing and not any(report.has(path + (rail,)) for rail in missing):
         message = "%s has no port on %s" % (profile.name, ", ".join(missing))
         report.add(RAIL_UNSERVED, path, message, "add the ports if the server has them")
+
+
+def _strays(profile: Profile, rails: t.Sequence[str]) -> bool:
+    return any(name not in rails for name in profile.ports)
 
 
 def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
@@ -241,7 +245,7 @@ def _node(fabric: Fabric, node: Node, rails: t.Sequence[str], report: Report) ->
     if not node.ports:
         return
     _known_rails(node.ports, rails, report)
-    for rail, port in node.ports.items():
+    for rail, port in node.ports.items() if not _strays(profile, rails) else ():
         path = node.path + ("ports", rail)
         if port is None and rail not in profile.ports:
             message = "%s has no port on %s" % (profile.name, rail)

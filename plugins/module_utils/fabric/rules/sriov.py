@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
     INFINIBAND,
     Fabric,
+    Profile,
     Rail,
     Setting,
     vfs_of,
@@ -112,47 +113,46 @@ def _used(fabric: Fabric, report: Report) -> None:
                 continue
             vfs = vfs_of(fabric, rail, profile)
             _settings(fabric, vfs, report)
-            count = vfs.get("count")
-            if count is None:
-                _uncounted(fabric, rail, report)
+            if "count" not in vfs:
+                _uncounted(rail, profile, report)
                 continue
-            firmware = profile.firmware
-            if not firmware or id(firmware) in seen:
+            count, firmware = vfs["count"].value, profile.firmware
+            if not firmware or not count or id(firmware) in seen:
                 continue
-            if firmware.sriov_en is False and count.value:
-                message = "sriov_en is false, and %d VFs are planned on %s" % (count.value, rail.name)
+            if firmware.sriov_en is False:
+                message = "sriov_en is false, and %d VFs are planned on %s" % (count, rail.name)
                 report.add(FIRMWARE_OFF, firmware.path + ("sriov_en",), message, "set sriov_en: true")
                 seen.add(id(firmware))
-            elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count.value:
-                message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count.value, rail.name)
-                report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count.value)
+            elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count:
+                message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count, rail.name)
+                report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count)
                 seen.add(id(firmware))
 
 
-def _uncounted(fabric: Fabric, rail: Rail, report: Report) -> None:
-    for path in (("fabric", "vfs"), rail.path + ("vfs",)):
-        if report.has(path) or report.has(path + ("count",)):
-            return
+def _uncounted(rail: Rail, profile: Profile, report: Report) -> None:
+    # A count may be what is misspelt in any of the places that may say it.
+    if any(report.within(path + ("vfs",)) for path in (("fabric",), rail.path, profile.path)):
+        return
     message = "the attachment sriov needs VFs, and %s has no count of them" % rail.name
     report.add(VFS_MISSING, ("fabric", "vfs"), message, "say it for all rails, such as vfs: {count: 4}")
 
 
 def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> None:
-    low, high = vfs.get("min_tx_rate"), vfs.get("max_tx_rate")
-    if low and high and high.value and low.value > high.value:
-        message = "%d Mb/s is above max_tx_rate, %d Mb/s" % (low.value, high.value)
-        report.add(RATES, low.path, message, "lower it, or raise max_tx_rate (0 is without limit)")
-    infiniband = fabric.link_layer == INFINIBAND
-    for key in _OF_ETHERNET if infiniband else ():
-        if key in vfs:
-            message = "%s has no meaning on InfiniBand" % key
-            report.add(ETHERNET_ONLY, vfs[key].path, message, "take it out")
-    if not infiniband and "qos" in vfs and vfs["qos"].value and not ("vlan" in vfs and vfs["vlan"].value):
-        message = "qos %d stands in a VLAN tag, and no vlan is set" % vfs["qos"].value
+    values = {key: setting.value for key, setting in vfs.items()}
+    low, high, count = values.get("min_tx_rate"), values.get("max_tx_rate"), values.get("count")
+    if low and high and low > high:
+        message = "%d Mb/s is above max_tx_rate, %d Mb/s" % (low, high)
+        report.add(RATES, vfs["min_tx_rate"].path, message, "lower it, or raise max_tx_rate (0 is without limit)")
+    if fabric.link_layer == INFINIBAND:
+        for key in _OF_ETHERNET:
+            if key in vfs:
+                report.add(ETHERNET_ONLY, vfs[key].path, "%s has no meaning on InfiniBand" % key, "take it out")
+        if count and count > _INFINIBAND_VFS:
+            message = "%d VFs a port, where InfiniBand cards commonly carry %d" % (count, _INFINIBAND_VFS)
+            report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the card's own limit")
+    elif values.get("qos") and values.get("vlan", 0) == 0:
+        message = "qos %d stands in a VLAN tag, and no vlan is set" % values["qos"]
         report.add(QOS, vfs["qos"].path, message, "set vlan, or take qos out")
-    if infiniband and "count" in vfs and vfs["count"].value > _INFINIBAND_VFS:
-        message = "%d VFs a port, where InfiniBand cards commonly carry %d" % (vfs["count"].value, _INFINIBAND_VFS)
-        report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the card's own limit")
 
 
 def check_plan(plan: Plan, report: Report) -> None:

@@ -1,0 +1,199 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the plan decides, and that it decides the same for a node whatever the others do."""
+
+from __future__ import annotations
+
+import random
+import re
+import typing as t
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identity
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+
+from .wrong_files import INFINIBAND, MACVLAN, SRIOV
+
+
+def planned(text: str) -> Plan:
+    outcome = lint(text.encode("utf-8"))
+    assert outcome.plan is not None, [finding.text() for finding in outcome.findings]
+    return outcome.plan
+
+
+def nodes(text: str) -> dict[str, dict[str, t.Any]]:
+    plan = planned(text)
+    return {node.node.name: plan.node_vars(node) for node in plan.nodes}
+
+
+def test_fabric_variables_are_the_contract() -> None:
+    assert planned(MACVLAN).fabric_vars() == {
+        "name": "ai-10-1-16",
+        "attachment": "macvlan",
+        "provider": "spiderpool",
+        "rdma_mode": "shared",
+        "link_layer": "ethernet",
+        "mtu": 4200,
+        "rails": ["gpu01", "gpu02", "gpu03"],
+    }
+    assert planned(SRIOV).fabric_vars()["rdma_mode"] == "exclusive"
+
+
+def test_node_variables_are_the_contract() -> None:
+    node = nodes(MACVLAN)["ai-1"]
+    assert {key: node[key] for key in ("name", "index", "profile")} == {"name": "ai-1", "index": 1, "profile": "hgx"}
+    assert node["ports"][0] == {
+        "rail": "gpu01",
+        "number": 1,
+        "pci": "0000:0b:00.0",
+        "netdev": "enp11s0f0np0",
+        "rdma": {"name": "mlx5_gpu01", "type": "hardware"},
+        "gpus": [0],
+        "mtu": 4200,
+        "address": "172.16.11.201/24",
+        "gateway": "172.16.11.254",
+        "table": 101,
+        "rule_priority": 10001,
+        "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
+        "vfs": None,
+        "firmware": {"link_type": "eth", "sriov_en": True, "num_of_vfs": 16},
+    }
+    third = node["ports"][2]
+    assert (third["mtu"], third["table"], third["rule_priority"], third["gpus"]) == (9000, 103, 10003, [])
+    assert third["pci"] == "0000:0d:00.0", "unquoted, and yet no number in base 60"
+    assert third["rdma"] == {"name": None, "type": "hardware"}
+
+
+def test_overrides_of_a_node_touch_it_alone() -> None:
+    found = nodes(MACVLAN)
+    assert [port["rail"] for port in found["ai-3"]["ports"]] == ["gpu01", "gpu02"]
+    assert [port["pci"] for port in found["jupiter"]["ports"]] == ["0000:0b:00.0", "0000:0e:00.0", "0000:0d:00.0"]
+    assert found["jupiter"]["ports"][1]["netdev"] == "enp12s0f0np0"
+    assert [port["pci"] for port in found["ai-2"]["ports"]] == ["0000:0b:00.0", "0000:0c:00.0", "0000:0d:00.0"]
+    assert found["jupiter"]["ports"][0]["address"] == "172.16.11.204/24"
+
+
+def test_ranges_run_along() -> None:
+    text = MACVLAN.replace("groups: [rack_1]", "ports: {gpu01: {netdev: 'eth[7:8]', pci: '0000:0[1:2]:00.0'}}")
+    found = nodes(text)
+    assert [found[name]["ports"][0]["netdev"] for name in ("ai-1", "ai-2", "ai-3")] == ["eth7", "eth8", "enp11s0f0np0"]
+    assert [found[name]["ports"][0]["pci"] for name in ("ai-1", "ai-2")] == ["0000:01:00.0", "0000:02:00.0"]
+    assert [node.node.address for node in planned(text).nodes][:2] == ["10.1.16.1", "10.1.16.2"]
+    indexes = {name: node["index"] for name, node in nodes(SRIOV).items()}
+    assert indexes["rack1-ai-1"] == 1 and indexes["rack1-ai-4"] == 4 and indexes["rack2-ai-4"] == 8
+
+
+def test_vfs_take_the_nearest_word() -> None:
+    vfs = nodes(SRIOV)["rack1-ai-1"]["ports"][0]["vfs"]
+    assert vfs["count"] == 8 and len(vfs["attributes"]) == 8
+    assert vfs["attributes"][0] == {
+        "index": 0,
+        "mac": identity.mac("one", "rack1-ai-1", "gpu01", 0),
+        "vlan": 100,
+        "qos": 3,
+        "trust": True,
+        "spoofchk": False,
+        "link_state": "auto",
+        "min_tx_rate": 10,
+        "max_tx_rate": 20,
+        "node_guid": None,
+        "port_guid": None,
+    }
+    without = SRIOV.replace("    vfs: {count: 8}\n", "")
+    assert nodes(without)["rack1-ai-1"]["ports"][0]["vfs"]["count"] == 4
+
+
+def test_infiniband_has_guids_and_may_have_no_addresses() -> None:
+    port = nodes(INFINIBAND)["dgx-01"]["ports"][0]
+    assert (port["address"], port["gateway"]) == (None, None)
+    first = port["vfs"]["attributes"][0]
+    assert first["mac"] is None and first["node_guid"] == first["port_guid"]
+    assert re.match(r"[0-9a-f]2(:[0-9a-f]{2}){7}\Z", first["node_guid"])
+
+
+def test_soft_rdma_is_named_after_its_rail() -> None:
+    found = nodes(MACVLAN.replace("soft_rdma: null", "soft_rdma: rxe").replace("rdma: mlx5_gpu01, ", ""))
+    assert found["ai-1"]["ports"][0]["rdma"] == {"name": "rxe_gpu01", "type": "rxe"}
+    assert found["ai-1"]["ports"][1]["rdma"] == {"name": "mlx5_gpu02", "type": "rxe"}
+
+
+def test_identities_are_as_documented() -> None:
+    # As sha256sum tells: printf 'mac\nai\nai-1\ngpu01\n0' | sha256sum
+    assert identity.mac("ai", "ai-1", "gpu01", 0) == "22:a4:24:8a:f1:73"
+    assert identity.guid("ai", "ai-1", "gpu01", 0) == "92:de:9d:6e:3a:c4:24:8c"
+
+
+def test_a_true_collision_is_found_and_mended_by_a_seed() -> None:
+    text = SRIOV.replace("name: ai", "name: ai\n  mac_seed: ai").replace("  mac_seed: one\n", "")
+    text = text.replace('rack[1:2]-ai-[1:4]: {profile: hgx, index: "[1:8]"}', "ai-632966: {profile: hgx, index: 1}")
+    text += "  ai-6307574: {profile: hgx, index: 2}\n"
+    (finding,) = lint(text.encode("utf-8")).findings
+    assert finding.code == "RY609" and finding.place == "nodes.ai-6307574"
+    for part in ("VF 0 of ai-632966 on gpu01", "VF 0 of ai-6307574 on gpu01", "12:da:a9:45:6e:8f"):
+        assert part in finding.message
+    assert "fabric.mac_seed" in finding.remedy
+    assert lint(text.replace("mac_seed: ai", "mac_seed: two").encode("utf-8")).findings == []
+
+
+@st.composite
+def fabrics(draw: t.Callable[..., t.Any]) -> tuple[str, list[str]]:
+    """A file without its nodes, and lines of nodes."""
+    rails = draw(st.integers(1, 8))
+    vfs = draw(st.integers(0, 4))
+    text = SRIOV[: SRIOV.index("rails:")].replace("count: 4", "count: %d" % vfs)
+    text += 'rails: {count: %d, name: "r{n:02}", subnet: "10.{n+%d}.0.0/16", gateway: .255.254,' % (
+        rails,
+        draw(st.integers(0, 200)),
+    )
+    text += " pods: .0.1-.127.255, hosts: .128.1-.%d.9}\nprofiles:\n  p:\n    ports:\n" % draw(st.integers(140, 254))
+    text += "".join("      r%02d: {netdev: eth%d}\n" % (rail, rail) for rail in range(1, rails + 1))
+    indexes = draw(st.lists(st.integers(1, 3000), min_size=1, max_size=12, unique=True))
+    return text + "nodes:\n", ["  n%d: {profile: p}\n" % index for index in indexes]
+
+
+@settings(max_examples=40)
+@given(fabrics(), st.randoms(use_true_random=False))
+def test_adding_removing_and_reordering_nodes_renumbers_nobody(
+    fabric: tuple[str, list[str]], chance: random.Random
+) -> None:
+    head, lines = fabric
+    whole = nodes(head + "".join(lines))
+    some = chance.sample(lines, chance.randint(1, len(lines)))
+    chance.shuffle(some)
+    part = nodes(head + "".join(some))
+    assert len(part) == len(some)
+    for name, node in part.items():
+        assert node == whole[name]
+
+
+@settings(max_examples=40)
+@given(fabrics())
+def test_no_two_allocations_overlap(fabric: tuple[str, list[str]]) -> None:
+    plan = planned(fabric[0] + "".join(fabric[1]))
+    addresses, macs, tables = set(), set(), set()
+    total = vfs = 0
+    for node in plan.nodes:
+        for port in plan.node_vars(node)["ports"]:
+            total += 1
+            addresses.add(port["address"])
+            tables.add((port["rail"], port["table"], port["rule_priority"]))
+            for attributes in port["vfs"]["attributes"]:
+                vfs += 1
+                macs.add(attributes["mac"])
+    for planned_node in plan.nodes:
+        for each in planned_node.ports:
+            assert each.address is not None and each.rail.subnet and each.rail.pods and each.rail.hosts
+            assert each.rail.subnet.first < each.address < each.rail.subnet.last
+            assert not each.rail.pods.holds(each.address) and each.address != each.rail.gateway
+            assert each.rail.hosts.holds(each.address)
+    assert len(addresses) == total and len(macs) == vfs
+    assert len(tables) == len({table for _rail, table, _priority in tables}) == len(plan.fabric.rails)
+
+
+@pytest.mark.parametrize("text", [MACVLAN, SRIOV, INFINIBAND])
+def test_crlf_and_byte_order_mark_change_nothing(text: str) -> None:
+    assert nodes("\ufeff" + text.replace("\n", "\r\n")) == nodes(text)

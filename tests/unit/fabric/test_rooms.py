@@ -1,0 +1,285 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The small pure rooms: addresses, names, pairings, positions; and that no file whatever ends in a traceback."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses, names, pairing, source
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report, dotted
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+
+from .wrong_files import GOOD, MACVLAN
+
+# -- addresses
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 32))
+def test_networks_are_those_of_ipaddress(address: int, prefix: int) -> None:
+    ours = addresses.network(address, prefix)
+    theirs = ipaddress.ip_network((address, prefix), strict=False)
+    assert str(ours) == str(theirs)
+    assert (ours.first, ours.last) == (int(theirs[0]), int(theirs[-1]))
+    assert addresses.parse_network(str(theirs)) == (int(theirs[0]), prefix)
+
+
+@given(st.one_of(st.text(max_size=20), st.from_regex(r"\A[0-9.]{1,16}\Z"), st.ip_addresses(v=4).map(str)))
+def test_addresses_are_those_of_ipaddress(text: str) -> None:
+    try:
+        expected = int(ipaddress.IPv4Address(text))
+    except ValueError:
+        assert addresses.parse_address(text) is None
+    else:
+        assert addresses.parse_address(text) == expected
+
+
+def test_short_forms_replace_the_last_octets() -> None:
+    wide = addresses.network(addresses.parse_address("10.4.0.0") or 0, 14)
+    assert addresses.show(addresses.parse_address(".9", wide) or 0) == "10.4.0.9"
+    assert addresses.show(addresses.parse_address(".1.9", wide) or 0) == "10.4.1.9"
+    assert addresses.show(addresses.parse_address(".7.1.9", wide) or 0) == "10.7.1.9"
+    assert addresses.parse_address(".256", wide) is None
+    assert addresses.parse_address(".9") is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 8)), max_size=8))
+def test_overlaps_are_those_of_brute_force(pairs: list[tuple[int, int]]) -> None:
+    networks = [addresses.network(first << 24, 8 - size) for first, size in pairs]
+    found = list(addresses.overlaps((net, at) for at, net in enumerate(networks)))
+    for outer, one, inner, other in found:
+        assert one != other and outer.first <= inner.first and inner.last <= outer.last
+    brute = {
+        max(one, other, key=lambda at: (networks[at].first, networks[at].prefix, at))
+        for one in range(len(networks))
+        for other in range(one)
+        if networks[one].first <= networks[other].last and networks[other].first <= networks[one].last
+    }
+    assert {other for _outer, _one, _inner, other in found} == brute
+
+
+# -- names
+
+
+def test_host_ranges_are_those_of_ansible() -> None:
+    from ansible.plugins.inventory import expand_hostname_range
+
+    for text in ("ai-[1:3]", "ai-[01:12]", "ai-[a:f]", "r[1:2]-n[08:10].x.org", "ai-[1:9:4]", "[A:C]x"):
+        assert list(names.HostRange(text)) == expand_hostname_range(text)
+        assert len(names.HostRange(text)) == len(expand_hostname_range(text))
+
+
+def test_the_last_range_numbers_a_node() -> None:
+    assert list(names.HostRange("r[1:2]-[08:09]").numbered()) == [
+        ("r1-08", 8),
+        ("r1-09", 9),
+        ("r2-08", 8),
+        ("r2-09", 9),
+    ]
+    assert [number for _text, number in names.HostRange("n[a:b]").numbered()] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "text", ["a[", "a]", "a[1]", "a[:2]", "a[1:]", "a[2:1]", "a[b:a]", "a[1:2:0]", "a[1:2][", "a[1:a]"]
+)
+def test_ranges_that_are_none(text: str) -> None:
+    with pytest.raises(names.BadRange):
+        names.HostRange(text)
+
+
+def test_a_range_without_end_costs_nothing_until_it_is_expanded() -> None:
+    assert len(names.HostRange("[1:999999999]-[1:999999999]")) == 999999999**2
+
+
+def test_templates() -> None:
+    assert names.fill("gpu{n:02}", 3) == "gpu03"
+    assert names.fill("172.16.{n+10}.0/24", 3) == "172.16.13.0/24"
+    assert names.fill("{n-1}:{n}", 1) == "0:1"
+    for bad in ("{}", "{m}", "{n!r}", "{n.__class__}", "{n:2}", "{n", "n}", "{n*2}", "{{n}}", "{n:0}"):
+        with pytest.raises(names.BadTemplate):
+            names.fill(bad, 1)
+
+
+def test_pci_addresses_are_as_sysfs_spells_them() -> None:
+    assert names.pci("0B:00.0") == "0000:0b:00.0"
+    assert names.pci("10000:e1:1f.7") == "10000:e1:1f.7"
+    for bad in ("0b:00", "0000:0b:20.0", "0000:0b:00.8", "0000:0b:00.0\n", "000:0b:00.0", "0000-0b:00.0"):
+        assert names.pci(bad) is None
+
+
+# -- pairing
+
+
+def _names(count: int) -> list[str]:
+    return ["n%d" % number for number in range(count)]
+
+
+@given(st.integers(0, 40), st.integers(1, 60))
+def test_rounds(count: int, most: int) -> None:
+    nodes = _names(count)
+    rounds = pairing.rounds(nodes, most)
+    all_rounds = 0 if count < 2 else count - 1 + count % 2
+    assert len(rounds) == min(most, all_rounds)
+    pairs = [frozenset(pair) for each in rounds for pair in each]
+    assert len(pairs) == len(set(pairs)), "nobody meets twice"
+    for each in rounds:
+        busy = [name for pair in each for name in pair]
+        assert len(busy) == len(set(busy)) and set(busy) <= set(nodes)
+        assert len(each) == count // 2
+    if most >= all_rounds:
+        assert len(pairs) == count * (count - 1) // 2
+    if count > 1 and most >= 2:
+        assert _parts(nodes, pairs) == 1
+
+
+@pytest.mark.parametrize("count", [2, 3, 128, 999, 4096])
+@pytest.mark.parametrize("most", [2, 3, 8])
+def test_few_rounds_link_all_nodes(count: int, most: int) -> None:
+    nodes = _names(count)
+    rounds = pairing.rounds(nodes, most)
+    assert len(rounds) <= most
+    assert _parts(nodes, [frozenset(pair) for each in rounds for pair in each]) == 1
+
+
+def test_every_node_serves_and_probes() -> None:
+    for count in (8, 9, 32):
+        rounds = pairing.rounds(_names(count), 100)
+        servers = [server for each in rounds for server, _client in each]
+        assert all(abs(servers.count(name) - (count - 1) / 2) <= 1 for name in _names(count))
+
+
+def test_rounds_that_are_none() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        pairing.rounds(["a", "b", "a"], 2)
+    with pytest.raises(ValueError, match="at least one"):
+        pairing.rounds(["a", "b"], 0)
+
+
+def _parts(nodes: t.Sequence[str], pairs: t.Iterable[frozenset[str]]) -> int:
+    leader = {name: name for name in nodes}
+
+    def top(name: str) -> str:
+        while leader[name] != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    for one, other in pairs:
+        leader[top(one)] = top(other)
+    return len({top(name) for name in nodes})
+
+
+# -- source
+
+
+def _parse(text: str) -> source.Document:
+    report = Report()
+    document = source.parse(text.encode("utf-8"), report)
+    assert document is not None and not report.failed
+    return document
+
+
+def test_positions_are_those_of_the_keys() -> None:
+    document = _parse(MACVLAN)
+    lines = MACVLAN.splitlines()
+    for path in (("rails", "gpu03", "mtu"), ("profiles", "hgx", "ports", "gpu02", "gpu"), ("nodes", "jupiter")):
+        line, column = document.position(path)
+        assert lines[line - 1][column - 1 :].startswith(path[-1]), dotted(path)
+    assert document.position(("rails", "gpu03", "none", "at", "all")) == document.position(("rails", "gpu03"))
+    assert document.position(("none",)) == (1, 1)
+
+
+def test_anchors_and_merges_are_read_as_yaml_reads_them() -> None:
+    text = "plugin: x\nbase: &b {k: 1, l: [a, b]}\none: *b\ntwo: {<<: *b, k: 2}\nthree: {<<: [{k: 3}, *b]}\n"
+    assert source.plain(_parse(text).root) == yaml.safe_load(text)
+
+
+def test_aliases_cannot_fill_the_memory() -> None:
+    text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+    text += "".join("a%d: &a%d [%s]\n" % (n, n, ", ".join(["*a%d" % (n - 1)] * 10)) for n in range(1, 30))
+    (finding,) = lint(text.encode("utf-8")).findings
+    assert finding.code == "RY103"
+
+
+# Every key of the file, and some of the names in it.
+KEYS = sorted(set(re.findall(r"([a-z_]+|ai-\[1:2\]|gpu01):", "".join(GOOD.values()))))
+yaml_values = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False),
+        st.text(max_size=8),
+        st.sampled_from(["gpu01", "172.16.11.0/24", ".1-.9", "[1:2]", "{n}", "hgx", "sriov", "macvlan", "ai-[1:2]"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(
+                st.text(max_size=6),
+                st.sampled_from(KEYS),
+            ),
+            inner,
+            max_size=5,
+        ),
+    ),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=120)
+@given(yaml_values)
+def test_no_data_whatever_ends_in_a_traceback(data: object) -> None:
+    _said(yaml.safe_dump(data, allow_unicode=True).encode("utf-8"))
+
+
+@settings(max_examples=120)
+@given(
+    st.sampled_from(sorted(GOOD)),
+    st.lists(
+        st.tuples(st.integers(0, 60), st.sampled_from(["drop", "double", "swap", "value"]), yaml_values), max_size=4
+    ),
+)
+def test_no_change_of_a_good_file_ends_in_a_traceback(name: str, changes: list[tuple[int, str, object]]) -> None:
+    lines = GOOD[name].splitlines()
+    for at, how, value in changes:
+        at %= len(lines)
+        if how == "drop" and len(lines) > 1:
+            del lines[at]
+        elif how == "double":
+            lines.insert(at, lines[at])
+        elif how == "swap":
+            lines[at], lines[-1] = lines[-1], lines[at]
+        else:
+            key = lines[at].partition(":")[0]
+            lines[at] = "%s: %s" % (key, yaml.safe_dump(value, default_flow_style=True, width=9999).splitlines()[0])
+    _said("\n".join(lines).encode("utf-8", "surrogatepass"))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200))
+@example(b"\x00")
+@example(b"\xef\xbb\xbf")
+@example(b"a: &a [*a]")
+@example(b"? ? ? a")
+@example(b"!!binary x: y")
+@example(b"%YAML 9.9\n---\na: b")
+@example(b"&a")
+@example(b"- - - -\n -")
+def test_no_bytes_whatever_end_in_a_traceback(raw: bytes) -> None:
+    _said(raw)
+
+
+def _said(raw: bytes) -> None:
+    outcome = lint(raw)
+    assert outcome.plan is not None or outcome.errors
+    for finding in outcome.findings:
+        assert finding.line >= 1 and finding.remedy and "\n" not in finding.text("fabric.yml")
+        assert finding.text().isprintable()

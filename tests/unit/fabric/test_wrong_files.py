@@ -1,0 +1,62 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every wrong file gives its one finding, at its place; every good one gives none."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, WARNING
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
+
+from .wrong_files import GOOD, WRONG, Wrong
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_files_give_no_finding(name: str) -> None:
+    outcome = lint(GOOD[name].encode("utf-8"))
+    assert [finding.text() for finding in outcome.findings] == []
+    assert outcome.plan is not None
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.title)
+def test_one_mistake_is_one_finding_at_its_place(wrong: Wrong) -> None:
+    outcome = lint(wrong.text)
+    found = [(finding.code, finding.place, finding.line) for finding in outcome.findings]
+    assert found == [(wrong.code, wrong.place, wrong.line)], [finding.text() for finding in outcome.findings]
+    (finding,) = outcome.findings
+    assert (outcome.plan is None) == (finding.severity != WARNING)
+    assert finding.remedy and not finding.remedy.endswith(".")
+    assert "\n" not in finding.text() and len(finding.text()) < 600
+
+
+def test_the_table_is_large_enough_and_leaves_no_rule_out() -> None:
+    assert len(WRONG) >= 90
+    elsewhere = {rule.code for rule in RULES.values() if lint(example.whole(rule.bad).encode("utf-8")).findings}
+    assert {wrong.code for wrong in WRONG} | elsewhere == set(RULES)
+    assert len({wrong.title for wrong in WRONG}) == len(WRONG)
+
+
+def test_several_mistakes_are_said_at_once_in_the_order_of_the_file() -> None:
+    text = GOOD["macvlan"]
+    for old, new in (
+        ("mtu: 4200", "mtu: jumbo"),
+        ("gateway: .254", "gateway: 172.16.31.254"),
+        ("soft_rdma: null", "soft_rdma: iwarp"),
+        ("index: 4", "index: zero"),
+        ("ai-3.example.com", "!vault x"),
+    ):
+        text = text.replace(old, new)
+    found = [(finding.code, finding.line) for finding in lint(text.encode("utf-8")).findings]
+    assert found == [("RY112", 8), ("RY306", 18), ("RY114", 24), ("RY108", 34), ("RY411", 40)]
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_examples_of_the_rules_are_true(code: str) -> None:
+    rule = RULES[code]
+    bad = lint(example.whole(rule.bad).encode("utf-8")).findings
+    good = lint(example.whole(rule.good).encode("utf-8")).findings
+    assert [finding.code for finding in bad] == [code]
+    assert bad[0].severity == rule.severity
+    assert [finding.text() for finding in good] == []

@@ -1,0 +1,417 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A good fabric file of each kind, and the table of wrong ones: each is a good one with one thing changed."""
+
+from __future__ import annotations
+
+import typing as t
+
+MACVLAN = """\
+plugin: railyard.fabric.rails
+fabric:
+  name: ai-10-1-16
+  attachment: macvlan
+  provider: spiderpool
+  link_layer: ethernet
+  rdma_mode: shared
+  mtu: 4200
+  reserved:
+    nodes: 10.1.16.0/24
+    pods: 10.233.64.0/18
+  routing: {first_table: 101, first_priority: 10001}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: 172.16.11.254, pods: 172.16.11.1-172.16.11.200, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: 172.16.12.254, pods: 172.16.12.1-172.16.12.200, hosts: .201-.253}
+  gpu03:
+    subnet: 172.16.13.0/24
+    gateway: .254
+    pods: .1-.200
+    hosts: .201-.253
+    mtu: 9000
+profiles:
+  hgx:
+    soft_rdma: null
+    firmware: {link_type: eth, num_of_vfs: 16, sriov_en: true}
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", rdma: mlx5_gpu01, gpu: 0}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", rdma: mlx5_gpu02, gpu: [1, 2]}
+      gpu03: {netdev: enp13s0f0np0, pci: 0000:0d:00.0}
+nodes:
+  ai-[1:2]: {profile: hgx, address: "10.1.16.[1:2]", groups: [rack_1]}
+  ai-3:
+    profile: hgx
+    address: ai-3.example.com
+    vars: {bmc: 10.1.17.3, note: "{{ bmc }}"}
+    ports:
+      gpu03: null
+  jupiter:
+    profile: hgx
+    index: 4
+    ports:
+      gpu02: {pci: "0000:0e:00.0"}
+"""
+
+SRIOV = """\
+plugin: railyard.fabric.rails
+fabric:
+  name: ai
+  attachment: sriov
+  provider: cni
+  mtu: 4200
+  mac_seed: one
+  vfs: {count: 4, trust: true, spoofchk: off, vlan: 100, qos: 3, link_state: auto, min_tx_rate: 10, max_tx_rate: 20}
+rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", gateway: .254, pods: .1-.200, hosts: .201-.253}
+profiles:
+  hgx:
+    firmware: {num_of_vfs: 8}
+    vfs: {count: 8}
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+nodes:
+  rack[1:2]-ai-[1:4]: {profile: hgx, index: "[1:8]"}
+"""
+
+INFINIBAND = """\
+plugin: railyard.fabric.rails
+fabric:
+  name: ib
+  attachment: sriov
+  provider: network-operator
+  link_layer: infiniband
+  mtu: 4092
+  vfs: {count: 4, link_state: enable}
+rails:
+  gpu01: {}
+  gpu02: {subnet: 172.16.12.0/24}
+profiles:
+  dgx:
+    ports:
+      gpu01: {netdev: ib0, pci: "0000:18:00.0"}
+      gpu02: {netdev: ib1, pci: "0000:2a:00.0"}
+nodes:
+  dgx-[01:04]: {profile: dgx}
+"""
+
+GOOD = {"macvlan": MACVLAN, "sriov": SRIOV, "infiniband": INFINIBAND}
+
+
+class Wrong(t.NamedTuple):
+    """``code`` at ``place``, on the first line that differs from the good file unless ``line`` says another."""
+
+    title: str
+    text: bytes
+    code: str
+    place: str
+    line: int
+
+
+def change(title: str, old: str, new: str, code: str, place: str, line: int = 0, base: str = MACVLAN) -> Wrong:
+    assert base.count(old) == 1, "%s: %r stands %d times in the good file" % (title, old, base.count(old))
+    text = base.replace(old, new)
+    if not line:
+        pairs = zip(base.splitlines() + [""] * 99, text.splitlines())
+        line = next(number for number, (was, now) in enumerate(pairs, 1) if was != now)
+    return Wrong(title, text.encode("utf-8"), code, place, line)
+
+
+def sriov(title: str, old: str, new: str, code: str, place: str, line: int = 0) -> Wrong:
+    return change(title, old, new, code, place, line, SRIOV)
+
+
+def infiniband(title: str, old: str, new: str, code: str, place: str, line: int = 0) -> Wrong:
+    return change(title, old, new, code, place, line, INFINIBAND)
+
+
+WRONG = [
+    # RY1xx: the file
+    Wrong("nothing", b"", "RY104", "", 1),
+    Wrong("only a comment", b"# soon\n---\n", "RY104", "", 1),
+    Wrong("only blanks", b" \n\n ", "RY104", "", 1),
+    Wrong("a word", b"fabric", "RY112", "", 1),
+    Wrong("a list", b"- plugin: railyard.fabric.rails\n", "RY112", "", 1),
+    Wrong("not text", b"plugin: railyard.fabric.rails\n\xff\xfe\x00", "RY102", "", 2),
+    Wrong("utf-16", MACVLAN.encode("utf-16"), "RY102", "", 1),
+    Wrong("an ELF file", b"\x7fELF\x02\x01\x01\x00" + bytes(64), "RY102", "", 1),
+    Wrong("flow lists without end", b"nodes: " + b"[" * 100000, "RY103", "nodes" + "[0]" * 5, 1),
+    Wrong("flow mappings without end", b"a: " + b"{a: " * 100000, "RY103", "a.a.a.a.a.a", 1),
+    Wrong("block lists without end", b"- " * 5000, "RY103", "[0]" * 6, 1),
+    Wrong("too many bytes", b"# " + b"x" * (32 << 20), "RY103", "", 1),
+    change("a NUL", "name: ai-10", 'name: "\0ai-10', "RY102", ""),
+    change("an escape character", "name: ai-10", "name: \x1bai-10", "RY102", ""),
+    change("a tab as indentation", "  mtu: 4200", "\tmtu: 4200", "RY101", ""),
+    change("a brace too few", "rdma: mlx5_gpu01, gpu: 0}", "rdma: mlx5_gpu01, gpu: 0", "RY101", "", 28),
+    change("a quote too few", '"0000:0b:00.0"', '"0000:0b:00.0', "RY101", "", 28),
+    change("two colons", "provider: spiderpool", "provider: spider: pool", "RY101", ""),
+    change("wrong indentation", "    gateway: .254", "   gateway: .254", "RY101", ""),
+    change("a percent sign", "rails:", "%rails:", "RY101", "", 13),
+    change("a second document", "nodes:\n", "---\nnodes:\n", "RY105", ""),
+    change("a node twice", "  jupiter:", "  ai-3: {profile: hgx}\n  jupiter:", "RY106", "nodes.ai-3"),
+    change("a section twice", "nodes:\n", "rails: {}\nnodes:\n", "RY106", "rails"),
+    change("a key twice", "mtu: 9000", "mtu: 9000\n    mtu: 4200", "RY106", "rails.gpu03.mtu"),
+    change("a template without quotes", "ai-3.example.com", "{{ name }}", "RY107", "nodes.ai-3.address"),
+    change("a list as a key", "    mtu: 9000", "    [mtu]: 9000", "RY107", "rails.gpu03"),
+    change("a vaulted value", "ai-3.example.com", "!vault abc", "RY108", "nodes.ai-3.address"),
+    change("a Python object", "10.1.17.3", "!!python/object:os.system ls", "RY108", "nodes.ai-3.vars.bmc"),
+    change("a tagged mapping", "  jupiter:", "  jupiter: !!omap", "RY108", "nodes.jupiter"),
+    change("an alias without an anchor", "ai-3.example.com", "*host", "RY109", "nodes.ai-3.address"),
+    change("an alias in its own anchor", "[rack_1]", "&g [rack_1, *g]", "RY109", "nodes.ai-[1:2].groups[1]"),
+    change("a merge of a text", "    mtu: 9000", "    <<: gpu01", "RY109", "rails.gpu03.<<"),
+    change("a misspelt section", "profiles:", "profile:", "RY110", "profile"),
+    change("a misspelt key", "    gateway: .254", "    gatway: .254", "RY110", "rails.gpu03.gatway"),
+    change("a misspelt required key", "  attachment: macvlan", "  attachement: macvlan", "RY110", "fabric.attachement"),
+    change("a key that does not belong", "  routing:", "  colour: blue\n  routing:", "RY110", "fabric.colour"),
+    change("a key in capitals", "    mtu: 9000", "    MTU: 9000", "RY110", "rails.gpu03.MTU"),
+    change(
+        "an unknown key of a port", "0000:0d:00.0}", "0000:0d:00.0, mac: 1}", "RY110", "profiles.hgx.ports.gpu03.mac"
+    ),
+    change("an unknown key of a node", "    index: 4", "    index: 4\n    rack: 7", "RY110", "nodes.jupiter.rack"),
+    change("an unknown key of firmware", "sriov_en: true", "sriov: true", "RY110", "profiles.hgx.firmware.sriov"),
+    change("an unknown key of routing", "first_table", "table", "RY110", "fabric.routing.table"),
+    sriov("an unknown key of vfs", "trust: true", "trusted: true", "RY110", "fabric.vfs.trusted"),
+    sriov("an unknown key of a generator", "count: 2,", "count: 2, start: 1,", "RY110", "rails.start"),
+    change("no plugin", "plugin: railyard.fabric.rails\n", "", "RY111", "plugin", 1),
+    change("no name", "  name: ai-10-1-16\n", "", "RY111", "fabric.name", 2),
+    change("no attachment", "  attachment: macvlan\n", "", "RY111", "fabric.attachment", 2),
+    change("no provider", "provider: spiderpool", "provider: ~", "RY111", "fabric.provider"),
+    change("no MTU", "  mtu: 4200\n", "", "RY111", "fabric.mtu", 2),
+    change("no subnet", "    subnet: 172.16.13.0/24\n", "", "RY111", "rails.gpu03.subnet", 16),
+    change("a rail without a value", "profiles:\n", "  gpu04:\nprofiles:\n", "RY111", "rails.gpu04"),
+    change("no netdev", "netdev: enp13s0f0np0, ", "", "RY111", "profiles.hgx.ports.gpu03.netdev"),
+    change("no profile", "    profile: hgx\n    index: 4", "    index: 4", "RY111", "nodes.jupiter.profile", 38),
+    change("a node without a value", "  jupiter:", "  saturn-9:\n  jupiter:", "RY111", "nodes.saturn-9"),
+    sriov("no rail names", 'name: "gpu{n:02}", ', "", "RY111", "rails.name"),
+    change("a text for a number", "mtu: 9000", "mtu: jumbo", "RY112", "rails.gpu03.mtu"),
+    change("a fraction for a number", "mtu: 9000", "mtu: 4200.5", "RY112", "rails.gpu03.mtu"),
+    change("a date that is none", "index: 4", "index: 4\n    vars: {a: 2021-99-99}", "RY112", "nodes.jupiter.vars.a"),
+    change("leading zeros", "mtu: 9000", "mtu: 09000", "RY112", "rails.gpu03.mtu"),
+    change("a list for a text", "ai-3.example.com", "[ai-3]", "RY112", "nodes.ai-3.address"),
+    change("a mapping for a text", "provider: spiderpool", "provider: {a: b}", "RY112", "fabric.provider"),
+    change(
+        "a text for a section",
+        '    vars: {bmc: 10.1.17.3, note: "{{ bmc }}"}',
+        "    vars: x",
+        "RY112",
+        "nodes.ai-3.vars",
+    ),
+    change(
+        "a list for a section",
+        "  routing: {first_table: 101, first_priority: 10001}",
+        "  routing: [1]",
+        "RY112",
+        "fabric.routing",
+    ),
+    change("a text for a port", "gpu03: null", "gpu03: none", "RY112", "nodes.ai-3.ports.gpu03"),
+    change("a text for a truth", "sriov_en: true", "sriov_en: maybe", "RY112", "profiles.hgx.firmware.sriov_en"),
+    change("an empty text", "name: ai-10-1-16", 'name: ""', "RY112", "fabric.name"),
+    change("a null in a list", "[rack_1]", "[rack_1, ~]", "RY112", "nodes.ai-[1:2].groups[1]"),
+    change("an MTU of bits", "mtu: 9000", "mtu: 72000", "RY113", "rails.gpu03.mtu"),
+    change("a negative MTU", "mtu: 9000", "mtu: -1", "RY113", "rails.gpu03.mtu"),
+    change("a number of many digits", "mtu: 9000", "mtu: " + "9" * 5000, "RY113", "rails.gpu03.mtu"),
+    change("table zero", "first_table: 101", "first_table: 0", "RY113", "fabric.routing.first_table"),
+    change("an unreachable priority", "10001", "32766", "RY113", "fabric.routing.first_priority"),
+    sriov("too many VFs", "{count: 8}", "{count: 128}", "RY113", "profiles.hgx.vfs.count"),
+    sriov("VLAN 4095", "vlan: 100", "vlan: 4095", "RY113", "fabric.vfs.vlan"),
+    sriov("priority 8", "qos: 3", "qos: 8", "RY113", "fabric.vfs.qos"),
+    sriov("no rails by a generator", "{count: 2,", "{count: 0,", "RY113", "rails.count"),
+    sriov("a hundred rails", "{count: 2,", "{count: 100,", "RY113", "rails.count"),
+    change("an unknown attachment", "attachment: macvlan", "attachment: macvtap", "RY114", "fabric.attachment"),
+    change("an unknown provider", "provider: spiderpool", "provider: multus", "RY114", "fabric.provider"),
+    change("an unknown link layer", "link_layer: ethernet", "link_layer: roce", "RY114", "fabric.link_layer"),
+    change("an unknown mode", "rdma_mode: shared", "rdma_mode: netns", "RY114", "fabric.rdma_mode"),
+    change("unknown soft RDMA", "soft_rdma: null", "soft_rdma: iwarp", "RY114", "profiles.hgx.soft_rdma"),
+    change("an unknown link type", "link_type: eth", "link_type: vpi", "RY114", "profiles.hgx.firmware.link_type"),
+    sriov("an unknown link state", "link_state: auto", "link_state: up", "RY114", "fabric.vfs.link_state"),
+    change("a template", "ai-3.example.com", '"{{ name }}"', "RY115", "nodes.ai-3.address"),
+    sriov("an unknown field", "{n+10}", "{rail}", "RY115", "rails.subnet"),
+    sriov("a field of code", "{n+10}", "{n*10}", "RY115", "rails.subnet"),
+    sriov("a brace too many", "{n:02}", "{n:02}}", "RY115", "rails.name"),
+    change("another plugin of ours", "plugin: railyard.fabric.rails", "plugin: rails", "RY116", "plugin"),
+    infiniband("no nodes", "  dgx-[01:04]: {profile: dgx}\n", "  {}\n", "RY104", "nodes", 17),
+    # RY2xx: names
+    change("capitals in the fabric's name", "name: ai-10-1-16", "name: AI", "RY201", "fabric.name"),
+    change("a long name", "name: ai-10-1-16", "name: " + "a" * 41, "RY201", "fabric.name"),
+    sriov("one name for all rails", "gpu{n:02}", "gpu01", "RY202", "rails.name"),
+    change("capitals in a node's name", "jupiter:", "Jupiter:", "RY205", "nodes.Jupiter"),
+    change("a space in a node's name", "jupiter:", "ju piter:", "RY205", "nodes.ju piter"),
+    change("a long node name", "jupiter:", "j" * 64 + ":", "RY205", "nodes." + "j" * 60 + "..."),
+    change("a range backwards", "  jupiter:", "  sun-[9:8]: {profile: hgx}\n  jupiter:", "RY206", "nodes.sun-[9:8]"),
+    change("an open range", "  jupiter:", "  sun-[9:]: {profile: hgx}\n  jupiter:", "RY206", "nodes.sun-[9:]"),
+    change(
+        "a range of unequal digits",
+        "  jupiter:",
+        "  sun-[08:9]: {profile: hgx}\n  jupiter:",
+        "RY206",
+        "nodes.sun-[08:9]",
+    ),
+    change(
+        "a range of both kinds", "  jupiter:", "  sun-[a:9]: {profile: hgx}\n  jupiter:", "RY206", "nodes.sun-[a:9]"
+    ),
+    change(
+        "a range without steps", "  jupiter:", "  sun-[8:9:0]: {profile: hgx}\n  jupiter:", "RY206", "nodes.sun-[8:9:0]"
+    ),
+    change("a broken range in an address", "10.1.16.[1:2]", "10.1.16.[1-2]", "RY206", "nodes.ai-[1:2].address"),
+    change("a longer range in an address", "10.1.16.[1:2]", "10.1.16.[1:3]", "RY207", "nodes.ai-[1:2].address"),
+    sriov("a shorter range of indexes", '"[1:8]"', '"[1:4]"', "RY207", "nodes.rack[1:2]-ai-[1:4].index"),
+    change("a node in two ranges", "  ai-3:", "  ai-[2:2]: {profile: hgx}\n  ai-3:", "RY208", "nodes.ai-[2:2]"),
+    change(
+        "a long netdev", "netdev: enp13s0f0np0", "netdev: enp13s0f0np0.100", "RY209", "profiles.hgx.ports.gpu03.netdev"
+    ),
+    change(
+        "a slash in a netdev", "netdev: enp13s0f0np0", "netdev: net/eth0", "RY209", "profiles.hgx.ports.gpu03.netdev"
+    ),
+    change(
+        "a space in an RDMA device", "rdma: mlx5_gpu01", "rdma: mlx5 gpu01", "RY210", "profiles.hgx.ports.gpu01.rdma"
+    ),
+    change(
+        "an RDMA device of the kernel's", "rdma: mlx5_gpu01", "rdma: mlx5_1", "RY211", "profiles.hgx.ports.gpu01.rdma"
+    ),
+    change("a hyphen in a group", "[rack_1]", "[rack-1]", "RY212", "nodes.ai-[1:2].groups"),
+    change("the group all", "[rack_1]", "all", "RY212", "nodes.ai-[1:2].groups"),
+    change("a group of ours", "[rack_1]", "[railyard_nodes]", "RY212", "nodes.ai-[1:2].groups"),
+    change("a hyphen in a variable", "{bmc:", "{b-mc:", "RY213", "nodes.ai-3.vars.b-mc"),
+    change("a variable of ours", "{bmc:", "{railyard_node:", "RY213", "nodes.ai-3.vars.railyard_node"),
+    change("a variable of Ansible's", "{bmc:", "{hostvars:", "RY213", "nodes.ai-3.vars.hostvars"),
+    change("the address twice", "{bmc:", "{ansible_host:", "RY213", "nodes.ai-3.vars.ansible_host"),
+    # RY3xx: addresses
+    change("a gateway of five octets", "gateway: .254", "gateway: 172.16.13.1.254", "RY301", "rails.gpu03.gateway"),
+    change("an octet above 255", "gateway: .254", "gateway: .256", "RY301", "rails.gpu03.gateway"),
+    change("a leading zero in an octet", "gateway: .254", "gateway: 172.16.013.254", "RY301", "rails.gpu03.gateway"),
+    change("a range of words", "    pods: .1-.200", "    pods: most", "RY301", "rails.gpu03.pods"),
+    change("a range of three", "    pods: .1-.200", "    pods: .1-.9-.200", "RY301", "rails.gpu03.pods"),
+    change("a prefix as a range", "    pods: .1-.200", "    pods: 172.16.13.0/25", "RY301", "rails.gpu03.pods"),
+    infiniband("a short form without a subnet", "gpu01: {}", "gpu01: {hosts: .1-.9}", "RY301", "rails.gpu01.hosts"),
+    change("no prefix length", "172.16.13.0/24", "172.16.13.0", "RY302", "rails.gpu03.subnet"),
+    change("a netmask", "172.16.13.0/24", "172.16.13.0/255.255.255.0", "RY302", "rails.gpu03.subnet"),
+    change("a prefix length of 33", "172.16.13.0/24", "172.16.13.0/33", "RY302", "rails.gpu03.subnet"),
+    change("a wrong reserved network", "10.1.16.0/24", "10.1.16/24", "RY302", "fabric.reserved.nodes"),
+    change("host bits", "172.16.13.0/24", "172.16.13.1/24", "RY303", "rails.gpu03.subnet"),
+    change("host bits of a reserve", "10.1.16.0/24", "10.1.16.1/24", "RY303", "fabric.reserved.nodes"),
+    change("a link subnet", "172.16.13.0/24", "172.16.13.0/31", "RY304", "rails.gpu03.subnet"),
+    change("IPv6", "172.16.13.0/24", "fd00::/64", "RY305", "rails.gpu03.subnet"),
+    change("an IPv6 gateway", "gateway: .254", "gateway: fe80::1", "RY305", "rails.gpu03.gateway"),
+    change("a gateway elsewhere", "gateway: .254", "gateway: 172.16.31.254", "RY306", "rails.gpu03.gateway"),
+    change(
+        "pods elsewhere",
+        "pods: 172.16.12.1-172.16.12.200",
+        "pods: 172.16.13.1-172.16.13.200",
+        "RY306",
+        "rails.gpu02.pods",
+    ),
+    change(
+        "hosts beyond the subnet",
+        "    hosts: .201-.253",
+        "    hosts: 172.16.13.201-172.16.14.1",
+        "RY306",
+        "rails.gpu03.hosts",
+    ),
+    change("the broadcast address as gateway", "gateway: .254", "gateway: .255", "RY307", "rails.gpu03.gateway"),
+    change("the network's address in pods", "    pods: .1-.200", "    pods: .0-.200", "RY307", "rails.gpu03.pods"),
+    change(
+        "the broadcast address in hosts", "    hosts: .201-.253", "    hosts: .201-.255", "RY307", "rails.gpu03.hosts"
+    ),
+    change("pods backwards", "    pods: .1-.200", "    pods: .200-.1", "RY308", "rails.gpu03.pods"),
+    change("the gateway in hosts", "    hosts: .201-.253", "    hosts: .201-.254", "RY309", "rails.gpu03.hosts"),
+    change("pods and hosts overlap", "    pods: .1-.200", "    pods: .1-.201", "RY310", "rails.gpu03.hosts", 20),
+    change("two rails in one subnet", "172.16.13.0/24", "172.16.12.0/24", "RY311", "rails.gpu03.subnet"),
+    sriov("all rails in one subnet", "172.16.{n+10}.0/24", "172.16.10.0/24", "RY311", "rails.subnet"),
+    change("a rail among the nodes", "10.1.16.0/24", "172.16.13.0/26", "RY312", "rails.gpu03.subnet", 17),
+    change("all rails among the pods", "10.233.64.0/18", "172.16.0.0/16", "RY312", "fabric.reserved.pods"),
+    change("too few hosts", "    hosts: .201-.253", "    hosts: .201-.202", "RY313", "rails.gpu03.hosts"),
+    change("too high an index", "index: 4", "index: 400", "RY313", "nodes.jupiter.index"),
+    sriov("too few hosts on all rails", ".201-.253", ".201-.205", "RY313", "nodes.rack[1:2]-ai-[1:4].index", 18),
+    change("no hosts", "    hosts: .201-.253\n", "", "RY314", "rails.gpu03", 16),
+    change("a port in an address", "ai-3.example.com", "10.1.16.3:22", "RY315", "nodes.ai-3.address"),
+    change("half an address", "ai-3.example.com", "10.1.16", "RY315", "nodes.ai-3.address"),
+    change("an address twice", "ai-3.example.com", "10.1.16.2", "RY316", "nodes.ai-3.address"),
+    change("an address for a range", '"10.1.16.[1:2]"', "10.1.16.1", "RY316", "nodes.ai-[1:2].address"),
+    change("a node managed by a rail", "ai-3.example.com", "172.16.13.9", "RY317", "nodes.ai-3.address"),
+    change("the kernel's tables", "first_table: 101", "first_table: 253", "RY318", "fabric.routing.first_table"),
+    change("the kernel's priorities", "10001", "32765", "RY319", "fabric.routing.first_priority"),
+    change("an MTU without headers", "mtu: 9000", "mtu: 4096", "RY320", "rails.gpu03.mtu"),
+    # RY4xx: rails, profiles, nodes
+    change(
+        "an unknown profile",
+        "    profile: hgx\n    index: 4",
+        "    profile: dgx\n    index: 4",
+        "RY401",
+        "nodes.jupiter.profile",
+    ),
+    change("an unknown rail", "      gpu03: {netdev", "      gpu3: {netdev", "RY402", "profiles.hgx.ports.gpu3"),
+    change(
+        "an unknown rail of a node",
+        '      gpu02: {pci: "0000:0e:00.0"}',
+        "      gpu09: {netdev: eth9}",
+        "RY402",
+        "nodes.jupiter.ports.gpu09",
+    ),
+    infiniband(
+        "a rail without a port",
+        '      gpu02: {netdev: ib1, pci: "0000:2a:00.0"}\n',
+        "",
+        "RY403",
+        "profiles.dgx.ports",
+        14,
+    ),
+    change(
+        "a netdev twice", "netdev: enp13s0f0np0", "netdev: enp12s0f0np0", "RY404", "profiles.hgx.ports.gpu03.netdev"
+    ),
+    change("a PCI address twice", "0000:0d:00.0", "0B:00.0", "RY405", "profiles.hgx.ports.gpu03.pci"),
+    change("a PCI address twice by override", "0000:0e:00.0", "0000:0b:00.0", "RY405", "nodes.jupiter.ports.gpu02.pci"),
+    change("an RDMA device twice", "rdma: mlx5_gpu02", "rdma: mlx5_gpu01", "RY406", "profiles.hgx.ports.gpu02.rdma"),
+    change("a PCI address without a function", "0000:0d:00.0", "0000:0d:00", "RY407", "profiles.hgx.ports.gpu03.pci"),
+    change("function 8", "0000:0d:00.0", "0000:0d:00.8", "RY407", "profiles.hgx.ports.gpu03.pci"),
+    change("a GPU by name", "gpu: 0", "gpu: first", "RY408", "profiles.hgx.ports.gpu01.gpu"),
+    change("a GPU twice", "gpu: [1, 2]", "gpu: [1, 1]", "RY408", "profiles.hgx.ports.gpu02.gpu[1]"),
+    change("no index", "    index: 4\n", "", "RY410", "nodes.jupiter", 38),
+    change("index zero", "index: 4", "index: 0", "RY411", "nodes.jupiter.index"),
+    change("an index of letters", "index: 4", "index: four", "RY411", "nodes.jupiter.index"),
+    sriov("one index for many", '"[1:8]"', "1", "RY411", "nodes.rack[1:2]-ai-[1:4].index"),
+    change(
+        "a node number zero",
+        'ai-[1:2]: {profile: hgx, address: "10.1.16.[1:2]"',
+        'ai-[0:1]: {profile: hgx, address: "10.1.16.[1:2]"',
+        "RY411",
+        "nodes.ai-[0:1]",
+    ),
+    change("an index twice", "index: 4", "index: 3", "RY412", "nodes.jupiter.index"),
+    sriov("indexes by the last range", ', index: "[1:8]"', "", "RY412", "nodes.rack[1:2]-ai-[1:4]"),
+    sriov(
+        "an unused profile",
+        "nodes:\n",
+        "  dgx: {ports: {gpu01: {netdev: a}, gpu02: {netdev: b}}}\nnodes:\n",
+        "RY413",
+        "profiles.dgx",
+    ),
+    change("a port that is not there", "      gpu03: null", "      gpu04: null", "RY414", "nodes.ai-3.ports.gpu04"),
+    change(
+        "too many nodes",
+        "  jupiter:",
+        "  sun-[1:99999999]: {profile: hgx}\n  jupiter:",
+        "RY415",
+        "nodes.sun-[1:99999999]",
+    ),
+    # RY5xx: rdma mode and attachment
+    change(
+        "an attachment of later",
+        "attachment: macvlan\n  provider: spiderpool\n  link_layer: ethernet\n  rdma_mode: shared",
+        "attachment: ipoib\n  provider: spiderpool\n  link_layer: ethernet\n  rdma_mode: shared",
+        "RY501",
+        "fabric.attachment",
+    ),
+    change("exclusive for macvlan", "rdma_mode: shared", "rdma_mode: exclusive", "RY502", "fabric.rdma_mode"),
+    sriov("shared for sriov", "  mtu: 4200", "  rdma_mode: shared\n  mtu: 4200", "RY502", "fabric.rdma_mode"),
+    change("rxe named siww", "soft_rdma: null", "soft_rdma: siww", "RY114", "profiles.hgx.soft_rdma"),
+    infiniband("rxe on InfiniBand", "  dgx:\n", "  dgx:\n    soft_rdma: rxe\n", "RY504", "profiles.dgx.soft_rdma"),
+    change("InfiniBand in the firmware", "link_type: eth", "link_type: ib", "RY505", "profiles.hgx.firmware.link_type"),
+    change("firmware without PCI address", ", pci: 0000:0d:00.0", "", "RY506", "profiles.hgx.ports.gpu03"),
+    # RY6xx: SR-IOV
+    change("VFs for macvlan", "  routing:", "  vfs: {count: 2}\n  routing:", "RY601", "fabric.vfs"),
+    infiniband("no VFs", "  vfs: {count: 4, link_state: enable}\n", "", "RY602", "fabric.vfs", 2),
+    sriov("rates the wrong way round", "min_tx_rate: 10", "min_tx_rate: 30", "RY603", "fabric.vfs.min_tx_rate"),
+    sriov("a priority without a VLAN", "vlan: 100, ", "", "RY604", "fabric.vfs.qos"),
+    infiniband("a VLAN on InfiniBand", "link_state: enable", "vlan: 5", "RY605", "fabric.vfs.vlan"),
+    infiniband("32 VFs on InfiniBand", "count: 4", "count: 32", "RY606", "fabric.vfs.count"),
+    sriov("fewer VFs in the firmware", "num_of_vfs: 8", "num_of_vfs: 4", "RY607", "profiles.hgx.firmware.num_of_vfs"),
+    sriov("SR-IOV off in the firmware", "num_of_vfs: 8", "sriov_en: no", "RY608", "profiles.hgx.firmware.sriov_en"),
+]
