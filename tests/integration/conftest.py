@@ -86,11 +86,11 @@ class Node:
     def module(self, name: str, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
         """Run a module of the collection on the guest; its result. Raises :class:`Failed` where it fails."""
         out, err = self.module_process(name, options, check).communicate(timeout=300)
-        _head, arrow, body = out.partition("=> ")
+        head, arrow, body = out.partition("=> ")
         if not arrow:
             raise AssertionError("no result from %s: %s%s" % (name, out, err))
         result: dict[str, t.Any] = json.loads(body)
-        if result.get("failed") or "UNREACHABLE" in _head:
+        if "FAILED" in head or "UNREACHABLE" in head:
             raise Failed(result)
         return result
 
