@@ -38,6 +38,10 @@ RESET_DIR = "/run/railyard/firmware"
 ARPHRD_INFINIBAND = 32
 
 
+# VFs that a refusal names one by one.
+TOLD = 8
+
+
 class Wish:
     """What one parameter shall be. ``shown`` is how changes print it, ``value`` how the tool gets it."""
 
@@ -73,7 +77,7 @@ class Firmware(Subsystem):
     :param tool: see :class:`.firmware_tool.Tool`.
     :param reset: ``never`` or ``allowed``.
     :param timeout: seconds that a card may take to come back after a reset.
-    :param branch: for tests.
+    :param branch: what must not be touched; observed when it is needed. For tests, as is ``holders``: who holds VFs.
     """
 
     def __init__(
@@ -84,12 +88,14 @@ class Firmware(Subsystem):
         reset: str = "never",
         timeout: float = 120.0,
         branch: Branch | None = None,
+        holders: t.Callable[[System, t.Sequence[str]], dict[str, list[str]]] | None = None,
     ) -> None:
         super().__init__()
         self._system = system
         self._reset = reset == "allowed"
         self._timeout = timeout
         self._branch = branch
+        self._holders = holders or _holders
         self._staged: set[tuple[str, str]] = set()
         self._restarted: set[str] = set()
         self._by_port: list[tuple[str, Card]] = []
@@ -356,20 +362,17 @@ class Firmware(Subsystem):
         for function in functions:
             vfs = pci.virtual_functions(self._system, function)
             if vfs:
+                held = self._holders(self._system, vfs)
+                told = ["%s%s" % (vf, " (%s)" % "; ".join(held[vf]) if held[vf] else "") for vf in vfs[:TOLD]]
+                told += ["%d more" % (len(vfs) - TOLD)] if len(vfs) > TOLD else []
                 errors.append(
                     Refused(
-                        "%s cannot be reset: %s has %d VFs (%s)"
-                        % (card.device, function, len(vfs), ", ".join(self._describe(vf) for vf in vfs[:8])),
+                        "%s cannot be reset: %s has VFs: %s" % (card.device, function, ", ".join(told)),
                         place,
                         "take the VFs away first (sriov_vfs with count: 0), or use reset: never and reboot",
                     )
                 )
         return errors
-
-    def _describe(self, vf: str) -> str:
-        netdevs = self._system.listdir(pci.attribute(vf, "net"))
-        driver = self._system.link_name(pci.attribute(vf, "driver"))
-        return "%s %s" % (vf, ", ".join(netdevs) or (driver and "with driver %s" % driver) or "without driver")
 
     def _place(self, card: Card) -> str:
         at = next(number for number, (_function, each) in enumerate(self._by_port) if each is card)
@@ -443,6 +446,15 @@ class Firmware(Subsystem):
                 "%s: NUM_OF_VFS is %d, but the kernel may make %s VFs; see the parameters PF_NUM_OF_VF_VALID and "
                 "PF_NUM_OF_VF" % (card.device, count, total)
             )
+
+
+def _holders(system: System, functions: t.Sequence[str]) -> dict[str, list[str]]:
+    # only a refusal pays for these imports
+    from ansible_collections.railyard.fabric.plugins.module_utils.node import holders
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
+
+    with Rtnl() as table:
+        return holders.of(system, functions, table)
 
 
 def _about(card: Card, result: firmware_tool.QueryResult) -> State:

@@ -361,11 +361,14 @@ def test_a_value_that_needs_more_than_a_reset_is_reset_for_once(lab: Lab) -> Non
 
 def test_no_reset_while_the_card_has_vfs(lab: Lab) -> None:
     vf = lab.tree.vf(SECOND, 0, "pci0000:00/0000:00:01.0/0000:0b:00.2")
-    lab.tree.netdev(vf, "eth7")
+
+    def holders(system: t.Any, functions: t.Sequence[str]) -> dict[str, list[str]]:
+        return {each: ["a pod has it"] for each in functions}
+
     before = lab.state()["cards"]
     with pytest.raises(Refused) as caught:
-        lab.predict({"pci": FIRST, "link_type": "eth"}, reset="allowed")
-    assert "%s has 1 VFs (%s eth7)" % (SECOND, vf) in caught.value.message
+        lab.predict({"pci": FIRST, "link_type": "eth"}, reset="allowed", holders=holders)
+    assert caught.value.message == "%s cannot be reset: %s has VFs: %s (a pod has it)" % (FIRST, SECOND, vf)
     assert lab.state()["cards"] == before
     assert len(lab.apply({"pci": FIRST, "link_type": "eth"})[0]) == 2
 

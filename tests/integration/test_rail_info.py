@@ -1,0 +1,112 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rail_info on a guest, against what the node's own tools say. VFs and a soft link on rails 1 and 2 of node-1."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+
+from tests.integration.conftest import Failed, Node
+
+pytestmark = pytest.mark.lab
+
+RAIL, NETDEV = "0000:01:00.0", "enp1s0"
+SOFT = "enp2s0"
+
+
+@pytest.fixture
+def first(node: t.Callable[[str], Node]) -> Node:
+    return node("node-1")
+
+
+def test_nics_are_what_ip_and_ethtool_say(first: Node) -> None:
+    rows = {row["netdev"]: row for row in first.module("rail_info", subset=["nics"])["nics"]}
+    links = {row["ifname"]: row for row in first.json("ip -j -d link show")}
+    for name, row in rows.items():
+        there = links[name]
+        assert (row["mac"], row["mtu"]) == (there["address"], there["mtu"])
+        assert row["max_mtu"] == there["max_mtu"]
+        assert row["altnames"] == there.get("altnames", [])
+        assert row["up"] == ("UP" in there["flags"])
+        told = dict(re.findall(r"^([a-z-]+): (.*)$", first.run("ethtool -i %s" % name), re.M))
+        assert row["pci"] in told["bus-info"] or row["driver"] == "virtio-pci"
+        assert (row["firmware"] or "") == told.get("firmware-version", "").replace("N/A", "").strip()
+    assert rows[NETDEV]["pci"] == RAIL and rows[NETDEV]["driver"] == "igb" and rows[NETDEV]["max_vfs"] == 7
+    assert rows[NETDEV]["branch"] is None
+    assert [row["branch"] for row in rows.values() if row["branch"]] == ["enp0s30 carries this connection"]
+
+
+def test_the_system_and_nothing_is_changed(first: Node) -> None:
+    look = "lsmod | cut -d' ' -f1 | sort; ls /sys/class/net /sys/class/infiniband; ip -br link"
+    before = first.run(look, check=False)
+    found = first.module("rail_info")
+    assert first.run(look, check=False) == before
+    assert not found["changed"]
+    assert found["system"]["boot_id"] == first.boot_id()
+    assert found["system"]["kernel"] == first.run("uname -r").strip()
+    assert found["branch"]["connection"] == "enp0s30" and found["branch"]["default_route"] == ["enp0s30"]
+    assert found["tools"]["perftest"] == "/usr/bin/ib_write_bw" and "pyroute2" in found["tools"]
+    assert "mlxconfig" not in found["tools"]
+
+
+def test_vfs_and_who_holds_them(first: Node) -> None:
+    place = "/sys/bus/pci/devices/%s" % RAIL
+    first.run("echo 2 > %s/sriov_numvfs" % place)
+    try:
+        first.run("ip link set %s vf 1 mac 02:00:00:00:01:01 vlan 7" % NETDEV)
+        first.run("ip netns add ry-info")
+        first.run(
+            "for try in $(seq 50); do net=$(ls %s/virtfn1/net 2>/dev/null) && break; sleep 0.2; done;"
+            " ip link set $net netns ry-info" % place
+        )
+        free, held = first.module("rail_info", subset=["vfs"], netdevs=[NETDEV])["vfs"]
+        assert (free["pf"], free["pf_netdev"], free["index"], free["driver"]) == (RAIL, NETDEV, 0, "igbvf")
+        assert free["netdev"] and free["holders"] == []
+        assert held["netdev"] is None and "ry-info" in held["holders"][0]
+        assert (held["attributes"]["mac"], held["attributes"]["vlan"]) == ("02:00:00:00:01:01", 7)
+        assert first.module("rail_info", subset=["vfs"], pci=["0000:02:00.0"])["vfs"] == []
+    finally:
+        first.run("ip netns del ry-info; sleep 0.5; echo 0 > %s/sriov_numvfs" % place, check=False)
+
+
+def test_rdma_and_gids_of_a_soft_link(first: Node) -> None:
+    had = first.run("cat /sys/class/net/%s/mtu; cat /sys/class/net/%s/flags" % (SOFT, SOFT)).split()
+    first.run("ip link set %s up mtu 4200; ip addr add 192.0.2.9/32 dev %s" % (SOFT, SOFT))
+    first.run("modprobe rdma_rxe; rdma link add ryinfo0 type rxe netdev %s" % SOFT)
+    try:
+        found = first.module("rail_info", subset=["rdma", "gids"], netdevs=[SOFT])
+        (row,) = found["rdma"]
+        assert (row["device"], row["type"], row["netdev"], row["pci"]) == ("ryinfo0", "rxe", SOFT, "0000:02:00.0")
+        told = first.run("ibv_devinfo -d ryinfo0")
+        assert row["active_mtu"] == int(re.findall(r"active_mtu:\s+(\d+)", told)[0])
+        assert "PORT_%s" % row["state"] in told
+        assert row["node_guid"] == re.findall(r"node_guid:\s+(\S+)", told)[0]
+        assert row["link_layer"] == "ethernet" and row["rate"] > 0
+        shell = "cd /sys/class/infiniband/ryinfo0/ports/1/gids; grep -v 0000:0000:0000:0000:0000:0000:0000:0000 *"
+        there = dict(line.split(":", 1) for line in first.run(shell).split())
+        assert {str(gid["index"]): gid["gid"] for gid in found["gids"]} == there
+        (mine,) = [gid for gid in found["gids"] if gid["address"] == "192.0.2.9"]
+        assert (mine["type"], mine["netdev"], mine["device"]) == ("RoCE v2", SOFT, "ryinfo0")
+        # the slow way to the same table
+        first.run("mv /usr/lib/x86_64-linux-gnu/libibverbs.so.1 /usr/lib/x86_64-linux-gnu/libibverbs.so.1.away")
+        try:
+            again = first.module("rail_info", subset=["rdma", "gids"], netdevs=[SOFT])
+        finally:
+            first.run("mv /usr/lib/x86_64-linux-gnu/libibverbs.so.1.away /usr/lib/x86_64-linux-gnu/libibverbs.so.1")
+        assert again["gids"] == found["gids"]
+        assert again["rdma"][0]["active_mtu"] is None
+    finally:
+        down = "" if int(had[1], 16) & 1 else "ip link set %s down;" % SOFT
+        first.run(
+            "rdma link delete ryinfo0; ip addr del 192.0.2.9/32 dev %s; ip link set %s mtu %s; %s true"
+            % (SOFT, SOFT, had[0], down)
+        )
+
+
+def test_a_netdev_that_is_not_there(first: Node) -> None:
+    with pytest.raises(Failed) as caught:
+        first.module("rail_info", netdevs=["enp99s0"])
+    assert str(caught.value) == "netdevs: there is no netdev enp99s0. Remedy: see 'ip link'."
