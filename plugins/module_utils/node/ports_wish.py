@@ -214,8 +214,11 @@ class Record(t.NamedTuple):
     @classmethod
     def read(cls, system: System) -> Record:
         """The record of this node; an empty one where there is none, or it makes no sense."""
+        text = system.read(RECORD)
+        if text is None:
+            return cls([], [], True)
         try:
-            held = json.loads(system.read(RECORD) or "null") or {"ports": [], "former": [], "done": True}
+            held = json.loads(text)
             errors: list[RailyardError] = []
             ports = [read_port(option, RECORD, errors) for option in held["ports"]]
             former = [read_port(option, RECORD, errors) for option in held["former"]]

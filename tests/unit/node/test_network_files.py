@@ -1,0 +1,335 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What each back-end's files say, who is chosen to keep them, and how they are loaded."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils.node import network_files as files
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import read_ports
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+
+FOUR: dict[str, t.Any] = {
+    "rail": "gpu01",
+    "pci": "0000:0b:00.0",
+    "netdev": "enp11s0",
+    "mtu": 4200,
+    "address": "172.16.11.201/24",
+    "gateway": "172.16.11.254",
+    "table": 101,
+    "rule_priority": 10001,
+    "sysctl": {"arp_ignore": 1, "rp_filter": 2},
+}
+SIX = dict(FOUR, rail="gpu02", pci=None, netdev="eth2.7", address="fd00:12::c9/64", gateway="fd00:12::1", table=102)
+SIX["rule_priority"] = 10002
+NONE = {"rail": "gpu03", "pci": "0000:0d:00.0", "netdev": "ib3"}
+
+
+def kept(*options: dict[str, t.Any], infiniband: bool = False) -> list[files.Kept]:
+    ports = read_ports(options or (FOUR, SIX, NONE))
+    return [files.Kept(port, str(port.netdev), index + 2, infiniband) for index, port in enumerate(ports)]
+
+
+class Commands:
+    """Answers with ``answers`` by the first words; what was run is in ``ran``."""
+
+    def __init__(self, **answers: CommandResult) -> None:
+        self.ran: list[str] = []
+        self.answers = answers
+
+    def __call__(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        self.ran.append(" ".join(argv))
+        return self.answers.get(argv[0], CommandResult(0, "", ""))
+
+
+def node(
+    tmp_path: Path, *units: str, plans: t.Mapping[str, str] | None = None, commands: Commands | None = None
+) -> System:
+    system = System(str(tmp_path), commands or Commands())
+    for unit in units:
+        system.write_file("/run/systemd/units/invocation:%s.service" % unit, "")
+    for name, text in (plans or {}).items():
+        system.write_file("/etc/netplan/" + name, text)
+    return system
+
+
+def sections(text: str) -> list[tuple[str, dict[str, str]]]:
+    """The sections of a systemd file in order; a section may come more than once."""
+    found: list[tuple[str, dict[str, str]]] = []
+    for line in text.splitlines():
+        if line.startswith("["):
+            found.append((line.strip("[]"), {}))
+        elif line and not line.startswith("#"):
+            key, _equals, value = line.partition("=")
+            assert key not in found[-1][1]
+            found[-1][1][key] = value
+    return found
+
+
+def test_networkd_file_of_a_rail() -> None:
+    (path, file), *_rest = sorted(files.Networkd(System()).files(kept()).items())
+    assert (path, file.mode) == ("/etc/systemd/network/05-railyard-gpu01.network", 0o644)
+    told = sections(file.text)
+    assert [name for name, _values in told] == [
+        *("Match", "Link", "Network", "Route", "Route", "RoutingPolicyRule", "RoutingPolicyRule")
+    ]
+    values = [each for _name, each in told]
+    assert values[0] == {"Name": "enp11s0"}
+    assert values[1] == {"MTUBytes": "4200", "RequiredForOnline": "no"}
+    assert values[2]["Address"] == "172.16.11.201/24"
+    assert values[2]["KeepConfiguration"] == "static"
+    assert values[3:5] == [
+        {"Destination": "172.16.11.0/24", "Scope": "link", "PreferredSource": "172.16.11.201", "Table": "101"},
+        {"Destination": "0.0.0.0/0", "Gateway": "172.16.11.254", "Table": "101"},
+    ]
+    assert values[5:] == [
+        {"From": "172.16.11.201", "Table": "101", "Priority": "10001", "Family": "ipv4"},
+        {"OutgoingInterface": "enp11s0", "Table": "101", "Priority": "10001", "Family": "ipv4"},
+    ]
+
+
+def test_no_back_end_ever_says_a_route_without_a_table() -> None:
+    for _path, file in files.Networkd(System()).files(kept()).items():
+        assert all(values["Table"] in ("101", "102") for name, values in sections(file.text) if name == "Route")
+        assert all("Gateway" not in values for name, values in sections(file.text) if name == "Network")
+    for route in netplan()["eth2.7"]["routes"] + netplan()["enp11s0"]["routes"]:
+        assert route["table"] in (101, 102)
+    assert "gateway4" not in str(netplan())
+    for _path, file in files.NetworkManager(System()).files(kept()).items():
+        for family in ("ipv4", "ipv6"):
+            values = keyfile(file.text)[family]
+            assert "gateway" not in values
+            routes = [key for key in values if key.startswith("route") and key[-1].isdigit()]
+            assert all("table=10" in values[key + "_options"] for key in routes)
+
+
+def test_link_files_name_a_pci_address_and_nothing_else() -> None:
+    common = files.common_files(kept())
+    links = {path: dict(sections(file.text)) for path, file in common.items() if path.endswith(".link")}
+    assert sorted(links) == ["/etc/systemd/network/05-railyard-gpu0%d.link" % number for number in (1, 3)]
+    first = links["/etc/systemd/network/05-railyard-gpu01.link"]
+    assert first["Match"] == {"Path": "pci-0000:0b:00.0 *-pci-0000:0b:00.0"}
+    assert first["Link"]["Name"] == "enp11s0"
+    assert first["Link"]["MTUBytes"] == "4200"
+
+
+def test_sysctls_of_all_rails_are_one_file() -> None:
+    lines = files.common_files(kept())[files.SYSCTL_FILE].text.splitlines()[1:]
+    assert lines == [
+        "net.ipv4.conf.enp11s0.arp_ignore = 1",
+        "net.ipv4.conf.enp11s0.rp_filter = 2",
+        "net.ipv6.conf.enp11s0.accept_ra = 0",
+        "net/ipv4/conf/eth2.7/arp_ignore = 1",
+        "net/ipv4/conf/eth2.7/rp_filter = 2",
+        "net/ipv6/conf/eth2.7/accept_ra = 0",
+        "net.ipv6.conf.ib3.accept_ra = 0",
+    ]
+
+
+def netplan() -> dict[str, t.Any]:
+    file = files.Netplan(System()).files(kept())[files.NETPLAN_FILE]
+    assert file.mode == 0o600
+    ethernets: dict[str, t.Any] = yaml.safe_load(file.text)["network"]["ethernets"]
+    return ethernets
+
+
+def test_netplan_file_and_what_it_cannot_say() -> None:
+    first = netplan()["enp11s0"]
+    assert first["addresses"] == ["172.16.11.201/24"]
+    assert first["mtu"] == 4200
+    assert first["optional"] is True
+    assert first["routes"] == [
+        {"to": "172.16.11.0/24", "scope": "link", "from": "172.16.11.201", "table": 101},
+        {"to": "0.0.0.0/0", "via": "172.16.11.254", "table": 101},
+    ]
+    assert first["routing-policy"] == [{"from": "172.16.11.201/32", "table": 101, "priority": 10001}]
+    assert "addresses" not in netplan()["ib3"]
+    drop_in = files.Netplan(System()).files(kept())["/etc/systemd/network/10-netplan-enp11s0.network.d/railyard.conf"]
+    assert (
+        "RoutingPolicyRule",
+        {"OutgoingInterface": "enp11s0", "Table": "101", "Priority": "10001", "Family": "ipv4"},
+    ) in (sections(drop_in.text))
+
+
+def keyfile(text: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+    parser.read_string(text)
+    return parser
+
+
+def test_keyfile_of_a_rail() -> None:
+    paths = files.NetworkManager(System()).files(kept())
+    assert {file.mode for file in paths.values()} == {0o600}
+    first = keyfile(paths["/etc/NetworkManager/system-connections/railyard-gpu01.nmconnection"].text)
+    assert first["connection"]["interface-name"] == "enp11s0"
+    assert first["ethernet"]["mtu"] == "4200"
+    assert dict(first["ipv4"]) == {
+        "method": "manual",
+        "never-default": "true",
+        "address1": "172.16.11.201/24",
+        "route1": "172.16.11.0/24",
+        "route1_options": "table=101,src=172.16.11.201",
+        "route2": "0.0.0.0/0,172.16.11.254",
+        "route2_options": "table=101",
+        "routing-rule1": "priority 10001 from 172.16.11.201 table 101",
+        "routing-rule2": "priority 10001 from 0.0.0.0/0 oif enp11s0 table 101",
+    }
+    assert first["ipv6"]["method"] == "link-local"
+    identities = {keyfile(file.text)["connection"]["uuid"] for file in paths.values()}
+    assert len(identities) == 3
+    infiniband = files.NetworkManager(System()).files(kept(NONE, infiniband=True))
+    (only,) = infiniband.values()
+    assert keyfile(only.text)["connection"]["type"] == "infiniband"
+
+
+# -- held against the real readers, where they are installed ----------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("netplan"), reason="netplan is not installed")
+def test_netplan_itself_reads_the_file(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    system.write_file("/etc/netplan/01-base.yaml", "network: {version: 2, ethernets: {eth0: {dhcp4: true}}}\n", 0o600)
+    backend = files.Netplan(system)
+    for path, file in backend.files(kept()).items():
+        backend.check(path, file.text)
+        system.write_file(path, file.text, file.mode)
+    subprocess.run(["netplan", "generate", "--root-dir", str(tmp_path)], check=True)
+    ours = sections((tmp_path / "run/systemd/network/10-netplan-enp11s0.network").read_text())
+    assert ("RoutingPolicyRule", {"From": "172.16.11.201/32", "Table": "101", "Priority": "10001"}) in ours
+    assert ("Route", {"Destination": "0.0.0.0/0", "Gateway": "172.16.11.254", "Table": "101"}) in ours
+    with pytest.raises(RailyardError, match="Invalid YAML"):
+        backend.check(files.NETPLAN_FILE, "network: [")
+
+
+@pytest.mark.skipif(not shutil.which("nmcli"), reason="nmcli is not installed")
+def test_networkmanagers_own_library_reads_the_keyfiles() -> None:
+    for file in files.NetworkManager(System()).files(kept()).values():
+        done = subprocess.run(
+            ["nmcli", "--offline", "connection", "modify", "connection.autoconnect", "yes"],
+            input=file.text,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        told, ours = keyfile(done.stdout), keyfile(file.text)
+        for section in ("ipv4", "ipv6"):
+            assert sorted(told[section]) == sorted(ours[section])
+
+
+# -- who keeps them ---------------------------------------------------------------------------------------------------
+
+
+def test_the_back_end_is_who_rules_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(System, "which", lambda _self, program: "/usr/sbin/" + program)
+    base = {"50-cloud-init.yaml": "network: {version: 2}\n"}
+    desktop = {"01-network-manager-all.yaml": "network: {version: 2, renderer: NetworkManager}\n"}
+    cases: list[tuple[str, tuple[str, ...], dict[str, str]]] = [
+        ("networkd", ("systemd-networkd",), {}),
+        ("networkmanager", ("NetworkManager",), {}),
+        ("networkmanager", ("NetworkManager", "systemd-networkd"), {}),
+        ("netplan", ("systemd-networkd",), base),
+        ("networkmanager", ("NetworkManager",), desktop),
+    ]
+    for number, (name, units, plans) in enumerate(cases):
+        system = node(tmp_path / str(number), *units, plans=plans)
+        assert files.choose(system, "auto").name == name
+    with pytest.raises(Unsupported, match="neither netplan nor NetworkManager"):
+        files.choose(node(tmp_path / "none"), "auto")
+    assert files.choose(node(tmp_path / "none"), "none").name == "none"
+
+
+def test_netplan_without_its_program_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(System, "which", lambda _self, _program: None)
+    system = node(tmp_path, "systemd-networkd", plans={"a.yaml": "network: {}\n"})
+    assert files.choose(system, "auto").name == "networkd"
+    with pytest.raises(Unsupported, match="netplan is not installed"):
+        files.choose(system, "netplan")
+
+
+def test_files_of_every_back_end_are_known_again(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    for backend in (files.Networkd(system), files.Netplan(system), files.NetworkManager(system)):
+        assert backend.ours() == []
+        written = backend.files(kept())
+        for path, file in written.items():
+            system.write_file(path, file.text, file.mode)
+        assert sorted(backend.ours()) == sorted(written)
+    system.write_file("/etc/systemd/network/10-netplan-eth9.network.d/other.conf", "")
+    system.write_file("/etc/NetworkManager/system-connections/office.nmconnection", "")
+    assert len(files.Netplan(system).ours()) == 4
+    assert len(files.NetworkManager(system).ours()) == 3
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------
+
+
+def told(system: System, ifindex: int, path: str, phase: str = "configured") -> None:
+    text = "# This is private data. Do not parse.\nADMIN_STATE=%s\nNETWORK_FILE=%s\n" % (phase, path)
+    system.write_file("/run/systemd/netif/links/%d" % ifindex, text)
+
+
+def test_networkd_reloads_and_is_waited_for(tmp_path: Path) -> None:
+    commands = Commands()
+    system = node(tmp_path, commands=commands)
+    told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network")
+    files.Networkd(system).load(kept(FOUR), 1)
+    assert commands.ran == ["networkctl reload"]
+
+
+@pytest.mark.parametrize(
+    ("path", "phase", "message"),
+    [
+        ("/etc/systemd/network/01-all.network", "configured", "takes /etc/systemd/network/01-all.network for enp11s0"),
+        ("", "unmanaged", "takes no file for enp11s0"),
+        ("/etc/systemd/network/05-railyard-gpu01.network", "failed", "says 'failed' of enp11s0"),
+        ("/etc/systemd/network/05-railyard-gpu01.network", "configuring", "says 'configuring' of enp11s0"),
+    ],
+)
+def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, phase: str, message: str) -> None:
+    system = node(tmp_path)
+    told(system, 2, path, phase)
+    with pytest.raises(RailyardError) as error:
+        files.Networkd(system).load(kept(FOUR), 0.1)
+    assert message in error.value.message
+    assert error.value.place == "/etc/systemd/network/05-railyard-gpu01.network"
+
+
+def test_a_link_that_gets_its_name_later_is_not_waited_for(tmp_path: Path) -> None:
+    files.Networkd(node(tmp_path)).load([each._replace(ifindex=None) for each in kept(FOUR)], 0.1)
+
+
+def test_netplan_is_generated_and_never_applied(tmp_path: Path) -> None:
+    commands = Commands()
+    system = node(tmp_path, commands=commands)
+    told(system, 2, "/run/systemd/network/10-netplan-enp11s0.network")
+    files.Netplan(system).load(kept(FOUR), 1)
+    assert commands.ran == ["netplan generate", "networkctl reload"]
+
+
+@pytest.mark.parametrize(
+    ("current", "command"),
+    [("railyard-gpu01", "device reapply enp11s0"), ("Wired connection 1", "connection up id railyard-gpu01")],
+)
+def test_networkmanager_activates_or_reapplies(tmp_path: Path, current: str, command: str) -> None:
+    commands = Commands(nmcli=CommandResult(0, current + "\n", ""))
+    files.NetworkManager(node(tmp_path, commands=commands)).load(kept(FOUR), 30)
+    assert commands.ran == [
+        "nmcli connection reload",
+        "nmcli -g GENERAL.CONNECTION device show enp11s0",
+        "nmcli --wait 30 " + command,
+    ]
+
+
+def test_two_managers_at_once_are_told(tmp_path: Path) -> None:
+    assert files.Networkd(node(tmp_path / "a", "systemd-networkd")).warnings() == []
+    (text,) = files.Networkd(node(tmp_path / "b", "systemd-networkd", "NetworkManager")).warnings()
+    assert "unmanaged-devices" in text

@@ -1,0 +1,464 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rail ports on a kernel in a directory: what is decided, in which order, and what is left alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.node import rtnetlink as rt
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.network_files import Networkd
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ports_kernel import Node, write  # noqa: E402
+
+Option = t.Dict[str, t.Any]
+
+
+def port(number: int, **options: t.Any) -> Option:
+    planned: Option = {
+        "rail": "gpu%02d" % number,
+        "pci": "0000:%02x:00.0" % (10 + number),
+        "netdev": "enp%ds0" % (10 + number),
+        "mtu": 4200,
+        "address": "172.16.%d.201/24" % (10 + number),
+        "gateway": "172.16.%d.254" % (10 + number),
+        "table": 100 + number,
+        "rule_priority": 10000 + number,
+        "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
+    }
+    return dict(planned, **options)
+
+
+PORTS = [port(1), port(2)]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    # what systemd-networkd makes of its files is for the lab to show
+    monkeypatch.setattr(Networkd, "load", lambda *_arguments: None)
+    return Node(tmp_path)
+
+
+def subsystem(node: Node, ports: list[Option], **options: t.Any) -> RailPorts:
+    options.setdefault("backend", "auto")
+    return RailPorts(node.system, read_ports(ports), timeout=0.5, rtnl=node.kernel, **options)
+
+
+def changes(node: Node, ports: list[Option], **options: t.Any) -> list[Change]:
+    ports_now = subsystem(node, ports, **options)
+    return ports_now.changes(ports_now.observe())
+
+
+def run(node: Node, ports: list[Option], **options: t.Any) -> dict[str, t.Any]:
+    ports_now = subsystem(node, ports, **options)
+    state = ports_now.observe()
+    wanted = ports_now.changes(state)
+    after = converge(ports_now, state, wanted, [])
+    outcome = ports_now.outcome(after, [])
+    return dict(outcome, changes=[each.as_dict() for each in wanted], gathered=after, warnings=ports_now.warnings)
+
+
+def errors(node: Node, ports: list[Option], **options: t.Any) -> str:
+    before = node.kernel.summary()
+    with pytest.raises(RailyardError) as error:
+        changes(node, ports, **options)
+    assert node.kernel.summary() == before
+    return str(error.value)
+
+
+def rules(node: Node) -> list[tuple[int, str, int]]:
+    return [each for each in node.kernel.summary()["rules"] if 0 < each[0] < 32766]
+
+
+def test_ports_are_set_up_and_a_second_run_has_nothing_to_do(node: Node) -> None:
+    result = run(node, PORTS)
+    assert result["backend"] == "networkd"
+    assert not result["reboot_required"]
+    assert result["gathered"]["ports"] == PORTS
+    assert rules(node) == [
+        (10001, "from 172.16.11.201", 101),
+        (10001, "oif enp11s0", 101),
+        (10002, "from 172.16.12.201", 102),
+        (10002, "oif enp12s0", 102),
+    ]
+    mains = [route for route in node.kernel.summary()["routes"] if route[0] == rt.TABLE_MAIN]
+    assert mains == [(254, "172.16.11.0/24", 3, "None"), (254, "172.16.12.0/24", 4, "None")]
+    assert node.kernel.sysctl("enp11s0", "accept_ra", "ipv6").read_text() == "0"
+    assert result["effective_sysctl"]["enp12s0"] == {"arp_announce": 2, "arp_ignore": 1, "rp_filter": 2}
+    assert changes(node, PORTS) == []
+
+
+def test_prediction_is_what_is_then_done(node: Node) -> None:
+    predicted = [each.as_dict() for each in changes(node, PORTS)]
+    assert run(node, PORTS)["changes"] == predicted
+
+
+def test_the_order_lets_nothing_be_used_before_it_is_complete(node: Node) -> None:
+    attributes = [each.attribute for each in changes(node, [port(1)])]
+    assert attributes[0] == "ports"
+    assert attributes[-1] == "done"
+    marks = [
+        "state",
+        "ipv4.arp_ignore",
+        "address",
+        "route default table 101",
+        "from 172.16.11.201",
+        "content",
+        "loaded",
+    ]
+    places = [attributes.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
+def test_only_what_drifted_is_mended(node: Node) -> None:
+    run(node, PORTS)
+    kernel = node.kernel
+    kernel.delete_address(3, ipaddress.ip_interface("172.16.11.201/24"))
+    kernel.held_rules = [rule for rule in kernel.held_rules if rule.oif != "enp12s0"]
+    kernel.held_rules.append(rt.Rule(4, 10002, ipaddress.ip_network("9.9.9.9"), "", 55, True))
+    kernel.held_rules.append(rt.Rule(4, 10001, ipaddress.ip_network("172.16.11.201"), "", 101, True))
+    kernel.set_link(4, mtu=1500)
+    done = [(each["subject"], each["attribute"], each["after"]) for each in run(node, PORTS)["changes"]]
+    assert done == [
+        ("enp12s0", "mtu", 4200),
+        ("rule 10001", "from 172.16.11.201", None),
+        ("rule 10002", "from 9.9.9.9", None),
+        ("enp11s0", "address", "172.16.11.201/24"),
+        ("rule 10002", "oif enp12s0", "lookup 102"),
+    ]
+    assert changes(node, PORTS) == []
+
+
+def test_a_missing_connected_route_is_given_back(node: Node) -> None:
+    run(node, PORTS)
+    node.kernel.held_routes = [route for route in node.kernel.held_routes if route.table != rt.TABLE_MAIN]
+    attributes = [each["attribute"] for each in run(node, PORTS)["changes"]]
+    assert attributes == ["route 172.16.11.0/24 table main", "route 172.16.12.0/24 table main"]
+
+
+def test_a_link_that_went_down_gets_its_routes_back(node: Node) -> None:
+    run(node, PORTS)
+    node.kernel.set_link(3, up=False)
+    attributes = [each["attribute"] for each in run(node, PORTS)["changes"]]
+    assert attributes == ["state", "route 172.16.11.0/24 table 101", "route default table 101"]
+
+
+def test_a_new_plan_takes_the_old_one_away(node: Node) -> None:
+    run(node, PORTS)
+    moved = port(1, address="172.16.11.7/24", table=151, rule_priority=10051, gateway=None)
+    run(node, [moved])
+    summary = node.kernel.summary()
+    assert summary["addresses"] == [(3, "172.16.11.7/24")]
+    assert summary["routes"] == [(151, "172.16.11.0/24", 3, "None"), (254, "172.16.11.0/24", 3, "None")]
+    assert rules(node) == [(10051, "from 172.16.11.7", 151), (10051, "oif enp11s0", 151)]
+    assert [path for path in summary["files"] if "gpu02" in path] == []
+    assert changes(node, [moved]) == []
+
+
+def test_addresses_change_places(node: Node) -> None:
+    run(node, PORTS)
+    swapped = [
+        port(1, address="172.16.12.201/24", gateway="172.16.12.254", table=102, rule_priority=10002),
+        port(2, address="172.16.11.201/24", gateway="172.16.11.254", table=101, rule_priority=10001),
+    ]
+    run(node, swapped)
+    assert node.kernel.summary()["addresses"] == [(3, "172.16.12.201/24"), (4, "172.16.11.201/24")]
+    assert changes(node, swapped) == []
+
+
+def test_what_others_set_stays_and_what_is_in_the_way_is_told(node: Node) -> None:
+    run(node, PORTS)
+    kernel = node.kernel
+    kernel.add_address(3, ipaddress.ip_interface("172.16.11.77/24"))
+    kernel.add_address(3, ipaddress.ip_interface("192.0.2.1/24"))
+    storage = rt.Route(101, ipaddress.ip_network("10.9.0.0/16"), 3, None, None, 0, 4, 0)
+    kernel.add_route(storage)
+    result = run(node, PORTS)
+    assert result["changes"] == []
+    assert [text for text in result["warnings"] if "172.16.11.77/24" in text and "not planned" in text]
+    run(node, [], state="absent")
+    assert storage in kernel.held_routes
+    assert (3, "192.0.2.1/24") in kernel.summary()["addresses"]
+
+
+def test_a_wrong_prefix_or_gateway_is_replaced(node: Node) -> None:
+    node.kernel.set_link(3, up=True)
+    node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/16"))
+    default = rt.Route(101, ipaddress.ip_network("0.0.0.0/0"), 2, ipaddress.ip_address("172.16.11.1"), None, 0, 4, 0)
+    node.kernel.add_route(default)
+    run(node, PORTS)
+    assert node.kernel.summary()["addresses"] == [(3, "172.16.11.201/24"), (4, "172.16.12.201/24")]
+    assert default not in node.kernel.held_routes
+
+
+def test_a_secondary_address_that_goes_with_the_first_is_given_back(node: Node) -> None:
+    run(node, [port(1, address="172.16.11.7/24")])
+    # an interrupted run of another tool: the planned address came second
+    node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/24"))
+    run(node, [port(1)])
+    assert node.kernel.summary()["addresses"] == [(3, "172.16.11.201/24")]
+    assert changes(node, [port(1)]) == []
+
+
+def test_absent_leaves_nothing_of_ours(node: Node) -> None:
+    before = node.kernel.summary()
+    run(node, PORTS)
+    run(node, [PORTS[0]], state="absent")
+    assert [each[0] for each in node.kernel.summary()["addresses"]] == [4]
+    assert changes(node, [PORTS[1]]) == []
+    run(node, [], state="absent")
+    after = node.kernel.summary()
+    for part in ("addresses", "routes", "rules", "files"):
+        assert after[part] == before[part]
+    assert changes(node, [], state="absent") == []
+
+
+def test_a_port_without_an_address_only_comes_up(node: Node) -> None:
+    bare = {"rail": "gpu01", "pci": "0000:0b:00.0", "netdev": "enp11s0", "mtu": 4200}
+    run(node, [bare])
+    assert node.kernel.summary()["links"][1] == (3, "enp11s0", True, 4200)
+    assert node.kernel.summary()["addresses"] == []
+    assert rules(node) == []
+
+
+def test_ipv6_rails(node: Node) -> None:
+    six = port(1, address="fd00:11::c9/64", gateway="fd00:11::1")
+    run(node, [six])
+    assert changes(node, [six]) == []
+    routes = [route for route in node.kernel.summary()["routes"] if route[0] == 101]
+    assert routes == [(101, "::/0", 3, "fd00:11::1"), (101, "fd00:11::/64", 3, "None")]
+    node.kernel.sysctl("enp11s0", "disable_ipv6", "ipv6").write_text("1")
+    assert "IPv6 is switched off for enp11s0" in errors(node, [six])
+
+
+# -- interruption ----------------------------------------------------------------------------------------------------
+
+
+def interrupted(tmp_path: Path, ports: list[Option], after: int) -> Node:
+    node = Node(tmp_path / str(after))
+    run(node, [port(1, address="172.16.11.7/24"), port(2), port(3)])
+    for change in changes(node, ports)[:after]:
+        change.act()
+    return node
+
+
+def test_killed_anywhere_the_next_run_converges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
+    wanted = [port(1), port(2, table=152), port(4)]
+    whole = interrupted(tmp_path, wanted, 1000)
+    total = len(changes(interrupted(tmp_path, wanted, 0), wanted))
+    assert total > 20
+    for count in range(1, total):
+        node = interrupted(tmp_path, wanted, count)
+        run(node, wanted)
+        assert node.kernel.summary() == whole.kernel.summary(), count
+        assert changes(node, wanted) == [], count
+
+
+def test_killed_anywhere_another_plan_leaves_nothing_of_the_broken_run(tmp_path: Path, node: Node) -> None:
+    broken, other = [port(1), port(2, table=152), port(4)], [port(1, address="172.16.11.9/24")]
+    total = len(changes(interrupted(tmp_path, broken, 0), broken))
+    for count in range(1, total):
+        node = interrupted(tmp_path, broken, count)
+        run(node, other)
+        assert node.kernel.summary()["addresses"] == [(3, "172.16.11.9/24")], count
+        assert rules(node) == [(10001, "from 172.16.11.9", 101), (10001, "oif enp11s0", 101)], count
+        assert {route[0] for route in node.kernel.summary()["routes"]} == {101, 254}, count
+
+
+def test_files_that_were_written_but_not_loaded_are_loaded(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+    for change in changes(node, PORTS):
+        if change.attribute == "loaded":
+            break
+        change.act()
+    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _timeout: loads.append(len(kept)))
+    assert [each["attribute"] for each in run(node, PORTS)["changes"]] == ["loaded", "done"]
+    assert loads == [2]
+
+
+def test_a_record_that_makes_no_sense_is_written_anew(node: Node) -> None:
+    run(node, PORTS)
+    write(node.root / RECORD.lstrip("/"), "{")
+    run(node, PORTS)
+    assert changes(node, PORTS) == []
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_interface_gets_its_name_now(node: Node) -> None:
+    named = port(1, netdev="gpu01")
+    run(node, PORTS)
+    result = run(node, [named])
+    assert [each["attribute"] for each in result["changes"][1:3]] == ["name", "state"]
+    assert node.kernel.table[3].name == "gpu01"
+    assert result["gathered"]["ports"] == [named]
+    assert rules(node) == [(10001, "from 172.16.11.201", 101), (10001, "oif gpu01", 101)]
+    assert changes(node, [named]) == []
+
+
+def test_its_own_other_name_becomes_its_name(node: Node) -> None:
+    node.kernel.table[3] = node.kernel.table[3]._replace(altnames=("gpu01",))
+    run(node, [port(1, netdev="gpu01")])
+    assert node.kernel.table[3].name == "gpu01"
+
+
+def test_names_go_round_in_a_ring(node: Node) -> None:
+    ring = [port(1, netdev="enp12s0"), port(2, netdev="enp13s0"), port(3, netdev="enp11s0")]
+    run(node, ring)
+    assert [node.kernel.table[index].name for index in (3, 4, 5)] == ["enp12s0", "enp13s0", "enp11s0"]
+    assert changes(node, ring) == []
+
+
+def test_a_name_that_another_interface_has_is_an_error(node: Node) -> None:
+    text = errors(node, [port(1, netdev="enp14s0")])
+    assert "0000:0b:00.0 is enp11s0, and the name enp14s0 is taken by another interface (enp14s0)" in text
+
+
+@pytest.mark.parametrize("use", ["macvlan", "pod", "vfs"])
+def test_an_interface_in_use_waits_for_the_next_boot(node: Node, use: str) -> None:
+    node.kernel.set_link(3, up=True)
+    place = node.root / "sys/class/net/enp11s0"
+    if use == "macvlan":
+        (place / "upper_macvlan0").mkdir()
+    elif use == "pod":
+        node.kernel.macs[3] = [node.kernel.table[3].address, b"\x33\x33\0\0\0\1", b"\x02\xaa\0\0\0\1"]
+    else:
+        write(place / "device/sriov_numvfs", "2")
+    # and who wants its name waits with it
+    ports = [port(1, netdev="gpu01"), port(2, netdev="enp11s0")]
+    result = run(node, ports)
+    assert result["reboot_required"]
+    assert len(result["reboot_reasons"]) == 2
+    assert result["reboot_reasons"][0].startswith("gpu01: enp11s0 becomes gpu01 at the next boot")
+    assert [node.kernel.table[index].name for index in (3, 4)] == ["enp11s0", "enp12s0"]
+    # all else is in force under the name of now
+    assert (10001, "oif enp11s0", 101) in rules(node)
+    files = node.kernel.summary()["files"]
+    assert "Name=gpu01" in files["etc/systemd/network/05-railyard-gpu01.link"]
+    again = run(node, ports)
+    assert again["changes"] == []
+    assert again["reboot_required"]
+
+
+def test_an_interface_is_found_by_its_name_where_no_pci_address_is_given(node: Node) -> None:
+    run(node, [port(1, pci=None)])
+    assert [path for path in node.kernel.summary()["files"] if path.endswith(".link")] == []
+    node.kernel.table[4] = node.kernel.table[4]._replace(altnames=("ens2",))
+    assert "ens2 is only another name of enp12s0" in errors(node, [port(2, pci=None, netdev="ens2")])
+
+
+def test_what_stands_for_vfs_is_not_taken_for_the_port(node: Node) -> None:
+    node.kernel.nic("rep0")
+    (node.root / "sys/bus/pci/devices/0000:0b:00.0/net/rep0").mkdir()
+    write(node.root / "sys/class/net/rep0/phys_port_name", "pf0vf0")
+    write(node.root / "sys/class/net/enp11s0/phys_port_name", "p0")
+    run(node, [port(1, netdev=None)])
+    assert node.kernel.summary()["addresses"] == [(3, "172.16.11.201/24")]
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option", [{"pci": "0000:01:00.0"}, {"pci": None, "netdev": "eth0"}, {"pci": "0000:01:00.0", "netdev": "gpu09"}]
+)
+def test_the_branch_is_refused_and_nothing_is_changed(node: Node, option: Option) -> None:
+    text = errors(node, [port(1), port(2, **option)])
+    assert "eth0 carries the default route" in text
+
+
+def test_the_branch_is_refused_as_such(node: Node) -> None:
+    with pytest.raises(Refused):
+        changes(node, [port(2, pci="0000:01:00.0", netdev="eth0")])
+
+
+def test_the_branchs_function_is_refused_where_it_is_a_vfs_pf(node: Node) -> None:
+    vf = node.root / "sys/devices/pci0000:00/0000:01:00.0"
+    (vf / "physfn").symlink_to(node.root / "sys/devices/pci0000:00/0000:0b:00.0")
+    assert "eth0 carries the default route" in errors(node, [port(1)])
+
+
+def test_absent_does_not_touch_the_branch_either(node: Node) -> None:
+    run(node, PORTS)
+    node.kernel.default_route("enp11s0")
+    assert "enp11s0 carries the default route" in errors(node, [], state="absent")
+    assert "enp11s0 carries the default route, and was set up as a rail port before" in errors(node, [port(2)])
+
+
+def test_a_subnet_that_leads_the_connection_astray_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.kernel.add_address(node.management, ipaddress.ip_interface("172.16.8.5/21"))
+    assert "172.16.11.0/24 overlaps 172.16.8.5/21 of eth0, which carries the default route" in errors(node, [port(1)])
+    monkeypatch.setenv("SSH_CONNECTION", "172.16.22.9 50000 10.0.0.5 22")
+    text = errors(node, [port(12, pci="0000:0c:00.0", netdev="enp12s0")])
+    assert "172.16.22.0/24 holds 172.16.22.9, from which this connection comes" in text
+
+
+def test_all_that_is_wrong_is_said_at_once(node: Node) -> None:
+    node.kernel.add_address(6, ipaddress.ip_interface("172.16.12.201/24"))
+    text = errors(
+        node,
+        [
+            port(1, mtu=9500),
+            port(2, sysctl={"arp_ignoer": 1}),
+            port(3, pci="0000:ff:00.0"),
+        ],
+    )
+    assert "ports[0].mtu (gpu01): enp11s0 takes an MTU from 68 to 9216, not 9500" in text
+    assert "ports[1].sysctl (gpu02): the kernel has no net.ipv4.conf.enp12s0.arp_ignoer" in text
+    assert "ports[1].address (gpu02): 172.16.12.201 is the address of enp14s0 already" in text
+    assert "ports[2].pci (gpu03): there is no PCI device 0000:ff:00.0" in text
+
+
+def test_strict_filtering_from_all_is_refused_and_other_defeats_are_told(node: Node) -> None:
+    node.kernel.sysctl("all", "rp_filter").write_text("1")
+    assert "rp_filter is 1, and the kernel takes the larger" in errors(node, [port(1, sysctl={"rp_filter": 0})])
+    assert run(node, [port(1, sysctl={"rp_filter": 2})])["effective_sysctl"] == {"enp11s0": {"rp_filter": 2}}
+    node.kernel.sysctl("all", "arp_announce").write_text("2")
+    result = run(node, [port(1, sysctl={"arp_announce": 1})])
+    assert result["effective_sysctl"] == {"enp11s0": {"arp_announce": 2}}
+    assert any("arp_announce is 2" in text for text in result["warnings"])
+
+
+def test_no_back_end_is_an_error_unless_nothing_is_to_be_kept(tmp_path: Path) -> None:
+    node = Node(tmp_path, units=())
+    assert "neither netplan nor NetworkManager nor systemd-networkd" in errors(node, PORTS)
+    run(node, PORTS, persist=False)
+    assert [path for path in node.kernel.summary()["files"] if path.startswith("etc")] == []
+    assert changes(node, PORTS, persist=False) == []
+    # what was set without files is known to a later run all the same
+    run(node, [], state="absent")
+    assert node.kernel.summary()["addresses"] == []
+
+
+def test_no_carrier_is_told(node: Node) -> None:
+    write(node.root / "sys/class/net/enp11s0/carrier", "0")
+    assert any("enp11s0 (gpu01) has no carrier" in text for text in run(node, [port(1)])["warnings"])
+
+
+def test_gathered_is_what_the_kernel_has(node: Node) -> None:
+    run(node, PORTS)
+    node.kernel.set_link(3, mtu=1500)
+    asked = [{"rail": "a", "netdev": "enp11s0"}, {"rail": "b", "pci": "0000:ff:00.0"}]
+    first, second = subsystem(node, asked, state="gathered").observe()["ports"]
+    assert first == port(1, rail="a", mtu=1500)
+    assert (second["pci"], second["netdev"], second["address"]) == ("0000:ff:00.0", None, None)
+    assert [each["rail"] for each in subsystem(node, [], state="gathered").observe()["ports"]] == ["gpu01", "gpu02"]
+
+
+def test_present_without_ports_is_an_error(node: Node) -> None:
+    options = {"ports": [], "state": "present", "backend": "auto", "persist": True, "timeout": 1}
+    with pytest.raises(RailyardError, match="no rail port is given"):
+        RailPorts.from_options(options, node.system)
