@@ -117,7 +117,7 @@ class InventoryModule(BaseInventoryPlugin):
         if outcome.plan is None:
             self._stop([finding.text(path) for finding in outcome.findings])
         else:
-            self._fill(outcome.plan)
+            self._fill(outcome.plan, path)
 
     def _read(self, path: str) -> bytes:
         try:
@@ -140,9 +140,17 @@ class InventoryModule(BaseInventoryPlugin):
         self.display.error(text, wrap_text=False)
         raise SystemExit(1)
 
-    def _fill(self, plan: Plan) -> None:
+    def _fill(self, plan: Plan, path: str) -> None:
         inventory: t.Any = self.inventory
         inventory.add_group(GROUP)
+        other = inventory.groups[GROUP].get_vars().get("railyard_fabric")
+        if other and other != plan.fabric_vars():
+            self._stop(
+                [
+                    "%s: the inventory has the fabric %s already, and this is %s."
+                    " Remedy: name one fabric file with -i." % (path, other["name"], plan.fabric.name)
+                ]
+            )
         inventory.set_variable(GROUP, "railyard_fabric", plan.fabric_vars())
         for profile in plan.fabric.profiles:
             inventory.add_group(_group(profile))

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 ERROR = "error"
 WARNING = "warning"
 
+# Characters of a message and of a remedy at the most, however long the names in them are.
+MAX_TEXT = 300
+
 # The keys, and for lists the positions, that lead from the top of the file to a value.
 Path = t.Tuple[t.Union[str, int], ...]
 
@@ -73,10 +76,12 @@ class Report:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Path], tuple[Rule, str, str, tuple[int, int] | None]] = {}
+        self._paths: set[Path] = set()
 
     def add(self, broken: Rule, path: Path, message: str, remedy: str, position: tuple[int, int] | None = None) -> None:
         """``position`` (line, column) is for what has no path, such as a syntax error."""
         self._found.setdefault((broken.code, path), (broken, message, remedy, position))
+        self._paths.add(path)
 
     @property
     def failed(self) -> bool:
@@ -84,18 +89,19 @@ class Report:
 
     def has(self, path: Path) -> bool:
         """Whether something is wrong at this very place."""
-        return any(path == found for _code, found in self._found)
+        return path in self._paths
 
     def within(self, path: Path) -> bool:
         """Whether something is wrong at this place or below it."""
-        return any(found[: len(path)] == path for _code, found in self._found)
+        return any(found[: len(path)] == path for found in self._paths)
 
     def findings(self, position: t.Callable[[Path], tuple[int, int]]) -> list[Finding]:
         """All findings, in the order of their places in the file."""
         found = []
         for (code, path), (broken, message, remedy, known) in self._found.items():
             line, column = known or position(path)
-            found.append(Finding(code, broken.severity, dotted(path), line, column, message, remedy))
+            text, mend = shown(message, MAX_TEXT), shown(remedy, MAX_TEXT)
+            found.append(Finding(code, broken.severity, dotted(path), line, column, text, mend))
         return sorted(found, key=lambda each: (each.line, each.column, each.code, each.place))
 
 

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules impor
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Scalar, Sequence, Value
 
 _TRUE = frozenset(("true", "yes", "on"))
+_TEMPLATE_MARKS = ("{{", "{%", "{#")
 _FALSE = frozenset(("false", "no", "off"))
 
 
@@ -139,7 +140,7 @@ def text_of(value: Value, path: Path, report: Report, rule: Rule | None = None) 
     if value.null or not value.text.strip():
         report.add(rule or rules.KIND, path, "the value is empty", "write a value, or take the key out")
         return None
-    if "{{" in value.text or "{%" in value.text:
+    if any(mark in value.text for mark in _TEMPLATE_MARKS):
         message = "%s is a template, and templates are not worked out here" % shown(value.text)
         report.add(rules.TEMPLATE, path, message, "write the value itself")
         return None

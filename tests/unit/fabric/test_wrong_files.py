@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, WARNING
@@ -60,3 +64,15 @@ def test_examples_of_the_rules_are_true(code: str) -> None:
     assert [finding.code for finding in bad] == [code]
     assert bad[0].severity == rule.severity
     assert [finding.text() for finding in good] == []
+
+
+def test_the_whole_file_of_the_reference_is_clean() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "fabric-file.md").read_text(encoding="utf-8")
+    whole = page.partition("## A whole file")[2].partition("```yaml\n")[2].partition("```")[0]
+    assert lint(whole.encode("utf-8")).findings == [] and "plugin:" in whole
+
+
+def test_the_page_of_findings_is_up_to_date() -> None:
+    tool = Path(__file__).resolve().parents[3] / "tools" / "findings_doc.py"
+    done = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes docs/findings.md from the rules themselves; with --check only says whether it is up to date."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOC = ROOT / "docs" / "findings.md"
+sys.path.insert(0, str(ROOT / "collections"))
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, Rule  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example  # noqa: E402
+
+FAMILIES = {
+    "RY1": "The file",
+    "RY2": "Names",
+    "RY3": "Addresses, routing and MTU",
+    "RY4": "Rails, profiles and nodes",
+    "RY5": "Attachment, rdma mode and firmware",
+    "RY6": "SR-IOV",
+}
+
+HEAD = """\
+<!-- Written by tools/findings_doc.py from the rules. Change a rule and run it; do not change this file. -->
+# Findings
+
+Every finding about a [fabric file](fabric-file.md) has a code that stays, a place, and a remedy. An **error** stops
+before any host is contacted; a **warning** is shown. All findings come at once, in the order of the file, and one
+mistake gives one finding. The shape is
+
+    FILE:LINE: CODE PLACE: what is wrong. Remedy: what to do.
+
+Below each rule stand a bad example, what is said of it, and a good one. An example is a piece of this file, and its
+sections stand for those of the same name here:
+
+```yaml
+%s```
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD % example.BASE]
+    for prefix, family in FAMILIES.items():
+        rules = [rule for code, rule in sorted(RULES.items()) if code.startswith(prefix)]
+        parts.append("## %sxx: %s\n\n| code | severity | what is wrong |\n|---|---|---|" % (prefix, family))
+        parts[-1] += "".join(
+            "\n| [%s](#%s) | %s | %s |" % (rule.code, rule.code.lower(), rule.severity, rule.title) for rule in rules
+        )
+        parts[-1] += "\n"
+        parts.extend(_entry(rule) for rule in rules)
+    return "\n".join(parts)
+
+
+def _entry(rule: Rule) -> str:
+    (finding,) = lint(example.whole(rule.bad).encode("utf-8")).findings
+    return "### %s\n\n%s (%s). Bad:\n\n%s\n    %s\n\nGood:\n\n%s" % (
+        rule.code,
+        rule.title,
+        rule.severity,
+        _yaml(rule.bad),
+        finding.text(),
+        _yaml(rule.good),
+    )
+
+
+def _yaml(text: str) -> str:
+    # Control characters are shown as YAML would write them: the page itself stays text.
+    clean = "".join(char if char.isprintable() or char == "\n" else "\\x%02x" % ord(char) for char in text)
+    return "```yaml\n%s```\n" % clean
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is not up to date")
+    wanted = page()
+    if parser.parse_args().check:
+        if DOC.exists() and DOC.read_text(encoding="utf-8") == wanted:
+            return 0
+        print("docs/findings.md is not up to date. Remedy: run tools/findings_doc.py.", file=sys.stderr)
+        return 1
+    DOC.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
