@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import holder
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import ARPHRD_INFINIBAND, Row
-from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import ATTRIBUTES, guid
+from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import ATTRIBUTES, IDENTITY, guid
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 # Says that sriov_drivers_autoprobe was taken to 0 for a while, and what it was. Gone at reboot, as the setting is.
@@ -129,7 +129,7 @@ class Pf:
             self.unreadable = self.unreadable or "it has no netdev in this network namespace"
             return []
         self.unreadable = ""
-        return [dict({"index": row["index"]}, **{name: row.get(name) for name in ATTRIBUTES}) for row in rows]
+        return [_attribute_row(row) for row in rows]
 
     def _attributes_by_netlink(self, netdev: str) -> list[Row]:
         try:
@@ -382,6 +382,15 @@ WRITE_REMEDIES = {
     errno.EPERM: "run the task with become; if it was, the kernel is locked down or a container hides the device",
     errno.EROFS: "run on the node itself: here sysfs is mounted read-only",
 }
+
+
+def _attribute_row(row: Row) -> Row:
+    values = {name: row.get(name) for name in ATTRIBUTES}
+    for name in IDENTITY:
+        # all zero is the kernel's "none was set"
+        if not (values[name] or "").strip("0:"):
+            values[name] = None
+    return dict({"index": row["index"]}, **values)
 
 
 def _first(names: t.Sequence[str]) -> str | None:

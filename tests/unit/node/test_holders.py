@@ -1,0 +1,178 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who holds a VF: everything but what is in other namespaces is read from a tree; the lab has real namespaces."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, holders_elsewhere
+from ansible_collections.railyard.fabric.plugins.module_utils.node.holders_elsewhere import Elsewhere
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import Namespace
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from tests.unit.node.trees import Tree
+
+VF = "0000:05:10.0"
+POD = "net:[4026532281]"
+
+
+class Table:
+    def __init__(self, *addresses: tuple[str, str]) -> None:
+        self.rows = [{"index": 20, "address": address, "scope": scope} for address, scope in addresses]
+
+    def links(self, vfs: bool = False) -> list[Row]:
+        return [{"index": 1, "name": "lo"}, {"index": 20, "name": "enp5s0v0"}]
+
+    def addresses(self, index: int | None = None) -> list[Row]:
+        return [{"index": 1, "address": "127.0.0.1/8", "scope": "host"}, *self.rows]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    tree = Tree(tmp_path)
+    tree.function("pci0000:00/0000:00:05.0/" + VF)
+    tree.driver(VF, "igbvf")
+    return tree
+
+
+def process(tree: Tree, pid: int, command: str, *opened: str, namespace: str = "net:[4026531840]") -> None:
+    place = tree.root / "proc" / str(pid)
+    for directory in ("fd", "ns", "task/%d/ns" % pid):
+        (place / directory).mkdir(parents=True)
+    tree.write("/proc/%d/comm" % pid, command)
+    for number, path in enumerate(opened):
+        (place / "fd" / str(number)).symlink_to(path)
+    for directory in ("ns", "task/%d/ns" % pid):
+        (place / directory / "net").symlink_to(namespace)
+
+
+def held(tree: Tree, *addresses: tuple[str, str], elsewhere: dict[str, Elsewhere] | None = None) -> list[str]:
+    look: t.Any = lambda _system, _namespaces: elsewhere or {}  # noqa: E731
+    return holders.of(tree.system(), [VF], Table(*addresses), look)[VF]
+
+
+def test_nobody(tree: Tree) -> None:
+    process(tree, 7, "bash", "/dev/null", "socket:[123]")
+    tree.netdev(VF, "enp5s0v0")
+    assert held(tree, ("fe80::1/64", "link")) == []
+
+
+def test_an_address_holds(tree: Tree) -> None:
+    tree.netdev(VF, "enp5s0v0")
+    assert held(tree, ("172.16.11.9/24", "global"), ("fd00::9/64", "global")) == [
+        "its netdev enp5s0v0 has the address 172.16.11.9/24",
+        "its netdev enp5s0v0 has the address fd00::9/64",
+    ]
+
+
+def test_what_stands_on_it_holds(tree: Tree) -> None:
+    tree.netdev(VF, "enp5s0v0")
+    tree.write("/sys/class/net/enp5s0v0/upper_bond0", "")
+    tree.write("/sys/class/infiniband/rxe_gpu05/parent", "enp5s0v0")
+    tree.write("/sys/class/infiniband/rxe_gpu06/parent", "enp6s0")
+    assert held(tree) == [
+        "bond0 stands on its netdev enp5s0v0",
+        "the RDMA link rxe_gpu05 stands on its netdev enp5s0v0",
+    ]
+
+
+def test_an_open_vfio_group_holds_and_is_named(tree: Tree) -> None:
+    tree.link("/sys/bus/pci/devices/%s/iommu_group" % VF, "/sys/kernel/iommu_groups/12")
+    process(tree, 4711, "qemu-system-x86", "/dev/vfio/12", "/dev/vfio/12", "/dev/kvm")
+    process(tree, 4712, "other", "/dev/vfio/13", "/dev/12")
+    # the group's number says nothing while a network driver has the VF
+    assert held(tree) == []
+    tree.driver(VF, "vfio-pci")
+    assert held(tree) == ["/dev/vfio/12 is open in qemu-system-x86 pid 4711"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "path"),
+    [
+        ("vfio-dev/vfio3", "/dev/vfio/devices/vfio3"),
+        ("uio/uio0", "/dev/uio0"),
+        ("infiniband_verbs/uverbs5", "/dev/infiniband/uverbs5"),
+    ],
+)
+def test_other_device_files_hold(tree: Tree, entry: str, path: str) -> None:
+    (Path(os.path.realpath(tree.root / "sys/bus/pci/devices" / VF)) / entry).mkdir(parents=True)
+    for pid in (11, 12, 13, 14, 15):
+        process(tree, pid, "dpdk", path)
+    assert held(tree) == ["%s is open in dpdk pid 11, dpdk pid 12, dpdk pid 13, 2 more" % path]
+
+
+def test_xen_holds(tree: Tree) -> None:
+    tree.driver(VF, "pciback")
+    assert held(tree) == ["Xen holds it for a guest (driver pciback)"]
+
+
+def test_a_netdev_in_another_namespace(tree: Tree) -> None:
+    hide(tree, "net")
+    process(tree, 77, "pause", namespace=POD)
+    there = Elsewhere([{"name": "net1", "kind": None, "pci": VF, "below": None}], [])
+    assert held(tree, elsewhere={POD: there}) == ["its netdev net1 is in network namespace %s (pause pid 77)" % POD]
+    assert held(tree) == ["its netdev is in another network namespace, which cannot be entered"]
+
+
+def test_an_rdma_device_in_another_namespace(tree: Tree) -> None:
+    hide(tree, "infiniband")
+    (tree.root / tree.real(VF).lstrip("/") / "infiniband_verbs/uverbs5").mkdir(parents=True)
+    process(tree, 77, "pause", namespace=POD)
+    assert held(tree, elsewhere={POD: Elsewhere([], ["uverbs4", "uverbs5"])}) == [
+        "its RDMA device is in network namespace %s (pause pid 77)" % POD
+    ]
+    assert held(tree) == ["its RDMA device is in another network namespace, which cannot be entered"]
+
+
+def test_a_macvlan_in_another_namespace_stands_on_it(tree: Tree) -> None:
+    tree.netdev(VF, "enp5s0v0")
+    process(tree, 77, "pause", namespace=POD)
+    there = Elsewhere(
+        [
+            {"name": "lo", "kind": None, "pci": None, "below": None},
+            {"name": "eth0", "kind": "veth", "pci": None, "below": 9},
+            {"name": "net1", "kind": "macvlan", "pci": None, "below": 20},
+        ],
+        [],
+    )
+    assert held(tree, elsewhere={POD: there}) == [
+        "macvlan net1 in network namespace %s (pause pid 77) stands on its netdev enp5s0v0" % POD
+    ]
+
+
+def hide(tree: Tree, what: str) -> None:
+    """As sysfs has it while the device is in another namespace: the directory is there and empty."""
+    (tree.root / tree.real(VF).lstrip("/") / what).mkdir()
+
+
+def test_looking_into_no_namespace_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    assert holders_elsewhere.look(System(), []) == {}
+
+
+def test_a_namespace_that_is_gone_is_left_out() -> None:
+    gone = Namespace("net:[1]")
+    gone.processes[os.getpid()] = "reused"
+    gone.mounts.append("/run/netns/there-is-no-such")
+    # this process is in another namespace than it is said to be, so it is no way in
+    assert holders_elsewhere.enter(System(), gone) is None
+    assert holders_elsewhere.look(System(), [gone]) == {}
+
+
+def test_the_way_in_is_the_right_one() -> None:
+    here = os.readlink("/proc/self/ns/net")
+    own = Namespace(here)
+    own.processes[os.getpid()] = "us"
+    fd = holders_elsewhere.enter(System(), own)
+    assert fd is not None
+    with os.fdopen(fd) as stream:
+        assert "net:[%d]" % os.fstat(stream.fileno()).st_ino == here
+
+
+def test_a_virtual_link_has_no_bus() -> None:
+    assert holders_elsewhere.bus_info("lo") is None

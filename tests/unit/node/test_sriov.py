@@ -1,0 +1,485 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""VFs on a kernel that makes, binds and takes them away on a fake tree."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov import SriovVfs
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
+from tests.unit.node.nic_kernel import Killed, NicKernel, NicTable
+
+PF = "0000:05:00.0"
+MACS = ["02:52:00:05:00:00", "02:52:00:05:00:01"]
+TWO = [{"index": n, "mac": mac, "vlan": 100, "qos": 3, "trust": True} for n, mac in enumerate(MACS)]
+GUID = "02:52:00:18:00:00:00:01"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NicKernel:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    kernel = NicKernel(tmp_path)
+    kernel.nic(5, "enp5s0")
+    return kernel
+
+
+def subsystem(kernel: NicKernel, holders: dict[str, list[str]] | None = None, **options: t.Any) -> SriovVfs:
+    held = holders or {}
+    table: t.Any = NicTable(kernel)
+    given = dict({"timeout": 0}, **options)
+    return SriovVfs(given, kernel, table, lambda _system, vfs, _table: {vf: held.get(vf, []) for vf in vfs})
+
+
+def run(kernel: NicKernel, **options: t.Any) -> tuple[list[dict[str, t.Any]], State]:
+    """What the module would do, done and read back."""
+    it = subsystem(kernel, **options)
+    state = it.observe()
+    changes = it.changes(state)
+    done: list[Change] = []
+    state = converge(it, state, changes, done)
+    return [change.as_dict() for change in done], state
+
+
+def refused(kernel: NicKernel, **options: t.Any) -> list[str]:
+    before = list(kernel.operations)
+    with pytest.raises(RailyardError) as caught:
+        run(kernel, **options)
+    assert kernel.operations == before
+    errors = caught.value.errors if isinstance(caught.value, Errors) else [caught.value]
+    return [str(error) for error in errors]
+
+
+def port(count: int | None = 2, attributes: t.Any = None, **more: t.Any) -> dict[str, t.Any]:
+    return dict({"pci": PF, "count": count, "attributes": TWO if attributes is None else attributes}, **more)
+
+
+def brief(changes: list[dict[str, t.Any]]) -> list[tuple[str, str, t.Any, t.Any]]:
+    return [(each["subject"], each["attribute"], each["before"], each["after"]) for each in changes]
+
+
+def assert_two(kernel: NicKernel) -> None:
+    assert [row["mac"] for row in kernel.settings[PF]] == MACS
+    assert [(row["vlan"], row["qos"], row["trust"]) for row in kernel.settings[PF]] == [(100, 3, True)] * 2
+    assert kernel.read("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % PF) == "1"
+    assert kernel.listdir("/run/railyard") == []
+    for number, mac in enumerate(MACS):
+        place = "/sys/bus/pci/devices/%s/virtfn%d" % (PF, number)
+        assert kernel.link_name(place + "/driver") == "igbvf"
+        assert kernel.read("/sys/class/net/enp5s0v%d/address" % number) == mac
+
+
+def test_vfs_come_up_as_what_they_shall_be(kernel: NicKernel) -> None:
+    done, state = run(kernel, ports=[port()])
+    assert brief(done)[:3] == [
+        (PF, "sriov_numvfs", 0, 2),
+        (PF + " vf 0", "mac", None, MACS[0]),
+        (PF + " vf 0", "vlan", None, 100),
+    ]
+    assert_two(kernel)
+    # none was ever bound with another MAC
+    assert [address for _vf, address in kernel.bound_with] == MACS
+    assert state["ports"][0]["attributes"][1]["mac"] == MACS[1]
+    assert run(kernel, ports=[port()])[0] == []
+
+
+def test_what_was_read_can_be_given_back(kernel: NicKernel) -> None:
+    _done, state = run(kernel, ports=[port(attributes=[TWO[0]])])
+    assert state["ports"][0]["attributes"][1]["mac"] is None
+    assert run(kernel, ports=state["ports"])[0] == []
+
+
+def test_vlan_and_qos_are_set_as_one(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    assert kernel.operations.count("vf 0 ['qos', 'vlan']") == 1
+    run(kernel, ports=[port(attributes=[{"index": 0, "vlan": 200}])])
+    assert (kernel.settings[PF][0]["vlan"], kernel.settings[PF][0]["qos"]) == (200, 3)
+
+
+def test_without_attributes_the_kernel_binds(kernel: NicKernel) -> None:
+    done, _state = run(kernel, ports=[port(attributes=[])])
+    assert brief(done) == [(PF, "sriov_numvfs", 0, 2)]
+    assert kernel.operations == [PF + " 2"]
+
+
+@pytest.mark.parametrize("lasting", [True, False, None])
+def test_killed_at_any_operation_the_next_run_converges(kernel: NicKernel, lasting: bool | None) -> None:
+    place = 0
+    while True:
+        kernel.operations.clear()
+        kernel.kill_at = place
+        try:
+            run(kernel, ports=[port()], autoprobe=True if lasting else None)
+            break
+        except Killed:
+            pass
+        kernel.kill_at = None
+        run(kernel, ports=[port()])
+        assert_two(kernel)
+        assert run(kernel, ports=[port()])[0] == []
+        if lasting is False:
+            # the other way of getting there: another MAC on a VF that is there
+            kernel.operations.clear()
+            kernel.kill_at = place
+            moved = [TWO[0], dict(TWO[1], mac="02:52:00:05:00:77")]
+            with contextlib.suppress(Killed):
+                run(kernel, ports=[port(attributes=moved)])
+            kernel.kill_at = None
+            run(kernel, ports=[port()])
+            assert_two(kernel)
+        kernel.resize(PF, 0)
+        place += 1
+    assert place > 9
+
+
+def test_a_failure_leaves_autoprobe_as_it_was(kernel: NicKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = subsystem(kernel, ports=[port()])
+    changes = it.changes(it.observe())
+    kernel.unknown.add("vlan")
+    with pytest.raises(
+        RailyardError, match=r"0000:05:00.0 vf 0: the driver igb of 0000:05:00.0 \(enp5s0\) cannot set vlan and qos"
+    ):
+        converge(it, {}, changes, [])
+    assert kernel.read("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % PF) == "1"
+    assert kernel.listdir("/run/railyard") == []
+    # not bound with half of what they shall be, and mended by the next run
+    assert kernel.bound_with == []
+    kernel.unknown.discard("vlan")
+    run(kernel, ports=[port()])
+    assert_two(kernel)
+
+
+def test_another_mac_rebinds_that_vf_alone(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    kernel.operations.clear()
+    done, _state = run(kernel, ports=[port(attributes=[TWO[0], dict(TWO[1], mac="02:52:00:05:00:77")])])
+    assert brief(done) == [(PF + " vf 1", "mac", MACS[1], "02:52:00:05:00:77")]
+    assert kernel.operations == ["unbind 0000:05:10.2", "vf 1 ['mac']", "drivers_probe 0000:05:10.2"]
+
+
+def test_other_attributes_rebind_nothing(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    kernel.operations.clear()
+    run(kernel, ports=[port(attributes=[dict(TWO[0], trust=False, max_tx_rate=500)])])
+    assert kernel.operations == ["vf 0 ['trust']", "vf 0 ['max_tx_rate', 'min_tx_rate']"]
+
+
+def test_a_vf_that_came_up_before_its_mac_is_bound_again(kernel: NicKernel) -> None:
+    run(kernel, ports=[port(attributes=[])])
+    kernel.settings[PF][0]["mac"] = MACS[0]
+    done, _state = run(kernel, ports=[port(attributes=[{"index": 0, "mac": MACS[0]}])])
+    assert brief(done) == [(PF + " vf 0", "mac", "ba:dd:00:00:00:00", MACS[0])]
+    assert kernel.read("/sys/class/net/enp5s0v0/address") == MACS[0]
+
+
+def test_the_address_that_a_bond_gave_is_left(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    kernel.tree.write("/sys/class/net/enp5s0v0/address", "02:52:00:05:00:aa")
+    kernel.tree.write("/sys/class/net/enp5s0v0/upper_bond0", "")
+    assert run(kernel, ports=[port()])[0] == []
+
+
+def test_a_vf_for_a_virtual_machine_keeps_its_driver(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    vf = "0000:05:10.2"
+    kernel.release(vf)
+    kernel.tree.driver(vf, "vfio-pci")
+    kernel.operations.clear()
+    run(kernel, ports=[port(attributes=[dict(TWO[1], mac="02:52:00:05:00:77")])])
+    assert kernel.operations == ["vf 1 ['mac']"]
+    assert kernel.link_name("/sys/bus/pci/devices/%s/driver" % vf) == "vfio-pci"
+
+
+def test_autoprobe_false_leaves_vfs_unbound(kernel: NicKernel) -> None:
+    done, state = run(kernel, ports=[port()], autoprobe=False)
+    assert brief(done)[0] == (PF, "sriov_drivers_autoprobe", True, False)
+    assert kernel.bound_with == [] and state["pfs"][0]["autoprobe"] is False
+    assert [row["mac"] for row in kernel.settings[PF]] == MACS
+    assert run(kernel, ports=[port()], autoprobe=False)[0] == []
+    # left alone: a person's own setting
+    assert run(kernel, ports=[port()])[0] == []
+    done, _state = run(kernel, ports=[port()], autoprobe=True)
+    assert [each[1] for each in brief(done)] == ["sriov_drivers_autoprobe", "bound", "bound"]
+    assert_two(kernel)
+
+
+def test_a_pf_that_is_down_is_set_up_first(kernel: NicKernel) -> None:
+    kernel.links["enp5s0"]["up"] = False
+    done, _state = run(kernel, ports=[port()])
+    assert brief(done)[0] == ("enp5s0", "up", False, True)
+    kernel.links["enp5s0"]["up"] = False
+    assert brief(run(kernel, ports=[port(count=None, attributes=[])])[0]) == [("enp5s0", "up", False, True)]
+
+
+def test_no_driver_takes_the_vfs(kernel: NicKernel) -> None:
+    kernel.vf_driver = None
+    with pytest.raises(RailyardError, match="no driver took VF 0000:05:10.0") as caught:
+        run(kernel, ports=[port()])
+    assert "autoprobe to false" in caught.value.remedy
+
+
+def test_vfs_without_the_pfs_netdev_are_waited_for(kernel: NicKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel.tree, "netdev", lambda *_args, **_more: None)
+    with pytest.raises(RailyardError, match="VF 0000:05:10.0 has the driver igbvf, but no netdev came in time"):
+        run(kernel, ports=[port()])
+
+
+def test_a_driver_that_is_not_ready_is_asked_again(kernel: NicKernel) -> None:
+    kernel.busy = 3
+    run(kernel, ports=[port()], timeout=5)
+    assert_two(kernel)
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_another_number_goes_through_zero_with_leave_only(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    for count in (0, 1, 3):
+        attributes: list[t.Any] = []
+        (text,) = refused(kernel, ports=[port(count=count, attributes=attributes)])
+        assert text.startswith("ports[0].count: 0000:05:00.0 (enp5s0) has 2 VFs; to have %d all are taken" % count)
+        assert "allow_recreate: true" in text
+    done, _state = run(kernel, ports=[port(count=3)], allow_recreate=True)
+    assert brief(done)[0] == (PF, "sriov_numvfs", 2, 3)
+    assert kernel.bound_with[-1][0] == "0000:05:10.4"
+    run(kernel, ports=[port(count=0, attributes=[])], allow_recreate=True)
+    assert kernel.settings[PF] == []
+
+
+def test_a_held_vf_is_never_taken(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    held = {"0000:05:10.2": ["its netdev enp5s0v1 is in network namespace pod (pause pid 7)"]}
+    wanted = (
+        "0000:05:00.0 vf 1: VF 0000:05:10.2 is held: its netdev enp5s0v1 is in network namespace pod (pause pid 7). "
+        "Remedy: end what holds it, or drain the node, and run again."
+    )
+    assert refused(kernel, ports=[port(count=3)], allow_recreate=True, holders=held) == [wanted]
+    assert len(refused(kernel, ports=[port(count=3)], holders=held)) == 2
+    moved = [TWO[0], dict(TWO[1], mac="02:52:00:05:00:77")]
+    assert refused(kernel, ports=[port(attributes=moved)], holders=held) == [wanted]
+    # of the others, and what needs no new driver, nothing is refused
+    run(kernel, ports=[port(attributes=[dict(TWO[0], mac="02:52:00:05:00:78"), dict(TWO[1], vlan=7)])], holders=held)
+
+
+def test_held_since_the_look(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    it = subsystem(kernel, ports=[port(count=3)], allow_recreate=True)
+    changes = it.changes(it.observe())
+    # a pod's macvlan came on top meanwhile
+    kernel.tree.write("/sys/class/net/enp5s0v0/upper_pod0", "")
+    with pytest.raises(RailyardError, match="pod0 stands on its netdev enp5s0v0"):
+        changes[0].act()
+    assert len(kernel.settings[PF]) == 2
+
+
+def test_the_branch_is_never_touched(kernel: NicKernel) -> None:
+    kernel.tree.write(
+        "/proc/net/route",
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+        "enp5s0 00000000 0100000A 0003 0 0 0 00000000 0 0 0",
+    )
+    assert refused(kernel, ports=[port()]) == [
+        "ports[0]: 0000:05:00.0 (enp5s0) is not touched: enp5s0 carries the default route. Remedy: leave this port out."
+    ]
+
+
+def test_all_refusals_at_once_and_nothing_done(kernel: NicKernel) -> None:
+    kernel.nic(6, "enp6s0", total=0)
+    kernel.nic(7, "enp7s0")
+    kernel.nic(8, "enp8s0")
+    (kernel.place("0000:08:00.0") / "driver").unlink()
+    texts = refused(
+        kernel,
+        ports=[
+            port(
+                attributes=[
+                    {"index": 0, "link_state": "enable", "node_guid": GUID},
+                    {"index": 1, "link_state": "enable"},
+                ]
+            ),
+            {"netdev": "enp6s0", "count": 1},
+            {"netdev": "enp7s0", "count": 8},
+            {"netdev": "enp8s0", "count": 1},
+        ],
+    )
+    assert [text.partition(". Remedy")[0] for text in texts] == [
+        "ports[0].attributes[0].node_guid: node_guid is for VFs of InfiniBand NICs, and this is an Ethernet one: "
+        "VF 0 of 0000:05:00.0 (enp5s0)",
+        "ports[0].attributes[0].link_state: the driver igb cannot set link_state: VF 0 of 0000:05:00.0 (enp5s0)",
+        "ports[1]: 0000:06:00.0 (enp6s0) has no SR-IOV",
+        "ports[2].count: 8 VFs are more than the 7 that 0000:07:00.0 (enp7s0) has",
+        "ports[3]: 0000:08:00.0 (enp8s0) has no driver, so its VFs cannot change",
+    ]
+
+
+def test_what_a_vf_has_without_the_attribute_is_no_error(kernel: NicKernel) -> None:
+    kernel.unknown.update(("trust", "spoofchk"))
+    neutral = {"index": 0, "link_state": "auto", "trust": False, "spoofchk": False, "vlan": 0, "max_tx_rate": 0}
+    run(kernel, ports=[port(attributes=[neutral])])
+    assert run(kernel, ports=[port(attributes=[neutral])])[0] == []
+    (text,) = refused(kernel, ports=[port(attributes=[{"index": 1, "trust": True}])])
+    assert "the driver igb cannot set trust: VF 1" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"pci": "0000:99:00.0"}, "ports[0].pci: there is no PCI function 0000:99:00.0"),
+        ({"netdev": "enp9s0"}, "ports[0].netdev: there is no netdev enp9s0"),
+        ({"netdev": "lo"}, "ports[0].netdev: netdev lo is no PCI function"),
+        ({"pci": "0000:06:00.0", "netdev": "enp5s0"}, "ports[0]: netdev enp5s0 is 0000:05:00.0, not 0000:06:00.0"),
+        ({"pci": "0000:05:10.0"}, "ports[0]: 0000:05:10.0 is itself a VF, of 0000:05:00.0"),
+        ({"netdev": "enp5s0v1"}, "ports[0]: enp5s0v1 is itself a VF, of 0000:05:00.0"),
+        (
+            {"pci": PF, "attributes": [{"index": 2, "vlan": 1}]},
+            "ports[0].attributes[0].index: there is no VF 2 among the 2",
+        ),
+    ],
+)
+def test_what_is_no_pf_or_vf(kernel: NicKernel, given: dict[str, t.Any], text: str) -> None:
+    kernel.nic(6, "enp6s0")
+    kernel.tree.write("/sys/class/net/lo/address", "")
+    run(kernel, ports=[port()])
+    (said,) = refused(kernel, ports=[given])
+    assert said.startswith(text)
+
+
+def test_a_netdev_that_has_not_its_name_yet_is_found_by_pci(kernel: NicKernel) -> None:
+    run(kernel, ports=[port(netdev="rail5")])
+    assert_two(kernel)
+
+
+def test_one_pf_twice(kernel: NicKernel) -> None:
+    (text,) = refused(kernel, ports=[port(), {"netdev": "enp5s0", "count": 1}])
+    assert text.startswith("ports[1]: enp5s0 is the PF 0000:05:00.0, as is 0000:05:00.0")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOMEM, "pci=realloc"), (errno.EPERM, "become"), (errno.EIO, "dmesg")]
+)
+def test_the_kernels_refusals_have_remedies(
+    kernel: NicKernel, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def refuse(_pf: str, _count: int) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(kernel, "resize", refuse)
+    with pytest.raises(RailyardError, match="0000:05:00.0: the kernel refuses 2 in sriov_numvfs: ") as caught:
+        run(kernel, ports=[port()])
+    assert remedy in caught.value.remedy
+    assert kernel.read("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % PF) == "1"
+
+
+# -- InfiniBand, many VFs, switchdev ---------------------------------------------------------------------------------
+
+
+def infiniband(kernel: NicKernel, netdev: str | None) -> str:
+    pf = kernel.nic(0x18, netdev, layer="infiniband", driver="mlx5_core")
+    kernel.vf_driver = "mlx5_core"
+    kernel.tree.write("%s/mlx5_num_vfs" % kernel.tree.real(pf), "0")
+    return pf
+
+
+@pytest.mark.parametrize("netdev", ["ibp24s0", None])
+def test_guids_through_the_vendors_directory(kernel: NicKernel, netdev: str | None) -> None:
+    pf = infiniband(kernel, netdev)
+    wanted = [{"index": 0, "node_guid": "0252:0018:0000:0001", "port_guid": GUID, "link_state": "auto"}]
+    done, state = run(kernel, ports=[{"pci": pf, "count": 1, "attributes": wanted}])
+    assert [each[1:] for each in brief(done)] == [
+        ("sriov_numvfs", 0, 1),
+        ("node_guid", None, GUID),
+        ("port_guid", None, GUID),
+        ("link_state", None, "auto"),
+    ]
+    place = "/sys/bus/pci/devices/%s/sriov/0/" % pf
+    assert [kernel.read(place + entry) for entry in ("node", "port", "policy")] == [GUID, GUID, "Follow"]
+    row = state["ports"][0]["attributes"][0]
+    assert (row["node_guid"], row["link_state"], row["mac"], row["trust"]) == (GUID, "auto", None, None)
+    assert run(kernel, ports=[{"pci": pf, "count": 1, "attributes": wanted}])[0] == []
+    kernel.operations.clear()
+    wanted[0]["node_guid"] = "02:52:00:18:00:00:00:02"
+    run(kernel, ports=[{"pci": pf, "count": 1, "attributes": wanted}])
+    assert kernel.operations == ["unbind 0000:18:10.0", "node 02:52:00:18:00:00:00:02", "drivers_probe 0000:18:10.0"]
+
+
+def test_macs_are_not_for_infiniband(kernel: NicKernel) -> None:
+    pf = infiniband(kernel, "ibp24s0")
+    (text,) = refused(kernel, ports=[{"pci": pf, "count": 1, "attributes": [{"index": 0, "mac": MACS[0]}]}])
+    assert "mac is for VFs of Ethernet NICs, and this is an InfiniBand one" in text
+
+
+def test_a_pf_whose_netdev_is_elsewhere(kernel: NicKernel) -> None:
+    pf = kernel.nic(9, None)
+    (text,) = refused(kernel, ports=[{"pci": pf, "count": 1, "attributes": [{"index": 0, "mac": MACS[0]}]}])
+    assert "mac is set through the PF's netdev, and it has none in this network namespace" in text
+    run(kernel, ports=[{"pci": pf, "count": 1}])
+
+
+def test_more_vfs_than_a_message_holds(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    kernel.too_long = True
+    (text,) = refused(kernel, ports=[port()])
+    assert "what there is to say of 2 VFs is too long for one netlink message" in text
+    it = subsystem(kernel, ports=[port()], state="gathered")
+    assert it.observe()["ports"][0]["attributes"] == [] and "too long" in it.warnings[0]
+    for number, mac in enumerate(MACS):
+        kernel.tree.write(
+            "%s/sriov/%d/config" % (kernel.tree.real(PF), number),
+            "VF         : %d\nMAC        : %s\nVLAN       : 100\nQoS        : 3\nVLAN Proto : 802.1Q\n"
+            "SpoofCheck : OFF\nTrust      : ON\nLinkState  : Follow\nMinTxRate  : 0\nMaxTxRate  : 200"
+            % (number, mac.upper()),
+        )
+    assert run(kernel, ports=[port()])[0] == []
+    row = subsystem(kernel, ports=[port()]).observe()["ports"][0]["attributes"][0]
+    assert (row["spoofchk"], row["link_state"], row["max_tx_rate"]) == (False, "auto", 200)
+
+
+def test_representors_are_not_the_pfs_netdev(kernel: NicKernel) -> None:
+    kernel.tree.netdev(PF, "enp5s0_0", phys_port_name="pf0vf0")
+    kernel.tree.netdev(PF, "a5s0", phys_port_name="c1pf0sf3")
+    state = subsystem(kernel, state="gathered").observe()
+    assert (state["pfs"][0]["netdev"], state["pfs"][0]["switchdev"]) == ("enp5s0", True)
+
+
+# -- reading and boot ------------------------------------------------------------------------------------------------
+
+
+def test_gathered_without_ports_is_every_pf_with_sriov(kernel: NicKernel) -> None:
+    kernel.nic(6, "enp6s0", total=0)
+    kernel.nic(7, "enp7s0")
+    run(kernel, ports=[port()])
+    state = subsystem(kernel, state="gathered").observe()
+    assert [(row["netdev"], row["count"]) for row in state["ports"]] == [("enp5s0", 2), ("enp7s0", 0)]
+    assert [vf["netdev"] for vf in state["pfs"][0]["vfs"]] == ["enp5s0v0", "enp5s0v1"]
+
+
+def test_kept_for_boot_without_leave_and_without_the_branch(kernel: NicKernel) -> None:
+    kernel.nic(6, "enp6s0")
+    kernel.nic(7, "enp7s0")
+    run(kernel, ports=[{"netdev": "enp6s0", "count": 1}])
+    kernel.tree.write(
+        "/proc/net/route",
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+        "enp6s0 00000000 0100000A 0003 0 0 0 00000000 0 0 0",
+    )
+    ports = [port(), {"netdev": "enp6s0", "count": 1}, {"netdev": "enp7s0", "count": 0}]
+    it = subsystem(kernel, ports=ports, persist=True, allow_recreate=True)
+    converge(it, {}, it.changes(it.observe()), [])
+    kept = json.loads(kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json") or "")
+    assert kept == {"module": "sriov_vfs", "options": {"ports": [port()], "timeout": 0}}
+    assert "enp6s0" in it.warnings[0] and "not kept for boot" in it.warnings[0]
+    assert isinstance(boot_program.build(kept["module"], kept["options"], kernel), SriovVfs)
+    # a call that wants none takes it away
+    it = subsystem(kernel, ports=[port(count=0, attributes=[])], persist=True, allow_recreate=True)
+    converge(it, {}, it.changes(it.observe()), [])
+    assert not kernel.exists("/etc/railyard/boot.d/10-sriov_vfs.json")

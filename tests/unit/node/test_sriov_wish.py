@@ -1,0 +1,87 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import sriov_wish
+
+PF = "0000:0b:00.0"
+
+
+def wish(**attributes: t.Any) -> dict[str, t.Any]:
+    return {"ports": [{"pci": PF, "count": 2, "attributes": [dict({"index": 0}, **attributes)]}]}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"ports": [{"count": 1}]}, "ports[0]: names neither pci nor netdev"),
+        ({"ports": [{"pci": "11:0"}]}, "ports[0].pci: '11:0' is not a PCI address"),
+        ({"ports": [{"pci": PF, "count": -1}]}, "ports[0].count: -1 is not a number of VFs"),
+        ({"ports": [{"pci": PF}, {"pci": PF}]}, "ports[1]: the PCI address 0000:0b:00.0 is given already in ports[0]"),
+        ({"ports": [{"netdev": "a"}, {"netdev": "a"}]}, "ports[1]: the netdev a is given already in ports[0]"),
+        (wish(index=2), "ports[0].attributes[0].index: there is no VF 2 among 2"),
+        (wish(index=-1), "ports[0].attributes[0].index: there is no VF -1 among 2"),
+        (wish(mac="02:52"), "ports[0].attributes[0].mac: '02:52' is not a MAC address"),
+        (wish(mac="01:00:5e:00:00:01"), "ports[0].attributes[0].mac: 01:00:5e:00:00:01 is no address of one station"),
+        (wish(mac="00:00:00:00:00:00"), "ports[0].attributes[0].mac: 00:00:00:00:00:00 is no address of one station"),
+        (wish(node_guid="1234"), "ports[0].attributes[0].node_guid: '12:34' is not a GUID"),
+        (wish(port_guid="0" * 16), "ports[0].attributes[0].port_guid: a VF with a zero GUID never gets a link"),
+        (wish(vlan=4095), "ports[0].attributes[0].vlan: 4095 is not within 0..4094"),
+        (wish(vlan=1, qos=8), "ports[0].attributes[0].qos: 8 is not within 0..7"),
+        (wish(qos=1), "ports[0].attributes[0].qos: a QoS priority needs a VLAN"),
+        (wish(link_state="up"), "ports[0].attributes[0].link_state: 'up' is not a link state"),
+        (wish(min_tx_rate=2, max_tx_rate=1), "ports[0].attributes[0].min_tx_rate: 2 Mb/s is more than max_tx_rate"),
+        (wish(max_tx_rate=-1), "ports[0].attributes[0].max_tx_rate: -1 is not within"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place_and_remedy(options: dict[str, t.Any], text: str) -> None:
+    with pytest.raises(RailyardError) as caught:
+        sriov_wish.ports(options)
+    assert not isinstance(caught.value, Errors)
+    assert str(caught.value).startswith(text) and caught.value.remedy
+
+
+def test_the_same_vf_or_mac_twice() -> None:
+    with pytest.raises(Errors) as caught:
+        sriov_wish.ports(
+            {
+                "ports": [
+                    {"pci": PF, "attributes": [{"index": 0, "mac": "02:00:00:00:00:01"}, {"index": 0}]},
+                    {"netdev": "b", "attributes": [{"index": 0, "mac": "02-00-00-00-00-01"}]},
+                ]
+            }
+        )
+    assert [(error.place, error.message) for error in caught.value.errors] == [
+        ("ports[0].attributes[1]", "the VF 0 is given already in ports[0].attributes[0]"),
+        (
+            "ports[1].attributes[0].mac",
+            "mac 02:00:00:00:00:01 is given already in ports[0].attributes[0].mac",
+        ),
+    ]
+
+
+def test_values_come_in_the_kernels_form_and_null_is_left_alone() -> None:
+    (port,) = sriov_wish.ports(
+        {
+            "ports": [
+                {
+                    "pci": "0B:00.0",
+                    "count": None,
+                    "attributes": [{"index": 7, "mac": "02-52-00-0B-00-00", "trust": False, "vlan": None}],
+                }
+            ]
+        }
+    )
+    assert (port.pci, port.netdev, port.vf_count) == (PF, None, None)
+    assert port.vfs[0].number == 7 and port.vfs[0].attributes == {"mac": "02:52:00:0b:00:00", "trust": False}
+
+
+@pytest.mark.parametrize("text", ["0011:2233:4455:6677", "0x0011223344556677", "00:11:22:33:44:55:66:77"])
+def test_guids_of_any_spelling(text: str) -> None:
+    assert sriov_wish.guid(text) == "00:11:22:33:44:55:66:77"
