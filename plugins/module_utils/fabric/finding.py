@@ -95,6 +95,10 @@ class Report:
         """Whether something is wrong at this place or below it."""
         return any(found[: len(path)] == path for found in self._paths)
 
+    def within_by(self, broken: Rule, path: Path) -> bool:
+        """Whether this rule has found something right below this place."""
+        return any(code == broken.code and found[:-1] == path for code, found in self._found)
+
     def findings(self, position: t.Callable[[Path], tuple[int, int]]) -> list[Finding]:
         """All findings, in the order of their places in the file."""
         found = []

@@ -100,7 +100,7 @@ class Fabric:
     name: str | None = None
     attachment: str | None = None
     provider: str | None = None
-    link_layer: str = ETHERNET
+    link_layer: str | None = None
     rdma_mode: str | None = None
     mtu: int | None = None
     mac_seed: str | None = None

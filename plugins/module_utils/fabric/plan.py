@@ -148,7 +148,7 @@ class Plan:
         if firmware is None:
             return None
         return {
-            "link_type": firmware.link_type or LINK_TYPE[self.fabric.link_layer],
+            "link_type": firmware.link_type or LINK_TYPE[self.fabric.link_layer or ""],
             "sriov_en": True if firmware.sriov_en is None and planned.identities else firmware.sriov_en,
             "num_of_vfs": firmware.num_of_vfs,
         }

@@ -50,6 +50,8 @@ MAX_RAILS = 64
 # NVIDIA documents 127 as the most VFs a port can have.
 MAX_VFS = 127
 _MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
+# Where one of these has a single value, the rails are generated: a rail of that name would have a mapping.
+_GENERATOR = ("count", "name", "subnet", "gateway", "pods", "hosts", "mtu")
 _MAX_RATE = 1000 * 1000
 _MAX_GPU = 63
 # Ansible's own, which a variable of that name would break.
@@ -104,7 +106,9 @@ def _general(fabric: Fabric, section: Section, report: Report) -> None:
         _label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
     fabric.attachment = section.choice("attachment", ATTACHMENTS, "say how pods get onto the rails: macvlan or sriov")
     fabric.provider = section.choice("provider", PROVIDERS, "say who serves the attachments: %s" % ", ".join(PROVIDERS))
-    fabric.link_layer = section.choice("link_layer", (ETHERNET, INFINIBAND)) or ETHERNET
+    fabric.link_layer = section.choice("link_layer", (ETHERNET, INFINIBAND))
+    if not section.has("link_layer") and not section.misspelt("link_layer"):
+        fabric.link_layer = ETHERNET
     fabric.rdma_mode = section.choice("rdma_mode", (SHARED, EXCLUSIVE))
     fabric.mtu = _mtu(fabric, section, "say what every switch of the rails carries, such as mtu: 4200")
     fabric.mac_seed = section.text("mac_seed")
@@ -125,7 +129,7 @@ def _general(fabric: Fabric, section: Section, report: Report) -> None:
 
 
 def _mtu(fabric: Fabric, section: Section, required: str = "") -> int | None:
-    low, high = _MTU[fabric.link_layer]
+    low, high = _MTU[fabric.link_layer or INFINIBAND]
     return section.number("mtu", low, high, "bytes", required)
 
 
@@ -174,8 +178,8 @@ def _six(text: str) -> bool:
 def _rails(fabric: Fabric, section: Section, report: Report) -> None:
     if not _filled(section, report, "each rail, or a generator with count"):
         return
-    count = section.mapping.entries.get("count")
-    if count and isinstance(count[1], Scalar):
+    entries = section.mapping.entries
+    if any(key in entries and isinstance(entries[key][1], Scalar) and section.has(key) for key in _GENERATOR):
         _generated_rails(fabric, section, report)
         return
     if len(section.mapping.entries) > MAX_RAILS:
@@ -194,10 +198,11 @@ def _rails(fabric: Fabric, section: Section, report: Report) -> None:
 
 
 def _generated_rails(fabric: Fabric, section: Section, report: Report) -> None:
-    count = section.number("count", 1, MAX_RAILS, "rails")
+    count = section.number("count", 1, MAX_RAILS, "rails", "say how many rails there are")
     template = section.text("name", "name the rails, such as name: gpu{n:02}, in quotes")
-    for key in ("subnet", "gateway", "pods", "hosts", "mtu", "vfs"):
+    for key in _GENERATOR:
         section.value(key)
+    section.value("vfs")
     if count and template is not None:
         known: set[str] = set()
         for number in range(1, count + 1):
@@ -404,6 +409,7 @@ def _pattern(
     groups = _groups(section, report)
     variables = _variables(section, report)
     ports = _overrides(section, count, report)
+    index_misspelt = section.misspelt("index")
     section.done()
     for at, (name, number) in enumerate(spread.numbered()):
         if name in known:
@@ -421,7 +427,7 @@ def _pattern(
         if indexes:
             node.index_path = path + ("index",)
             node.index = _index(indexes, at, node.index_path, count, report)
-        elif not section.has("index"):
+        elif not section.has("index") and not index_misspelt:
             node.index = _counted(name, number if spread.ranges == 1 else None, path, report)
         fabric.nodes.append(node)
 

@@ -37,7 +37,7 @@ class Section:
         self._known[key] = None
         if self.has(key):
             return self.mapping.entries[key][1]
-        if required and not self._misspelt(key):
+        if required and not self.misspelt(key):
             self.report.add(rules.MISSING, self.path + (key,), "%s is missing" % key, required)
         return None
 
@@ -120,9 +120,10 @@ class Section:
                 "write %s" % near if near else "take it out; the keys here are %s" % ", ".join(known),
             )
 
-    def _misspelt(self, key: str) -> bool:
-        """Whether a key that is missing is there under another spelling: said once, when the section is done."""
-        return any(nearest(other, [key]) for other in self.mapping.entries if other not in self._known)
+    def misspelt(self, key: str) -> bool:
+        """Whether a key that is missing seems to be there under another spelling, which :meth:`done` will report."""
+        others = [other for other in self.mapping.entries if other not in self._known]
+        return key not in self.mapping.entries and any(nearest(other, [key]) for other in others)
 
 
 def section_of(value: Value, path: Path, report: Report) -> Section | None:

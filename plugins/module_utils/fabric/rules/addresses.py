@@ -272,7 +272,7 @@ def _routing(fabric: Fabric, report: Report) -> None:
 
 def _mtu(fabric: Fabric, report: Report) -> None:
     for rail in fabric.rails:
-        if not rail.hosts and rail.subnet and fabric.link_layer == ETHERNET and not report.has(rail.path + ("hosts",)):
+        if not rail.hosts and rail.subnet and fabric.link_layer == ETHERNET and not report.within(rail.path):
             message = "%s has no hosts: its ports get no address and cannot be proven" % rail.name
             report.add(NO_HOSTS, rail.path, message, "set aside a range, such as hosts: .201-.253")
     if fabric.link_layer != ETHERNET:

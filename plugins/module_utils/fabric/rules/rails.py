@@ -176,21 +176,69 @@ _SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TW
 
 
 def check(fabric: Fabric, report: Report) -> None:
-    # A section that could not be read says nothing about what refers to it.
     rails = [rail.name for rail in fabric.rails]
+    if any(report.has(rail.path) for rail in fabric.rails):
+        rails = []  # what could not be read says nothing about what refers to it
     owners: dict[str, list[Node]] = {}
     for node in fabric.nodes:
-        owners.setdefault(node.profile or "", []).append(node)
-        _node(fabric, node, rails, report)
+        if node.profile is not None:
+            owners.setdefault(node.profile, []).append(node)
+    _known_profiles(fabric, owners, report)
     for profile in fabric.profiles.values():
+        nodes = owners.get(profile.name, [])
         _known_rails(profile.ports, rails, report)
         _apart(profile.ports, report)
-        _unserved(fabric, profile, owners.get(profile.name, []), report)
-    if fabric.nodes and not report.within(("nodes",)):
-        for profile in fabric.profiles.values():
-            if profile.name not in owners:
-                report.add(PROFILE_UNUSED, profile.path, "no node has the profile %s" % profile.name, "take it out")
+        for node in nodes:
+            if node.ports:
+                _overrides(node, profile, rails, report)
+        _unserved(fabric, profile, nodes, report)
     _indexes(fabric.nodes, report)
+
+
+def _known_profiles(fabric: Fabric, owners: t.Mapping[str, t.Sequence[Node]], report: Report) -> None:
+    known = fabric.profiles
+    for name, nodes in owners.items():
+        if name in known or not known or report.has(("profiles", name)):
+            continue
+        near = nearest(name, known)
+        more = " for %d nodes" % len(nodes) if len(nodes) > 1 else ""
+        message = "there is no profile %s%s%s" % (shown(name), more, did_you_mean(near))
+        remedy = "write %s" % near if near else "describe it, or write one of %s" % ", ".join(known)
+        report.add(PROFILE_UNKNOWN, nodes[0].path + ("profile",), message, remedy)
+    for name, profile in known.items():
+        if fabric.nodes and name not in owners and not report.within(("nodes",)):
+            report.add(PROFILE_UNUSED, profile.path, "no node has the profile %s" % shown(name), "take it out")
+
+
+def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
+    for name, port in ports.items():
+        if port and rails and name not in rails:
+            near = nearest(name, [rail for rail in rails if rail not in ports])
+            remedy = "write %s" % near if near else "describe the rail, or take the port out"
+            report.add(RAIL_UNKNOWN, port.path, "there is no rail %s%s" % (shown(name), did_you_mean(near)), remedy)
+
+
+def _overrides(node: Node, profile: Profile, rails: t.Sequence[str], report: Report) -> None:
+    own = {rail: port for rail, port in node.ports.items() if rail not in profile.ports}
+    _known_rails(own, rails, report)
+    _apart(ports_of(node, profile), report)
+    unread = (profile.path, profile.path + ("ports",))
+    if not profile.ports or any(report.has(path) for path in unread) or _strays(profile, rails):
+        return
+    for rail, port in own.items():
+        path = node.path + ("ports", rail)
+        if report.has(profile.path + ("ports", rail)) or report.within(path):
+            continue
+        if port is None:
+            message = "%s has no port on %s" % (profile.name, shown(rail))
+            report.add(OVERRIDE_IDLE, path, message, "take the line out")
+        elif rail in rails and port.netdev is None:
+            message = "%s has no port on %s, and netdev is not said here" % (profile.name, rail)
+            report.add(PORT_UNFOUND, path, message, "say the port's netdev")
+
+
+def _strays(profile: Profile, rails: t.Sequence[str]) -> bool:
+    return any(name not in rails for name in profile.ports)
 
 
 def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report: Report) -> None:
@@ -201,21 +249,11 @@ def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report:
     missing = [rail.name for rail in fabric.rails if rail.name not in profile.ports and not report.has(rail.path)]
     if nodes:  # where each of them says a port of its own, nothing is missing
         missing = [rail for rail in missing if not all(rail in node.ports for node in nodes)]
-    if missing and not any(report.has(path + (rail,)) for rail in missing):
+    if any(report.has(at + (rail,)) for at in [path] + [node.path + ("ports",) for node in nodes] for rail in missing):
+        return
+    if missing:
         message = "%s has no port on %s" % (profile.name, ", ".join(missing))
         report.add(RAIL_UNSERVED, path, message, "add the ports if the server has them")
-
-
-def _strays(profile: Profile, rails: t.Sequence[str]) -> bool:
-    return any(name not in rails for name in profile.ports)
-
-
-def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
-    for name, port in ports.items():
-        if port and rails and name not in rails:
-            near = nearest(name, [rail for rail in rails if rail not in ports])
-            remedy = "write %s" % near if near else "describe the rail, or take the port out"
-            report.add(RAIL_UNKNOWN, port.path, "there is no rail %s%s" % (name, did_you_mean(near)), remedy)
 
 
 def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
@@ -229,37 +267,6 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
             if first is not port:
                 message = "%s is the %s of %s too" % (value, key, first.rail)
                 report.add(twice, port.paths.get(key, port.path), message, "name the port of %s" % port.rail)
-
-
-def _node(fabric: Fabric, node: Node, rails: t.Sequence[str], report: Report) -> None:
-    if node.profile is None:
-        return
-    profile = fabric.profiles.get(node.profile)
-    if profile is None:
-        if fabric.profiles and not report.has(("profiles", node.profile)):
-            near = nearest(node.profile, fabric.profiles)
-            message = "there is no profile %s%s" % (shown(node.profile), did_you_mean(near))
-            remedy = "write %s" % near if near else "describe it, or write one of %s" % ", ".join(fabric.profiles)
-            report.add(PROFILE_UNKNOWN, node.path + ("profile",), message, remedy)
-        return
-    if not node.ports:
-        return
-    _known_rails(node.ports, rails, report)
-    for rail, port in node.ports.items() if not _strays(profile, rails) else ():
-        path = node.path + ("ports", rail)
-        if port is None and rail not in profile.ports:
-            message = "%s has no port on %s" % (profile.name, rail)
-            report.add(OVERRIDE_IDLE, path, message, "take the line out")
-        elif (
-            port
-            and rail in rails
-            and rail not in profile.ports
-            and port.netdev is None
-            and not report.has(path + ("netdev",))
-        ):
-            message = "%s has no port on %s, and netdev is not said here" % (profile.name, rail)
-            report.add(PORT_UNFOUND, path, message, "say the port's netdev")
-    _apart(ports_of(node, profile), report)
 
 
 def _indexes(nodes: t.Sequence[Node], report: Report) -> None:

@@ -96,14 +96,14 @@ def _firmware(fabric: Fabric, profile: Profile, report: Report) -> None:
     firmware = profile.firmware
     if firmware is None:
         return
-    wanted = LINK_TYPE[fabric.link_layer]
-    if firmware.link_type not in (None, wanted):
+    wanted = LINK_TYPE.get(fabric.link_layer or "")
+    if wanted and firmware.link_type not in (None, wanted):
         message = "%s does not fit the link layer %s" % (firmware.link_type, fabric.link_layer)
         report.add(
             FIRMWARE_LINK, firmware.path + ("link_type",), message, "take link_type out: it follows, as %s" % wanted
         )
     for port in profile.ports.values():
-        if port.pci is None and not report.has(port.path + ("pci",)):
+        if port.pci is None and not report.within(port.path):
             message = "the port of %s has no PCI address, by which firmware tools know a card" % port.rail
             report.add(FIRMWARE_PCI, port.path, message, "add pci")
             break

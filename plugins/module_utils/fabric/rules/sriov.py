@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
     vfs_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan, PlannedNode
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.file import UNKNOWN
 
 
 def _fabric(vfs: str, more: str = "") -> str:
@@ -130,9 +131,10 @@ def _used(fabric: Fabric, report: Report) -> None:
 
 
 def _uncounted(rail: Rail, profile: Profile, report: Report) -> None:
-    # A count may be what is misspelt in any of the places that may say it.
-    if any(report.within(path + ("vfs",)) for path in (("fabric",), rail.path, profile.path)):
-        return
+    # The count, or vfs itself, may be what is misspelt in any of the places that may say it.
+    for path in (("fabric",), rail.path, profile.path):
+        if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
+            return
     message = "the attachment sriov needs VFs, and %s has no count of them" % rail.name
     report.add(VFS_MISSING, ("fabric", "vfs"), message, "say it for all rails, such as vfs: {count: 4}")
 
@@ -150,7 +152,7 @@ def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> N
         if count and count > _INFINIBAND_VFS:
             message = "%d VFs a port, where InfiniBand cards commonly carry %d" % (count, _INFINIBAND_VFS)
             report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the card's own limit")
-    elif values.get("qos") and values.get("vlan", 0) == 0:
+    elif values.get("qos") and values.get("vlan", 0) == 0 and not report.within(vfs["qos"].path[:-1]):
         message = "qos %d stands in a VLAN tag, and no vlan is set" % values["qos"]
         report.add(QOS, vfs["qos"].path, message, "set vlan, or take qos out")
 
