@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ctypes.util
 import typing as t
 
 LIBRARY = "libibverbs.so.1"
