@@ -102,7 +102,7 @@ class BootState:
             changes.append(_file_change(system, PROGRAM, "program", program, 0o755))
         unit = UNIT_TEXT.format(BOOT_DIR, system.which("python3") or "/usr/bin/python3", PROGRAM)
         if system.read_file(UNIT) != unit:
-            changes.append(_file_change(system, UNIT, "unit", unit, 0o644, self._reload))
+            changes.append(_file_change(system, UNIT, "unit", unit, 0o644))
         if not system.exists(UNIT_WANTED):
             changes.append(Change(UNIT_WANTED, "enabled", False, True, lambda: system.symlink(UNIT, UNIT_WANTED)))
         wanted = json.dumps({"module": self._name, "options": options}, indent=2, sort_keys=True) + "\n"
@@ -112,22 +112,11 @@ class BootState:
             )
         return changes
 
-    def _reload(self) -> None:
-        if self._system.exists("/run/systemd/system"):
-            self._system.check(
-                ["systemctl", "daemon-reload"], "see 'systemctl status' for what systemd says of its state"
-            )
 
-
-def _file_change(
-    system: System, path: str, attribute: str, data: str | bytes, mode: int, then: t.Callable[[], None] | None = None
-) -> Change:
-    def act() -> None:
-        system.write_file(path, data, mode)
-        if then:
-            then()
-
-    return Change(path, attribute, "other" if system.exists(path) else None, "as packed", act)
+def _file_change(system: System, path: str, attribute: str, data: str | bytes, mode: int) -> Change:
+    # systemd reads its unit at the next boot, when it counts: no daemon-reload is needed, and none can be missed
+    before = "other" if system.exists(path) else None
+    return Change(path, attribute, before, "as packed", lambda: system.write_file(path, data, mode))
 
 
 def pack() -> bytes:

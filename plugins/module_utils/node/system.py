@@ -165,11 +165,11 @@ class System:
         places = [os.environ.get("PATH", ""), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
         return shutil.which(program, path=":".join(places))
 
-    def run(self, argv: t.Sequence[str], timeout: float = 60.0) -> CommandResult:
+    def run(self, argv: t.Sequence[str], timeout: float = 300.0) -> CommandResult:
         """Run a program; see :func:`run_command`."""
         return self._runner(argv, timeout)
 
-    def check(self, argv: t.Sequence[str], remedy: str, timeout: float = 60.0) -> str:
+    def check(self, argv: t.Sequence[str], remedy: str, timeout: float = 300.0) -> str:
         """Run a program that must succeed; its standard output. What it said becomes the error."""
         result = self.run(argv, timeout)
         if result.rc:
