@@ -79,13 +79,18 @@ def summary(
         "rails_proven": len(proven),
         "checks": checks,
         "table": _table(rails, checks),
-        "failures": [
-            "%s from %s to %s: %s. Remedy: %s."
-            % (c["rail"], c["from"], c["to"], c["error"], c["remedy"] or "none known")
-            for c in checks
-            if not c["ok"]
-        ],
+        "failures": _failures(checks),
     }
+
+
+def _failures(checks: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    if not checks:
+        return ["nothing was probed: a proof needs two nodes. Remedy: name two or more with --limit, or none."]
+    return [
+        "%s from %s to %s: %s. Remedy: %s." % (c["rail"], c["from"], c["to"], c["error"], c["remedy"] or "none known")
+        for c in checks
+        if not c["ok"]
+    ]
 
 
 def _why_not_probed(results: t.Mapping[str, t.Sequence[Result]], server: str, client: str) -> str:

@@ -108,4 +108,8 @@ def test_what_was_not_probed_is_red() -> None:
 
 
 def test_no_pairs_prove_nothing() -> None:
-    assert not proof.summary(["gpu01"], [], {})["ok"]
+    verdict = proof.summary(["gpu01"], [], {})
+    assert not verdict["ok"]
+    assert verdict["failures"] == [
+        "nothing was probed: a proof needs two nodes. Remedy: name two or more with --limit, or none."
+    ]
