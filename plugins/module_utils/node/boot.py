@@ -47,6 +47,8 @@ PACKED = (
     "node.rtnl_rows",
     "node.sriov",
     "node.sriov_pf",
+    "node.sriov_plan",
+    "node.sriov_state",
     "node.sriov_wish",
     "node.subsystem",
     "node.system",

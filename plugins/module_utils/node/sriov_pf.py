@@ -2,19 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One PF and its VFs, as sysfs and rtnetlink show them, and what can be done to them.
+"""What can be done to one PF and its VFs.
 
-Sources: the kernel's ``Documentation/PCI/pci-iov-howto.rst`` and ``Documentation/ABI/testing/sysfs-bus-pci``
-(``sriov_numvfs``, ``sriov_totalvfs``, ``sriov_drivers_autoprobe``, ``virtfnN``), ``drivers/pci/iov.c`` for what its
-errors mean, ``rtnl_fill_vfinfo()``; and the directory ``sriov/N`` of NVIDIA's driver packages (mlx5's
-``sriov_sysfs.c``).
+Sources: the kernel's ``Documentation/PCI/pci-iov-howto.rst``, and ``drivers/pci/iov.c`` for what its errors mean.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 import typing as t
 
@@ -26,154 +22,36 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import ARPHRD_INFINIBAND, Row
-from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import ATTRIBUTES, IDENTITY, guid
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import (
+    MARK,
+    POLICIES,
+    PfState,
+    is_passed_on,
+)
 
-# Says that sriov_drivers_autoprobe was taken to 0 for a while, and what it was. Gone at reboot, as the setting is.
-MARK = "/run/railyard/sriov_drivers_autoprobe-%s"
 DRIVERS_PROBE = "/sys/bus/pci/drivers_probe"
-# phys_port_name of a VF's or SF's representor, which in switchdev mode is a netdev of the PF's function too.
-REPRESENTOR = re.compile(r"(c\d+)?pf\d+[vs]f\d+\Z")
-POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
 # No NIC has a VF of this number, so to set something on it tells whether the driver can, and does nothing. Its low byte
 # is high as well, for a driver that would look at no more.
 NO_VF = 0x70F0
 PAUSE = 0.05
 # Attributes of an InfiniBand PF's VFs; all else is Ethernet's.
 INFINIBAND = ("node_guid", "port_guid", "link_state")
+RELEASE = "end what holds it, or drain the node, and run again"
+WRITE_REMEDIES = {
+    errno.ERANGE: "ask for at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
+    errno.ENOENT: "load the PF's driver, and see that it can do SR-IOV",
+    errno.EBUSY: "another program changes the VFs; see what else manages them on this node",
+    errno.ENOMEM: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
+    errno.ENOSPC: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
+    errno.EACCES: "run the task with become",
+    errno.EPERM: "run the task with become; if it was, the kernel is locked down or a container hides the device",
+    errno.EROFS: "run on the node itself: here sysfs is mounted read-only",
+}
 
 
-class Pf:
-    """A PF. Its facts are read by the constructor, and again by :meth:`look`.
-
-    ``netdev`` and ``index``: its own netdev in this network namespace; None where there is none. ``total``: how many
-    VFs it may have; None where it has no SR-IOV. ``vfs``: rows of ``index``, ``pci``, ``driver``, ``netdev``,
-    ``netdev_address``, ``rdma_device``. ``attributes``: rows of ``index`` and the attributes of each VF; empty where
-    ``unreadable`` says why they cannot be read.
-    """
-
-    def __init__(self, system: System, table: Rtnl, address: str) -> None:
-        self.system = system
-        self.table = table
-        self.pci = address
-        self.look()
-
-    def look(self) -> None:
-        system = self.system
-        self.driver = system.link_name(self.path("driver"))
-        self.total = system.read_int(self.path("sriov_totalvfs"))
-        self.count = system.read_int(self.path("sriov_numvfs")) or 0
-        probe = system.read_int(self.path("sriov_drivers_autoprobe"))
-        self.autoprobe = None if probe is None else bool(probe)
-        # the value to be restored, where an earlier run was cut off
-        mark = system.read_int(MARK % self.pci)
-        self.marked = None if mark is None else bool(mark)
-        self.netdev, self.representors = self._netdevs()
-        self.rdma_device = _first(pci.rdma_devices(system, self.pci))
-        self.index: int | None = None
-        self.up = self.carrier = False
-        self.infiniband = system.read(self.path("class")) == "0x020700"
-        self.vfs = [self._vf(number) for number in range(self.count)]
-        self.unreadable = ""
-        self.attributes = self._attributes()
-
-    @property
-    def name(self) -> str:
-        return "%s (%s)" % (self.pci, self.netdev) if self.netdev else self.pci
-
-    def path(self, name: str) -> str:
-        return pci.attribute(self.pci, name)
-
-    def vf_name(self, index: int) -> str:
-        return "%s vf %d" % (self.pci, index)
-
-    def _netdevs(self) -> tuple[str | None, int]:
-        own: list[tuple[int, str]] = []
-        representors = 0
-        for name in self.system.listdir(self.path("net")):
-            port = self.system.read("/sys/class/net/%s/phys_port_name" % name)
-            if port and REPRESENTOR.match(port):
-                representors += 1
-            else:
-                own.append((self.system.read_int("/sys/class/net/%s/dev_port" % name) or 0, name))
-        return (min(own)[1] if own else None), representors
-
-    def _vf(self, number: int) -> Row:
-        system = self.system
-        address = system.link_name(self.path("virtfn%d" % number))
-        row: Row = {"index": number, "pci": address, "driver": None, "netdev": None, "netdev_address": None}
-        row["rdma_device"] = None
-        if address:
-            row["driver"] = system.link_name(pci.attribute(address, "driver"))
-            row["netdev"] = _first(system.listdir(pci.attribute(address, "net")))
-            row["rdma_device"] = _first(pci.rdma_devices(system, address))
-        if row["netdev"]:
-            row["netdev_address"] = system.read("/sys/class/net/%s/address" % row["netdev"])
-        return row
-
-    # -- attributes ------------------------------------------------------------------------------------------------
-
-    def _attributes(self) -> list[Row]:
-        rows: list[Row] = []
-        if self.netdev:
-            rows = self._attributes_by_netlink(self.netdev)
-        if not self.count:
-            return []
-        if len(rows) < self.count:
-            rows = [self._attributes_by_config(number) for number in range(self.count)]
-        for row in rows:
-            self._add_guids(row)
-        if any(len(row) == 1 for row in rows):
-            self.unreadable = self.unreadable or "it has no netdev in this network namespace"
-            return []
-        self.unreadable = ""
-        return [_attribute_row(row) for row in rows]
-
-    def _attributes_by_netlink(self, netdev: str) -> list[Row]:
-        try:
-            link = self.table.link(netdev, vfs=bool(self.count))
-        except NetlinkError as error:
-            if error.errno not in (errno.EMSGSIZE, errno.ENOBUFS):
-                raise
-            link = self.table.link(netdev)
-            self.unreadable = "what there is to say of %d VFs is too long for one netlink message" % self.count
-        if link is None:
-            return []
-        self.index, self.up, self.carrier = link["index"], link["up"], link["carrier"]
-        self.infiniband = link["type"] == ARPHRD_INFINIBAND
-        rows: list[Row] = link["vfs"] or []
-        if len(rows) < self.count and not self.unreadable:
-            self.unreadable = "the kernel tells of %d of its %d VFs" % (len(rows), self.count)
-        return rows[: self.count] if len(rows) >= self.count else []
-
-    def _attributes_by_config(self, number: int) -> Row:
-        """What the vendor's ``sriov/N/config`` says; only ``index`` where there is none."""
-        row: Row = {"index": number}
-        said = self.system.read(self.path("sriov/%d/config" % number))
-        values = {
-            key.strip(): value.strip() for key, _colon, value in (x.partition(":") for x in (said or "").split("\n"))
-        }
-        if "LinkState" in values:
-            row["link_state"] = POLICIES.get(values["LinkState"])
-        if self.infiniband or "MAC" not in values:
-            return row
-        row["mac"] = values["MAC"].lower()
-        for name, key in (("vlan", "VLAN"), ("qos", "QoS"), ("min_tx_rate", "MinTxRate"), ("max_tx_rate", "MaxTxRate")):
-            row[name] = int(values[key]) if values.get(key, "").isdigit() else None
-        for name, key in (("spoofchk", "SpoofCheck"), ("trust", "Trust")):
-            row[name] = values[key] == "ON" if key in values else None
-        return row
-
-    def _add_guids(self, row: Row) -> None:
-        for name, entry in (("node_guid", "node"), ("port_guid", "port")):
-            said = self.system.read(self.path("sriov/%d/%s" % (row["index"], entry)))
-            if said and self.infiniband:
-                row[name] = guid(said)
-        policy = self.system.read(self.path("sriov/%d/policy" % row["index"]))
-        if policy and self.infiniband:
-            row["link_state"] = POLICIES.get(policy)
+class Pf(PfState):
+    """A PF whose VFs can be made, taken away, set and bound. What goes wrong is a :class:`RailyardError`."""
 
     def cannot(self, name: str, value: t.Any) -> str:
         """Why an attribute cannot be set to the value on this PF's VFs; empty where it can, for all that is known."""
@@ -326,7 +204,7 @@ class Pf:
         """Wait until a VF with a network driver has the netdev and the RDMA device that its PF has too."""
         address = self.vfs[index]["pci"]
         driver = self.system.link_name(pci.attribute(address, "driver")) or ""
-        if not driver or "vfio" in driver or driver.startswith(("uio", "igb_uio", "pci-stub")):
+        if not driver or is_passed_on(driver):
             return
         for what, thing, wanted in (("net", "netdev", self.netdev), ("infiniband", "RDMA device", self.rdma_device)):
             if wanted:
@@ -369,32 +247,6 @@ class Pf:
                 WRITE_REMEDIES.get(number, "see the kernel's messages (dmesg) for the driver's reason")
                 + ("; the NIC is in switchdev mode, which some drivers must leave first" if self.representors else ""),
             ) from None
-
-
-RELEASE = "end what holds it, or drain the node, and run again"
-WRITE_REMEDIES = {
-    errno.ERANGE: "ask for at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
-    errno.ENOENT: "load the PF's driver, and see that it can do SR-IOV",
-    errno.EBUSY: "another program changes the VFs; see what else manages them on this node",
-    errno.ENOMEM: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
-    errno.ENOSPC: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
-    errno.EACCES: "run the task with become",
-    errno.EPERM: "run the task with become; if it was, the kernel is locked down or a container hides the device",
-    errno.EROFS: "run on the node itself: here sysfs is mounted read-only",
-}
-
-
-def _attribute_row(row: Row) -> Row:
-    values = {name: row.get(name) for name in ATTRIBUTES}
-    for name in IDENTITY:
-        # all zero is the kernel's "none was set"
-        if not (values[name] or "").strip("0:"):
-            values[name] = None
-    return dict({"index": row["index"]}, **values)
-
-
-def _first(names: t.Sequence[str]) -> str | None:
-    return names[0] if names else None
 
 
 def is_neutral(name: str, value: t.Any) -> bool:
