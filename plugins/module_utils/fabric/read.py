@@ -237,8 +237,8 @@ def _generated_rails(fabric: Fabric, section: Section, report: Report) -> None:
 
 def _rail(fabric: Fabric, rail: Rail, section: Section, text: t.Callable[..., str | None], report: Report) -> None:
     """``text`` gives a key's text: as it stands, or filled in with the rail's number."""
-    required = "write it, such as subnet: 172.16.11.0/24" if fabric.link_layer == ETHERNET else ""
-    subnet = text("subnet", required)
+    addresses = fabric.link_layer == ETHERNET or any(section.has(key) for key in ("gateway", "pods", "hosts"))
+    subnet = text("subnet", "write it, such as subnet: 172.16.11.0/24" if addresses else "")
     if subnet is not None:
         net = _network(subnet, rail.path + ("subnet",), report)
         if net and net.prefix > 30:
@@ -246,8 +246,8 @@ def _rail(fabric: Fabric, rail: Rail, section: Section, text: t.Callable[..., st
             report.add(address_rules.SUBNET_SIZE, rail.path + ("subnet",), message, "take a /30 or larger")
             net = None
         rail.subnet = net
-    # Without the subnet that should be there nothing can be said of the addresses in it, and enough has been said.
-    known = rail.subnet is not None or not (required or section.has("subnet"))
+    # Without its subnet nothing can be said of an address, and of the subnet enough has been said.
+    known = rail.subnet is not None
     gateway = text("gateway")
     if gateway is not None and known:
         rail.gateway = _address(gateway, rail.path + ("gateway",), rail.subnet, report)

@@ -77,6 +77,16 @@ def test_overrides_of_a_node_touch_it_alone() -> None:
     assert found["jupiter"]["ports"][0]["address"] == "172.16.11.204/24"
 
 
+def test_a_rail_needs_room_for_its_own_nodes_alone() -> None:
+    text = MACVLAN.replace("    hosts: .201-.253", "    hosts: .201-.203").replace(
+        "gpu02: {pci", "gpu03: null\n      gpu02: {pci"
+    )
+    found = nodes(text)
+    assert found["jupiter"]["index"] == 4 and [port["rail"] for port in found["jupiter"]["ports"]] == ["gpu01", "gpu02"]
+    (finding,) = lint(text.replace("      gpu03: null\n      gpu02", "      gpu02").encode("utf-8")).findings
+    assert finding.code == "RY313" and finding.place == "nodes.jupiter.index"
+
+
 def test_ranges_run_along() -> None:
     text = MACVLAN.replace("groups: [rack_1]", "ports: {gpu01: {netdev: 'eth[7:8]', pci: '0000:0[1:2]:00.0'}}")
     found = nodes(text)

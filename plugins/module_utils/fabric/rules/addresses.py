@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import overlaps, parse_address, show
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
+    Range,
+    overlaps,
+    parse_address,
+    show,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import ETHERNET, Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
+    ETHERNET,
+    Fabric,
+    Node,
+    Port,
+    Rail,
+    ports_of,
+)
 
 _SECOND = "  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n"
 _GOOD = "rails:\n  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n" + _SECOND
@@ -209,27 +221,34 @@ def _inside(rail: Rail, report: Report) -> None:
 
 
 def _capacity(fabric: Fabric, report: Report) -> None:
-    """A node's index is its place in the hosts of every rail, so too high an index is one mistake, not one a rail."""
-    ranges = [(rail.hosts, rail) for rail in fabric.rails if rail.hosts]
-    if not ranges:
-        return
-    narrow, rail = min(ranges, key=lambda each: each[0].size)
-    beyond = [(node.index, node) for node in fabric.nodes if node.index is not None and node.index > narrow.size]
+    """An index is a place in the hosts of each of the node's rails: too high a one is one mistake, not one a rail."""
+    narrowest: dict[str | None, tuple[Range, Rail] | None] = {}
+    beyond: list[tuple[int, Node, Range, Rail]] = []
+    for node in fabric.nodes:
+        profile = fabric.profiles.get(node.profile or "")
+        if profile and node.ports:
+            found = _narrowest(fabric, ports_of(node, profile))
+        else:
+            if node.profile not in narrowest:
+                narrowest[node.profile] = _narrowest(fabric, profile.ports if profile else {})
+            found = narrowest[node.profile]
+        if found and node.index is not None and node.index > found[0].size:
+            beyond.append((node.index, node) + found)
     if not beyond:
         return
-    index, node = max(beyond, key=lambda each: each[0])
-    if node.index_path and all(other.index_path == node.index_path for _index, other in beyond):
-        message = "%s has index %d, and hosts of %s has room for %d" % (node.name, index, rail.name, narrow.size)
-        report.add(HOSTS_FULL, node.index_path, message, "lower the index, or widen hosts (%s)" % narrow)
-        return
-    others = sum(held.size == narrow.size for held, _rail in ranges) - 1
-    report.add(
-        HOSTS_FULL,
-        rail.path + ("hosts",),
-        "%s of %s%s has room for %d, and %s has index %d"
-        % (narrow, rail.name, " and of %d more rails" % others if others else "", narrow.size, node.name, index),
-        "widen the range to %d addresses, or give the nodes lower indexes with index" % index,
-    )
+    index, node, hosts, rail = max(beyond, key=lambda each: each[0] - each[2].size)
+    said = "hosts of %s (%s) has room for %d, and %s has index %d" % (rail.name, hosts, hosts.size, node.name, index)
+    if node.index_path and all(other.index_path == node.index_path for _index, other, _hosts, _rail in beyond):
+        report.add(HOSTS_FULL, node.index_path, said, "lower the index, or widen the range")
+    else:
+        remedy = "widen the range to %d addresses, on every rail as short, or say lower indexes with index" % index
+        report.add(HOSTS_FULL, rail.path + ("hosts",), said, remedy)
+
+
+def _narrowest(fabric: Fabric, ports: t.Mapping[str, Port]) -> tuple[Range, Rail] | None:
+    """The fewest host addresses among the rails of these ports."""
+    ranges = [(rail.hosts, rail) for rail in fabric.rails if rail.hosts and rail.name in ports]
+    return min(ranges, key=lambda each: each[0].size) if ranges else None
 
 
 def _management(fabric: Fabric, report: Report) -> None:

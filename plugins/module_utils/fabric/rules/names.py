@@ -210,9 +210,9 @@ def check(fabric: Fabric, report: Report) -> None:
                 "number the rails in their order, all with as many digits: %s01, %s02" % ((_stem(before.name),) * 2),
             )
             break
-    if any(profile.soft_rdma for profile in fabric.profiles.values()):
-        return  # a soft device is made under its name and never renamed
     for profile in fabric.profiles.values():
+        if profile.soft_rdma:
+            continue  # a soft device is made under its name and never renamed
         for port in profile.ports.values():
             if port.rdma and RDMA_OF_KERNEL.match(port.rdma):
                 report.add(

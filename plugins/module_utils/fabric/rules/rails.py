@@ -271,6 +271,7 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
 
 def _indexes(nodes: t.Sequence[Node], report: Report) -> None:
     owners: dict[int, Node] = {}
+    highest = max([node.index or 0 for node in nodes] + [len(nodes)])
     for node in nodes:
         if node.index is None:
             continue
@@ -280,5 +281,5 @@ def _indexes(nodes: t.Sequence[Node], report: Report) -> None:
                 INDEX_TWICE,
                 node.index_path or node.path,
                 "%s and %s both have index %d" % (first.name, node.name, node.index),
-                'say index, such as index: %d, or index: "[1:%d]" for a range of nodes' % (max(owners) + 1, len(nodes)),
+                'say index, such as index: %d, or index: "[1:%d]" for a range of nodes' % (highest + 1, len(nodes)),
             )
