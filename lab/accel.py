@@ -25,10 +25,31 @@ def boots(qemu: Qemu, image: Image) -> bool:
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     argv = [
-        qemu.system, *qemu.arguments, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-smp", "2", "-m", "512", "-serial", "stdio",
-        "-kernel", str(image.kernel), "-initrd", str(image.initrd),
-        "-append", "console=ttyS0 panic=-1 rdinit=/init",
+        qemu.system,
+        *qemu.arguments,
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-machine",
+        "q35",
+        "-accel",
+        "kvm",
+        "-cpu",
+        "host",
+        "-smp",
+        "2",
+        "-m",
+        "512",
+        "-serial",
+        "stdio",
+        "-kernel",
+        str(image.kernel),
+        "-initrd",
+        str(image.initrd),
+        "-append",
+        "console=ttyS0 panic=-1 rdinit=/init",
     ]
     process = subprocess.Popen(
         argv, env=qemu.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -73,6 +94,7 @@ def decide(wanted: str, qemu: Qemu, image: Image, cache: Path) -> str:
         say("KVM boots a kernel here" if works else "KVM does not boot a kernel here: the guests are emulated")
     if wanted == "kvm" and not works:
         raise LabError(
-            "KVM does not boot a guest's kernel on this machine", "see that /dev/kvm is yours to use, or take --accel auto"
+            "KVM does not boot a guest's kernel on this machine",
+            "see that /dev/kvm is yours to use, or take --accel auto",
         )
     return "kvm" if works else "tcg"

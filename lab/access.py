@@ -18,7 +18,7 @@ from lab.image import Image
 from lab.progress import say
 from lab.state import USER, Lab, node_name, write_file
 
-BOOT_SECONDS = {"kvm": 120.0, "tcg": 400.0}
+BOOT_SECONDS = {"kvm": 120.0, "tcg": 600.0}
 
 
 def write_config(lab: Lab, image: Image) -> None:
@@ -146,7 +146,9 @@ def inventory(lab: Lab) -> dict[str, Any]:
                 "management": {"netdev": "enp0s30", "address": guest.management_address(node)},
                 "rails": [
                     {
-                        "number": rail, "pci": guest.rail_pci(rail), "netdev": guest.rail_netdev(rail),
+                        "number": rail,
+                        "pci": guest.rail_pci(rail),
+                        "netdev": guest.rail_netdev(rail),
                         "mac": guest.mac(node, rail),
                     }
                     for rail in range(1, lab.rails + 1)

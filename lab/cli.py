@@ -41,8 +41,12 @@ def _up(arguments: Arguments) -> int:
     wish = lifecycle.Wish(
         arguments.name, arguments.nodes, arguments.rails, arguments.memory, arguments.cpus, arguments.accel
     )
-    lab = lifecycle.up(wish, arguments.fresh)
-    print("%s" % lab.ssh_config)
+    lab, changed = lifecycle.up(wish, arguments.fresh)
+    print(
+        "lab '%s' is up: %d nodes with %d rails each; %s"
+        % (lab.name, lab.nodes, lab.rails, "started what was missing" if changed else "changed nothing")
+    )
+    print("log in with: ssh -F %s %s" % (lab.ssh_config, lab.node_names[0]))
     return 0
 
 
@@ -80,8 +84,11 @@ def _print_status(lab: Lab, summary: dict[str, Any]) -> None:
         if node["pid"] is None:
             how = "not running"
         else:
-            how = "%s, pid %d, running %d s" % ("up" if node["up"] else "does not answer", node["pid"],
-                                                node["running_seconds"])
+            how = "%s, pid %d, running %d s" % (
+                "up" if node["up"] else "does not answer",
+                node["pid"],
+                node["running_seconds"],
+            )
         print("%-8s ssh port %d  %s, disk %d MiB" % (node["name"], node["ssh_port"], how, node["disk_bytes"] >> 20))
     if summary["cables"] is None:
         print("leaf     not running")
@@ -97,13 +104,26 @@ def _print_cables(ports: list[dict[str, Any]], only_faults: bool = False) -> Non
     if only_faults and not shown:
         print("cables   all %d as they should be" % len(ports))
     for port in shown:
-        counts = "" if only_faults else "  in %-9d out %-9d dropped %-6d" % (
-            port["received"], port["sent"], port["dropped"],
+        counts = (
+            ""
+            if only_faults
+            else "  in %-9d out %-9d dropped %-6d"
+            % (
+                port["received"],
+                port["sent"],
+                port["dropped"],
+            )
         )
-        print("%-12s leaf-%d Ethernet%d%s  %s" % (
-            "%s:%d" % (node_name(port["node"]), port["rail"]), port["leaf"], port["socket"], counts,
-            "; ".join(cable.faults(port)) or "whole",
-        ))
+        print(
+            "%-12s leaf-%d Ethernet%d%s  %s"
+            % (
+                "%s:%d" % (node_name(port["node"]), port["rail"]),
+                port["leaf"],
+                port["socket"],
+                counts,
+                "; ".join(cable.faults(port)) or "whole",
+            )
+        )
 
 
 def _ssh(arguments: Arguments) -> int:
@@ -183,7 +203,7 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(act=act)
         return command
 
-    up = add("up", _up, "bring the lab up; what is up already is left alone; prints the path of its ssh_config")
+    up = add("up", _up, "bring the lab up; what is up already is left alone")
     up.add_argument("--nodes", type=_bounded("--nodes", 1, state.MAX_NODES), help="how many guests (default: 2)")
     up.add_argument("--rails", type=_bounded("--rails", 1, state.MAX_RAILS), help="how many rails (default: 8)")
     up.add_argument("--memory", type=_bounded("--memory", 384, 1 << 20), metavar="MIB", help="a guest (default: 1024)")
@@ -268,6 +288,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         place = " (%s)" % error.filename if error.filename else ""
-        print("lab: %s%s. Remedy: see that this user may do that here, then try again" % (error.strerror, place),
-              file=sys.stderr)
+        print(
+            "lab: %s%s. Remedy: see that this user may do that here, then try again" % (error.strerror, place),
+            file=sys.stderr,
+        )
         return 1

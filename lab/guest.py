@@ -52,35 +52,60 @@ def command(lab: Lab, node: int, image: Image, qemu: Qemu) -> list[str]:
     """The command line of one guest; a pure function of the lab."""
     name = node_name(node)
     kernel = "%s systemd.hostname=%s systemd.machine_id=%s" % (
-        KERNEL_ARGUMENTS, name, uuid.uuid5(uuid.NAMESPACE_DNS, "%s.%s.railyard.lab" % (name, lab.name)).hex
+        KERNEL_ARGUMENTS,
+        name,
+        uuid.uuid5(uuid.NAMESPACE_DNS, "%s.%s.railyard.lab" % (name, lab.name)).hex,
     )
     forward = "tcp:127.0.0.1:%d-%s:22" % (lab.ports[node - 1], management_address(node))
     argv = [
-        qemu.system, *qemu.arguments,
-        "-name", "guest=railyard-%s-%s" % (lab.name, name),
-        "-nodefaults", "-no-user-config", "-display", "none",
-        "-machine", "q35,sata=off,smbus=off",
+        qemu.system,
+        *qemu.arguments,
+        "-name",
+        "guest=railyard-%s-%s" % (lab.name, name),
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-machine",
+        "q35,sata=off,smbus=off",
         *processor(lab.accel),
-        "-smp", str(lab.cpus), "-m", str(lab.memory),
-        "-rtc", "base=utc",
-        "-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", kernel,
-        "-drive", "if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,file=%s" % _escaped(lab.disk(node)),
-        "-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=0x%x" % DISK_SLOT,
-        "-device", "virtio-rng-pci,bus=pcie.0,addr=0x%x" % RNG_SLOT,
+        "-smp",
+        str(lab.cpus),
+        "-m",
+        str(lab.memory),
+        "-rtc",
+        "base=utc",
+        "-kernel",
+        str(image.kernel),
+        "-initrd",
+        str(image.initrd),
+        "-append",
+        kernel,
+        "-drive",
+        "if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,file=%s" % _escaped(lab.disk(node)),
+        "-device",
+        "virtio-blk-pci,drive=root,bus=pcie.0,addr=0x%x" % DISK_SLOT,
+        "-device",
+        "virtio-rng-pci,bus=pcie.0,addr=0x%x" % RNG_SLOT,
         # restrict=on: a guest reaches nothing beyond its own host-side process.
-        "-netdev", "user,id=management,restrict=on,dhcpstart=%s,hostfwd=%s" % (management_address(node), forward),
+        "-netdev",
+        "user,id=management,restrict=on,dhcpstart=%s,hostfwd=%s" % (management_address(node), forward),
         "-device",
         "virtio-net-pci,netdev=management,bus=pcie.0,addr=0x%x,romfile=,mac=%s" % (MANAGEMENT_SLOT, mac(node, 0)),
-        "-serial", "file:%s" % lab.console(node),
-        "-qmp", "unix:%s,server=on,wait=off" % _escaped(monitor_socket(lab.run, node)),
+        "-serial",
+        "file:%s" % lab.console(node),
+        "-qmp",
+        "unix:%s,server=on,wait=off" % _escaped(monitor_socket(lab.run, node)),
     ]
     for rail in range(1, lab.rails + 1):
         nic, leaf = (_escaped(lab.run / ("n%dr%d.%s" % (node, rail, end))) for end in ("nic", "leaf"))
         argv += [
             "-netdev",
             "dgram,id=rail%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s" % (rail, nic, leaf),
-            "-device", "pcie-root-port,id=port%d,bus=pcie.0,addr=0x%x,chassis=%d,slot=%d" % (rail, rail, rail, rail),
-            "-device", "igb,bus=port%d,netdev=rail%d,mac=%s" % (rail, rail, mac(node, rail)),
+            "-device",
+            "pcie-root-port,id=port%d,bus=pcie.0,addr=0x%x,chassis=%d,slot=%d" % (rail, rail, rail, rail),
+            "-device",
+            "igb,bus=port%d,netdev=rail%d,mac=%s" % (rail, rail, mac(node, rail)),
         ]
     return argv
 

@@ -132,7 +132,8 @@ class Host:
         text = []
         for source in self.sources():
             wanted = tuple(
-                suite for suite in source.suites
+                suite
+                for suite in source.suites
                 if suite in (self.codename, self.codename + "-updates", self.codename + "-security")
             )
             if wanted:
@@ -142,7 +143,9 @@ class Host:
     def backports_sources(self) -> str:
         """The release and its backports suite, from the place where the host gets the release."""
         return "\n".join(
-            source.deb822((self.codename, self.backports)) for source in self.sources() if self.codename in source.suites
+            source.deb822((self.codename, self.backports))
+            for source in self.sources()
+            if self.codename in source.suites
         )
 
 

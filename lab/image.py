@@ -25,15 +25,16 @@ from lab.progress import run, say
 from lab.state import locked, write_file
 
 SETUP = Path(__file__).resolve().parent / "guest-setup.sh"
-PACKAGES = (
+PACKAGES = [
     # a host as the collection expects one
-    "systemd-sysv udev dbus openssh-server sudo python3 python3-apt python3-pyroute2 python3-netaddr iproute2 iputils-ping"
-    " kmod procps pciutils ethtool initramfs-tools zstd libnss-myhostname"
+    *("systemd-sysv", "udev", "dbus", "openssh-server", "sudo", "python3", "python3-apt", "python3-pyroute2"),
+    *("python3-netaddr", "iproute2", "iputils-ping", "kmod", "procps", "pciutils", "ethtool", "initramfs-tools"),
+    *("zstd", "libnss-myhostname"),
     # the RDMA stack, its tests, card tools and pod interfaces
-    " rdma-core ibverbs-utils infiniband-diags perftest mstflint containernetworking-plugins"
+    *("rdma-core", "ibverbs-utils", "infiniband-diags", "perftest", "mstflint", "containernetworking-plugins"),
     # for looking around
-    " tcpdump less"
-).split()
+    *("tcpdump", "less"),
+]
 LEAVE_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 DISK_GIB = 4
 FILES = ("vmlinuz", "initrd", "root.raw", "id_ed25519", "id_ed25519.pub", "host_key.pub")
@@ -117,9 +118,7 @@ def _manifest(directory: Path) -> dict[str, Any]:
     files = {}
     for name in FILES:
         status = (directory / name).stat()
-        files[name] = {
-            "size": status.st_size, "mtime_ns": status.st_mtime_ns, "sha256": content_hash(directory / name)
-        }
+        files[name] = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "sha256": content_hash(directory / name)}
     return {"files": files, "id": hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]}
 
 
@@ -204,14 +203,19 @@ def _debootstrap(host: hosts.Host, work: Path, tree: Path, key: Path, log: Path)
     script = work / "guest-setup.sh"
     shutil.copy(SETUP, script)
     command = [
-        hosts.tool("mmdebstrap"), "--mode=root", "--variant=minbase", "--format=directory",
+        hosts.tool("mmdebstrap"),
+        "--mode=root",
+        "--variant=minbase",
+        "--format=directory",
         "--include=" + ",".join([host.distribution.kernel, *PACKAGES]),
     ]
     command += ["--dpkgopt=path-exclude=" + pattern for pattern in LEAVE_OUT]
     for hook, phase in (("essential", "early"), ("customize", "late")):
         command.append('--%s-hook=sh "%s" %s "$1" "%s"' % (hook, script, phase, key))
     run(
-        hosts.as_root([*command, host.codename, str(tree), str(sources)]), log, "building the root filesystem",
+        hosts.as_root([*command, host.codename, str(tree), str(sources)]),
+        log,
+        "building the root filesystem",
         "see that this host's package sources answer (apt-get update) and that there are 4 GiB free in %s, then run the"
         " command again" % work.parent,
         show=_shown,
@@ -220,8 +224,14 @@ def _debootstrap(host: hosts.Host, work: Path, tree: Path, key: Path, log: Path)
 
 def _shown(line: str) -> str | None:
     """The lines of mmdebstrap that tell a person where the work stands."""
-    for begin in ("running apt-get update", "downloading", "extracting", "installing essential", "installing remaining",
-                  "cleaning"):
+    for begin in (
+        "running apt-get update",
+        "downloading",
+        "extracting",
+        "installing essential",
+        "installing remaining",
+        "cleaning",
+    ):
         if line.startswith("I: " + begin):
             return "  " + line[3:].rstrip(".")
     return None

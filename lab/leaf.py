@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The leaf switches of a lab's rails: one small process between the guests' NICs.
 
-Each rail port is a pair of unix datagram sockets, one frame a datagram: the guest sends to ``nNrR.leaf``, the leaf sends
-to ``nNrR.nic``. Between them is a cable, which can be plugged elsewhere, cut, narrowed, made lossy, or made to hear
-LLDP. Commands come as JSON lines on ``leaf.control``; each gets one JSON line back.
+Each rail port is a pair of unix datagram sockets, one frame a datagram: the guest sends to ``nNrR.leaf``, the leaf
+sends to ``nNrR.nic``. Between them is a cable, which can be plugged elsewhere, cut, narrowed, made lossy, or made to
+hear LLDP. Commands come as JSON lines on ``leaf.control``; each gets one JSON line back.
 """
 
 from __future__ import annotations
@@ -96,9 +96,19 @@ class Port:
 
     def describe(self) -> dict[str, Any]:
         return {
-            "node": self.node, "rail": self.rail, "leaf": self.leaf, "socket": self.socket, "cut": self.cut,
-            "mtu": self.mtu, "loss": self.loss, "lldp": self.lldp, "chassis": self.chassis, "port": self.port,
-            "received": self.received, "sent": self.sent, "dropped": self.dropped,
+            "node": self.node,
+            "rail": self.rail,
+            "leaf": self.leaf,
+            "socket": self.socket,
+            "cut": self.cut,
+            "mtu": self.mtu,
+            "loss": self.loss,
+            "lldp": self.lldp,
+            "chassis": self.chassis,
+            "port": self.port,
+            "received": self.received,
+            "sent": self.sent,
+            "dropped": self.dropped,
         }
 
 
@@ -120,15 +130,17 @@ def lldp_frame(leaf: int, place: int, chassis: str | None = None, port: str | No
     def tlv(kind: int, value: bytes) -> bytes:
         return struct.pack("!H", kind << 9 | len(value)) + value
 
-    payload = b"".join((
-        tlv(1, b"\x07" + chassis.encode()),  # chassis id, locally assigned
-        tlv(2, b"\x05" + port.encode()),  # port id, interface name
-        tlv(3, struct.pack("!H", int(4 * LLDP_SECONDS))),  # time to live
-        tlv(4, port.encode()),  # port description
-        tlv(5, chassis.encode()),  # system name
-        tlv(6, b"Railyard lab leaf"),  # system description
-        tlv(0, b""),
-    ))
+    payload = b"".join(
+        (
+            tlv(1, b"\x07" + chassis.encode()),  # chassis id, locally assigned
+            tlv(2, b"\x05" + port.encode()),  # port id, interface name
+            tlv(3, struct.pack("!H", int(4 * LLDP_SECONDS))),  # time to live
+            tlv(4, port.encode()),  # port description
+            tlv(5, chassis.encode()),  # system name
+            tlv(6, b"Railyard lab leaf"),  # system description
+            tlv(0, b""),
+        )
+    )
     source = struct.pack("!BBHBB", 0x02, 0x1E, 0xAF00, leaf & 0xFF, place & 0xFF)
     return LLDP_GROUP + source + b"\x88\xcc" + payload.ljust(46, b"\0")
 
@@ -226,7 +238,8 @@ class Switch:
         elif deed == "swap":
             first, second = self._port(command, "port"), self._port(command, "other")
             (first.leaf, first.socket), (second.leaf, second.socket) = (
-                (second.leaf, second.socket), (first.leaf, first.socket),
+                (second.leaf, second.socket),
+                (first.leaf, first.socket),
             )
         elif deed == "cut":
             self._port(command, "port").cut = True
@@ -264,7 +277,8 @@ class Switch:
         for other in self.ports.values():
             if (other.leaf, other.socket) == (port.rail, port.node):
                 (other.leaf, other.socket), (port.leaf, port.socket) = (
-                    (port.leaf, port.socket), (other.leaf, other.socket),
+                    (port.leaf, port.socket),
+                    (other.leaf, other.socket),
                 )
 
     @staticmethod

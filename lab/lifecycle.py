@@ -21,7 +21,7 @@ from lab.progress import say
 from lab.state import Lab, node_name
 
 LEAF = "leaf"
-DEFAULTS = {"nodes": 2, "rails": 8, "memory": 1024, "cpus": 2}
+DEFAULTS = {"nodes": 2, "rails": 8, "memory": 1024, "cpus": 1}
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Wish:
     accel: str | None = None
 
 
-def up(wish: Wish, fresh: bool = False) -> Lab:
-    """Bring a lab up. Starts only what is missing; a lab that is up is left alone."""
+def up(wish: Wish, fresh: bool = False) -> tuple[Lab, bool]:
+    """Bring a lab up; it, and whether anything had to be started. A lab that is up is left alone."""
     directory = state.state_directory(wish.name)
     with state.changing(wish.name):
         if fresh:
@@ -50,9 +50,8 @@ def up(wish: Wish, fresh: bool = False) -> Lab:
             alive = process.members(directory)
             if all(part in alive for part in [LEAF, *lab.node_names]) and lab.ssh_config.exists():
                 access.wait(lab, list(range(1, lab.nodes + 1)))
-                say("lab '%s' is up: %d nodes with %d rails each; nothing to do" % (lab.name, lab.nodes, lab.rails))
-                return lab
-        return _start(wish, lab)
+                return lab, False
+        return _start(wish, lab), True
 
 
 def _agree(wish: Wish, lab: Lab) -> None:
@@ -93,7 +92,6 @@ def _start(wish: Wish, lab: Lab | None) -> Lab:
     _monitors(lab, missing)
     cable.sync_carrier(lab)
     access.wait(lab, list(range(1, lab.nodes + 1)))
-    say("lab '%s' is up: %d nodes with %d rails each" % (lab.name, lab.nodes, lab.rails))
     return lab
 
 
@@ -105,8 +103,12 @@ def _new(wish: Wish, image: images.Image, accelerator: str) -> Lab:
             taken |= set(other.ports if other else [])
     size = {key: getattr(wish, key) or default for key, default in DEFAULTS.items()}
     lab = Lab(
-        name=wish.name, accel=accelerator, image=str(image.directory), image_id=image.id,
-        ports=state.free_ports(size["nodes"], taken), **size,
+        name=wish.name,
+        accel=accelerator,
+        image=str(image.directory),
+        image_id=image.id,
+        ports=state.free_ports(size["nodes"], taken),
+        **size,
     )
     lab.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     return lab
@@ -195,14 +197,16 @@ def summary(lab: Lab) -> dict[str, object]:
     for node in range(1, lab.nodes + 1):
         member = alive.get(node_name(node))
         disk = lab.disk(node)
-        nodes.append({
-            "name": node_name(node),
-            "pid": member.pid if member else None,
-            "up": bool(member) and access.answers(lab.ports[node - 1], 2.0),
-            "ssh_port": lab.ports[node - 1],
-            "running_seconds": round(member.age()) if member else None,
-            "disk_bytes": disk.stat().st_blocks * 512 if disk.exists() else 0,
-        })
+        nodes.append(
+            {
+                "name": node_name(node),
+                "pid": member.pid if member else None,
+                "up": bool(member) and access.answers(lab.ports[node - 1], 2.0),
+                "ssh_port": lab.ports[node - 1],
+                "running_seconds": round(member.age()) if member else None,
+                "disk_bytes": disk.stat().st_blocks * 512 if disk.exists() else 0,
+            }
+        )
     cables = None
     if LEAF in alive:
         with contextlib.suppress(LabError):

@@ -47,7 +47,7 @@ def _mark(pid: int) -> str | None:
     prefix = MARK.encode() + b"="
     for entry in environment.split(b"\0"):
         if entry.startswith(prefix):
-            return os.fsdecode(entry[len(prefix):])
+            return os.fsdecode(entry[len(prefix) :])
     return None
 
 
@@ -55,7 +55,12 @@ def spawn(argv: list[str], lab: Path, part: str, log: Path, env: dict[str, str])
     """Start a process in a session of its own, marked as ``part`` of ``lab``; its output goes to ``log``."""
     with open(log, "ab") as out:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/",
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            cwd="/",
             env={**env, MARK: "%s#%s" % (lab, part)},
         )
     # It outlives this command: not ours to wait for.

@@ -40,8 +40,13 @@ def run(
         out.flush()
         try:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", env=env,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=env,
             )
         except OSError as error:
             raise LabError("%s failed: %s: %s" % (doing, argv[0], error.strerror), remedy) from None

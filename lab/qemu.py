@@ -117,7 +117,9 @@ def _unpack(host: hosts.Host, tree: Path, log: Path) -> None:
     installed packages stay as they are.
     """
     say("fetching QEMU from %s (this host's own has no igb device); it is unpacked into %s" % (host.backports, tree))
-    remedy = "see that this host's package sources also serve %s, or install qemu-system-x86 8.0 or later" % host.backports
+    remedy = (
+        "see that this host's package sources also serve %s, or install qemu-system-x86 8.0 or later" % host.backports
+    )
     work = Path(tempfile.mkdtemp(prefix="qemu-", suffix=".building", dir=tree.parent))
     # apt drops to a user of its own for downloads, which must be able to enter.
     work.chmod(0o755)

@@ -42,7 +42,8 @@ class Monitor:
 
     def _silent(self, error: Exception) -> LabError:
         return LabError(
-            "%s's machine does not answer its monitor (%s)" % (node_name(self.node), error), "lab up starts what is missing"
+            "%s's machine does not answer its monitor (%s)" % (node_name(self.node), error),
+            "lab up starts what is missing",
         )
 
     def _read(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Snapshots of a running lab: memory, disks and cables of all guests at one moment, and back to it in about a second."""
+"""Snapshots of a running lab: memory, disks and cables of all guests at one moment, and the way back to it."""
 
 from __future__ import annotations
 

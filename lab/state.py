@@ -88,7 +88,9 @@ class Lab:
         """The number of the node called ``text`` (``node-2`` or ``2``); raises LabError when there is none."""
         match = re.fullmatch(r"(?:node-)?([1-9][0-9]*)", text)
         if not match or int(match.group(1)) > self.nodes:
-            raise LabError("lab '%s' has no node '%s'" % (self.name, text), "choose from %s" % ", ".join(self.node_names))
+            raise LabError(
+                "lab '%s' has no node '%s'" % (self.name, text), "choose from %s" % ", ".join(self.node_names)
+            )
         return int(match.group(1))
 
     def rail_number(self, text: str) -> int:
@@ -147,7 +149,9 @@ def load(name: str) -> Lab | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-        raise LabError("%s cannot be read: %s" % (place, error), "start over: lab up --fresh --name %s" % name) from None
+        raise LabError(
+            "%s cannot be read: %s" % (place, error), "start over: lab up --fresh --name %s" % name
+        ) from None
 
 
 def require(name: str) -> Lab:
@@ -183,9 +187,7 @@ def locked(place: Path, waiting: str) -> Iterator[None]:
 def changing(name: str) -> contextlib.AbstractContextManager[None]:
     """The lock that every command takes which changes the lab ``name``."""
     directory = state_directory(name)
-    return locked(
-        directory.parent / (".%s.lock" % name), "another command is changing lab '%s'; waiting for it" % name
-    )
+    return locked(directory.parent / (".%s.lock" % name), "another command is changing lab '%s'; waiting for it" % name)
 
 
 def write_file(place: Path, text: str, mode: int = 0o600) -> None:
