@@ -230,28 +230,31 @@ def parser() -> argparse.ArgumentParser:
     reboot.add_argument("node")
     reboot.add_argument("--hard", action="store_true", help="as if by its reset button")
 
-    _add_snapshot(add("snapshot", _snapshot, "keep the running lab as it is, or take it back to where it was"))
-    _add_cable(add("cable", _cable, "look at the cables between nodes and leaves, and do things to them"))
+    # The same option after the deed too; without a default, or it would undo the one given before.
+    again = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    again.add_argument("--name", help="which lab")
+    _add_snapshot(add("snapshot", _snapshot, "keep the running lab as it is, or take it back to where it was"), again)
+    _add_cable(add("cable", _cable, "look at the cables between nodes and leaves, and do things to them"), again)
     add("inventory", _inventory, "print how to reach the nodes, and their rail ports, as JSON")
     return top
 
 
-def _add_snapshot(command: argparse.ArgumentParser) -> None:
+def _add_snapshot(command: argparse.ArgumentParser, named: argparse.ArgumentParser) -> None:
     deeds = command.add_subparsers(dest="deed", metavar="DEED", required=True)
-    deeds.add_parser("list", help="print the snapshots")
+    deeds.add_parser("list", parents=[named], help="print the snapshots")
     for deed, text in (
         ("save", "keep memory, disks and cables of all nodes as they are now"),
         ("restore", "take all nodes back to that moment"),
         ("delete", "forget a snapshot"),
     ):
-        deeds.add_parser(deed, help=text, description=text).add_argument("tag")
+        deeds.add_parser(deed, parents=[named], help=text, description=text).add_argument("tag")
 
 
-def _add_cable(command: argparse.ArgumentParser) -> None:
+def _add_cable(command: argparse.ArgumentParser, named: argparse.ArgumentParser) -> None:
     deeds = command.add_subparsers(dest="deed", metavar="DEED", required=True)
 
     def add(deed: str, text: str, *ports: str) -> argparse.ArgumentParser:
-        one = deeds.add_parser(deed, help=text, description=text)
+        one = deeds.add_parser(deed, parents=[named], help=text, description=text)
         for port in ports:
             one.add_argument(port, metavar="NODE:RAIL", help="such as node-1:3 or node-1:gpu03")
         return one

@@ -266,7 +266,7 @@ class Switch:
 
     def _port(self, command: dict[str, Any], key: str) -> Port:
         place = command.get(key)
-        port = self.ports.get(tuple(place)) if isinstance(place, list) else None  # type: ignore[arg-type]
+        port = self.ports.get(tuple(place)) if isinstance(place, list) else None
         if port is None:
             raise Fault("no rail port %r" % (place,))
         return port

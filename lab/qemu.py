@@ -77,7 +77,7 @@ def _candidate_is_new(package: str) -> bool:
         ["apt-cache", "policy", package], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
     )
     match = re.search(r"Candidate: (?:\d+:)?(\d+)\.", done.stdout)
-    return bool(match) and int(match.group(1)) >= 8
+    return match is not None and int(match.group(1)) >= 8
 
 
 def ensure(host: hosts.Host, cache: Path) -> Qemu:

@@ -176,6 +176,12 @@ def test_cable_without_its_leaf_process_names_the_remedy(labs: Path, capsys: pyt
     assert "does not answer" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("line", ["cable --name x show", "cable show --name x", "snapshot list --name x"])
+def test_lab_is_named_before_or_after_the_deed(labs: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(line.split()) == 1
+    assert "there is no lab 'x'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "line",
     [
