@@ -191,6 +191,8 @@ class Plan:
         self._disturbed = disturbed
         # links that renaming takes down on the way, and with it their routes
         self._downed: set[int] = set()
+        # links that lose their last IPv4 address on the way, and with it their IPv4 routes
+        self._emptied: set[int] = set()
         self._lost: list[Address] = []
         self.changes: list[Change] = []
         self.errors: list[RailyardError] = []
@@ -477,6 +479,9 @@ class Plan:
                     % (target.link.name, target.port.rail, address.interface)
                 )
         self._lost = [address for address in self._seen.addresses if self._goes_with(address, removed)]
+        going = [each for each in removed + self._lost if each.interface.version == 4]
+        staying = {each.ifindex for each in self._seen.addresses if each.interface.version == 4 and each not in going}
+        self._emptied = {each.ifindex for each in going} - staying
 
     def _goes_with(self, address: Address, removed: t.Sequence[Address]) -> bool:
         """Whether the kernel drops a secondary address together with the first one of its subnet."""
@@ -532,8 +537,12 @@ class Plan:
         self._change(netdev, _route_name(route), None, str(route), _bound(self._rtnl.add_route, route))
 
     def _routes(self) -> list[Route]:
-        """The routes that will be there when the links have been seen to."""
-        return [route for route in self._seen.routes if route.oif not in self._downed]
+        """The routes that will be there when the links have been seen to, and what is to go is gone."""
+        return [
+            route
+            for route in self._seen.routes
+            if route.oif not in self._downed and not (route.oif in self._emptied and route.destination.version == 4)
+        ]
 
     def _name_of(self, ifindex: int) -> str:
         link = self._seen.links.get(ifindex)

@@ -155,6 +155,11 @@ class Kernel(rt.Rtnetlink):
                     if (route.table, route.destination, route.oif) != (254, network, index)
                 ]
         self.held_addresses = [each for each in self.held_addresses if each not in gone]
+        if not any(each.ifindex == index and each.interface.version == 4 for each in self.held_addresses):
+            # with the last address goes all of IPv4 on the interface
+            self.held_routes = [
+                route for route in self.held_routes if route.oif != index or route.destination.version == 6
+            ]
 
     def add_route(self, route: rt.Route) -> None:
         if not self.table[route.oif].up:

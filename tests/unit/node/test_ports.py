@@ -136,6 +136,8 @@ def test_only_what_drifted_is_mended(node: Node) -> None:
         ("rule 10001", "from 172.16.11.201", None),
         ("rule 10002", "from 9.9.9.9", None),
         ("enp11s0", "address", "172.16.11.201/24"),
+        ("enp11s0", "route 172.16.11.0/24 table 101", "link src 172.16.11.201"),
+        ("enp11s0", "route default table 101", "via 172.16.11.254"),
         ("rule 10002", "oif enp12s0", "lookup 102"),
     ]
     assert changes(node, PORTS) == []
@@ -201,6 +203,22 @@ def test_a_wrong_prefix_or_gateway_is_replaced(node: Node) -> None:
     run(node, PORTS)
     assert node.kernel.summary()["addresses"] == [(3, "172.16.11.201/24"), (4, "172.16.12.201/24")]
     assert default not in node.kernel.held_routes
+
+
+def test_a_last_address_takes_the_routes_with_it(node: Node) -> None:
+    run(node, PORTS)
+    routes = [route for route in node.kernel.held_routes if route.table == 101]
+    node.kernel.delete_address(3, ipaddress.ip_interface("172.16.11.201/24"))
+    node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/16"))
+    node.kernel.held_routes += routes
+    done = [(each["attribute"], each["after"]) for each in run(node, PORTS)["changes"]]
+    assert done == [
+        ("address", None),
+        ("address", "172.16.11.201/24"),
+        ("route 172.16.11.0/24 table 101", "link src 172.16.11.201"),
+        ("route default table 101", "via 172.16.11.254"),
+    ]
+    assert changes(node, PORTS) == []
 
 
 def test_a_secondary_address_that_goes_with_the_first_is_given_back(node: Node) -> None:

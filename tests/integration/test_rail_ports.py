@@ -1,0 +1,307 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rail_ports on a real guest: node-2, rails 1 to 4, under systemd-networkd."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import time
+import typing as t
+import zipfile
+
+import pytest
+
+from tests.integration.conftest import ROOT, Failed, Node
+
+pytestmark = pytest.mark.lab
+Option = t.Dict[str, t.Any]
+RECORD = "/var/lib/railyard/rail_ports.json"
+
+
+def port(number: int, **options: t.Any) -> Option:
+    planned: Option = {
+        "rail": "gpu%02d" % number,
+        "pci": "0000:%02x:00.0" % number,
+        "netdev": "enp%ds0" % number,
+        "mtu": 4200,
+        "address": "172.16.%d.202/24" % (10 + number),
+        "gateway": "172.16.%d.254" % (10 + number),
+        "table": 100 + number,
+        "rule_priority": 10000 + number,
+        "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
+    }
+    return dict(planned, **options)
+
+
+PORTS = [port(number) for number in (1, 2, 3, 4)]
+
+
+@pytest.fixture(scope="module")
+def guest(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
+    guest = node("node-2")
+    yield guest
+    guest.module("rail_ports", state="absent")
+    for number in (1, 2, 3, 4):
+        guest.run("ip link set enp%ds0 mtu 1500 down" % number)
+
+
+@pytest.fixture
+def ready(guest: Node) -> Node:
+    guest.module("rail_ports", ports=PORTS)
+    return guest
+
+
+def live(guest: Node, numbers: t.Sequence[int] = (1, 2, 3, 4)) -> dict[str, t.Any]:
+    """What ip(8) says of the rails, in no order."""
+    names = ["enp%ds0" % number for number in numbers]
+    links = {link["ifname"]: link for link in guest.json("ip -j addr")}
+    return {
+        "links": {name: (links[name]["mtu"], "UP" in links[name]["flags"]) for name in names},
+        "addresses": {
+            name: ["%(local)s/%(prefixlen)s" % each for each in links[name]["addr_info"] if each["family"] == "inet"]
+            for name in names
+        },
+        "rules": sorted(
+            (each["priority"], each["src"], each.get("oif", ""), each["table"])
+            for each in guest.json("ip -j rule")
+            if 10000 < each["priority"] < 10100
+        ),
+        "routes": sorted(
+            (number, each["dst"], each.get("gateway", ""), each["dev"], each.get("prefsrc", ""))
+            for number in numbers
+            for each in guest.json("ip -j route show table %d 2>/dev/null || true" % (100 + number))
+        ),
+        "main": sorted(
+            (each["dst"], each["dev"]) for each in guest.json("ip -j route show table main") if each["dev"] in names
+        ),
+    }
+
+
+PLANNED = {
+    "links": {"enp%ds0" % n: (4200, True) for n in (1, 2, 3, 4)},
+    "addresses": {"enp%ds0" % n: ["172.16.%d.202/24" % (10 + n)] for n in (1, 2, 3, 4)},
+    "rules": sorted(
+        rule
+        for n in (1, 2, 3, 4)
+        for rule in (
+            (10000 + n, "172.16.%d.202" % (10 + n), "", str(100 + n)),
+            (10000 + n, "all", "enp%ds0" % n, str(100 + n)),
+        )
+    ),
+    "routes": sorted(
+        route
+        for n in (1, 2, 3, 4)
+        for route in (
+            (n, "default", "172.16.%d.254" % (10 + n), "enp%ds0" % n, ""),
+            (n, "172.16.%d.0/24" % (10 + n), "", "enp%ds0" % n, "172.16.%d.202" % (10 + n)),
+        )
+    ),
+    "main": [("172.16.%d.0/24" % (10 + n), "enp%ds0" % n) for n in (1, 2, 3, 4)],
+}
+
+
+def test_prediction_act_and_second_run(guest: Node) -> None:
+    guest.module("rail_ports", state="absent")
+    predicted = guest.module("rail_ports", check=True, ports=PORTS)
+    assert predicted["changed"]
+    assert not guest.run("ls /etc/systemd/network | grep railyard || true")
+    done = guest.module("rail_ports", ports=PORTS)
+    assert done["changes"] == predicted["changes"]
+    assert done["gathered"]["ports"] == PORTS
+    assert (done["backend"], done["reboot_required"]) == ("networkd", False)
+    assert live(guest) == PLANNED
+    for number in (1, 2, 3, 4):
+        conf = "/proc/sys/net/ipv4/conf/enp%ds0/" % number
+        assert guest.run("cd %s && cat arp_ignore arp_announce rp_filter" % conf).split() == ["1", "2", "2"]
+    again = guest.module("rail_ports", ports=PORTS)
+    assert (again["changed"], again["changes"]) == (False, [])
+    assert live(guest) == PLANNED
+
+
+def test_gathered_is_what_the_options_were(ready: Node) -> None:
+    assert ready.module("rail_ports", state="gathered")["gathered"]["ports"] == PORTS
+
+
+def test_only_what_was_dropped_is_mended(ready: Node) -> None:
+    ready.run("ip rule del priority 10002 from 172.16.12.202; ip addr del 172.16.13.202/24 dev enp3s0")
+    ready.run("ip route del default table 104")
+    changes = ready.module("rail_ports", ports=PORTS)["changes"]
+    assert [(each["subject"], each["attribute"]) for each in changes] == [
+        ("enp3s0", "address"),
+        # with its last address an interface loses its routes
+        ("enp3s0", "route 172.16.13.0/24 table 103"),
+        ("enp3s0", "route default table 103"),
+        ("enp4s0", "route default table 104"),
+        ("rule 10002", "from 172.16.12.202"),
+    ]
+    assert live(ready) == PLANNED
+
+
+def test_addresses_stay_while_networkd_reloads_and_restarts(ready: Node) -> None:
+    """Each loss of an address would take its GIDs from under running transfers."""
+    ready.run("nohup ip -o monitor address >/tmp/railyard-monitor 2>&1 & echo $! >/tmp/railyard-monitor.pid")
+    try:
+        ready.module("rail_ports", ports=[port(1, gateway="172.16.11.253")] + PORTS[1:])
+        ready.run("systemctl restart systemd-networkd")
+        for _try in range(100):
+            listing = ready.run("networkctl --no-legend list")
+            if listing.count(" configured") >= 5:
+                break
+            time.sleep(0.5)
+        seen = ready.run("cat /tmp/railyard-monitor")
+    finally:
+        ready.run("kill $(cat /tmp/railyard-monitor.pid); rm -f /tmp/railyard-monitor*", check=False)
+    assert "enp1s0" in seen
+    lost = [line for line in seen.splitlines() if line.startswith("Deleted") and "172.16." in line]
+    assert lost == []
+    result = ready.module("rail_ports", ports=[port(1, gateway="172.16.11.253")] + PORTS[1:])
+    assert result["changes"] == []
+    ready.module("rail_ports", ports=PORTS)
+    assert live(ready) == PLANNED
+
+
+@pytest.mark.parametrize(
+    "option", [{"pci": None, "netdev": "enp0s30"}, {"pci": "0000:00:1e.0", "netdev": "gpu09"}, {"pci": "0000:00:1e.0"}]
+)
+def test_the_management_interface_is_refused(ready: Node, option: Option) -> None:
+    before = live(ready)
+    wish = dict(port(1, rail="mgmt", mtu=1400), **option)
+    with pytest.raises(Failed, match="enp0s30 carries"):
+        ready.module("rail_ports", ports=PORTS[1:] + [wish])
+    assert live(ready) == before
+    assert ready.json("ip -j link show enp0s30")[0]["mtu"] == 1500
+
+
+def test_a_subnet_over_the_connections_is_refused(ready: Node) -> None:
+    with pytest.raises(Failed, match="overlaps 10.0.2.12/24 of enp0s30"):
+        ready.module("rail_ports", ports=[port(1, address="10.0.2.99/25", gateway=None)])
+    assert live(ready) == PLANNED
+
+
+def test_more_than_the_nic_can_do_is_said_before_anything_is_done(ready: Node) -> None:
+    with pytest.raises(Failed, match="enp1s0 takes an MTU from 68 to 9216, not 9500"):
+        ready.module("rail_ports", ports=[port(1, mtu=9500), port(2, mtu=1500)])
+    assert live(ready) == PLANNED
+
+
+def test_a_new_name_now_and_the_old_one_back(ready: Node) -> None:
+    named = [port(1, netdev="gpu01")] + PORTS[1:]
+    predicted = ready.module("rail_ports", check=True, ports=named)["changes"]
+    done = ready.module("rail_ports", ports=named)
+    assert done["changes"] == predicted
+    assert done["gathered"]["ports"] == named
+    assert ready.module("rail_ports", ports=named)["changes"] == []
+    setup = ready.run("udevadm test-builtin net_setup_link /sys/class/net/gpu01 2>&1")
+    assert "05-railyard-gpu01.link" in setup
+    ready.module("rail_ports", ports=PORTS)
+    assert live(ready) == PLANNED
+
+
+def test_a_pod_on_the_rail_keeps_its_name_until_the_next_boot(ready: Node) -> None:
+    ready.run("ip netns add railyard-pod && ip link add railyard0 link enp2s0 type macvlan mode bridge")
+    ready.run("ip link set railyard0 netns railyard-pod && ip -n railyard-pod link set railyard0 up")
+    try:
+        result = ready.module("rail_ports", check=True, ports=[port(2, netdev="gpu02")])
+    finally:
+        ready.run("ip netns del railyard-pod")
+    assert result["reboot_required"]
+    assert "another network namespace" in result["reboot_reasons"][0]
+    assert [each for each in result["changes"] if each["attribute"] == "name"] == []
+
+
+def test_vfs_are_not_taken_for_the_port(ready: Node) -> None:
+    ready.run("echo 1 > /sys/class/net/enp4s0/device/sriov_numvfs; udevadm settle")
+    try:
+        name = ready.run("ls /sys/class/net/enp4s0/device/virtfn0/net").strip()
+        setup = ready.run("udevadm test-builtin net_setup_link /sys/class/net/%s 2>&1" % name)
+        assert "railyard" not in setup
+        assert ready.module("rail_ports", ports=PORTS)["changes"] == []
+    finally:
+        ready.run("echo 0 > /sys/class/net/enp4s0/device/sriov_numvfs; udevadm settle")
+    ready.module("rail_ports", ports=PORTS)
+    assert live(ready) == PLANNED
+
+
+# The subsystem as the module runs it, as a process of its own that a test can kill.
+PROGRAM = """
+import json, sys
+from ansible_collections.railyard.fabric.plugins.module_utils.node import ports, subsystem, system
+options = json.load(open("/run/railyard-ports.json"))
+rails = ports.RailPorts.from_options(options, system.System())
+state = rails.observe()
+subsystem.converge(rails, state, rails.changes(state), [])
+"""
+MOMENTS = (
+    "[ -e %s ]" % RECORD,
+    "ip link show enp2s0 | grep -q 4200",
+    "ip address show enp3s0 | grep -q 172.16",
+    "ip rule | grep -q 10003",
+    "[ -e /etc/systemd/network/05-railyard-gpu02.network ]",
+    "grep -qs railyard /run/systemd/netif/links/2",
+)
+
+
+def archive() -> str:
+    """The collection's node code as a zip file, in base64."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as held:
+        place = "ansible_collections/railyard/fabric/plugins/module_utils/"
+        for name in (
+            "errors.py",
+            *("node/%s" % each.name for each in (ROOT / "plugins/module_utils/node").glob("*.py")),
+        ):
+            held.writestr(place + name, (ROOT / "plugins/module_utils" / name).read_text())
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+@pytest.fixture(scope="module")
+def killable(guest: Node) -> t.Iterator[str]:
+    """A command that runs :data:`PROGRAM`; its options are in /run/railyard-ports.json."""
+    guest.put("/run/railyard-ports.b64", archive())
+    guest.run("base64 -d /run/railyard-ports.b64 > /run/railyard-ports.zip")
+    guest.put("/run/railyard-ports.py", PROGRAM)
+    options = {"ports": PORTS, "state": "present", "backend": "auto", "persist": True, "timeout": 30}
+    guest.put("/run/railyard-ports.json", json.dumps(options))
+    yield "PYTHONPATH=/run/railyard-ports.zip python3 /run/railyard-ports.py"
+    guest.run("rm -f /run/railyard-ports.*")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_anywhere_the_next_run_converges(guest: Node, killable: str, moment: str) -> None:
+    guest.module("rail_ports", state="absent")
+    guest.run("for n in 1 2 3 4; do ip link set enp${n}s0 mtu 1500 down; done")
+    guest.run(
+        "%s >/dev/null 2>&1 & p=$!; until %s; do [ -d /proc/$p ] || break; done; kill -9 $p; wait $p; true"
+        % (killable, moment)
+    )
+    result = guest.module("rail_ports", ports=PORTS)
+    assert result["changed"]
+    assert live(guest) == PLANNED
+    assert guest.module("rail_ports", ports=PORTS)["changes"] == []
+
+
+@pytest.mark.skipif("RAILYARD_REBOOT" not in os.environ, reason="reboots node-2: set RAILYARD_REBOOT to allow it")
+def test_all_is_there_after_a_reboot_without_a_run(ready: Node) -> None:
+    ready.module("rail_ports", ports=[port(1, netdev="gpu01")] + PORTS[1:])
+    ready.reboot()
+    names = ready.run("ls /sys/class/net").split()
+    assert "gpu01" in names
+    again = ready.module("rail_ports", ports=[port(1, netdev="gpu01")] + PORTS[1:])
+    assert again["changes"] == []
+    assert ready.run("cat /proc/sys/net/ipv4/conf/gpu01/arp_announce").strip() == "2"
+    ready.module("rail_ports", ports=PORTS)
+    assert live(ready) == PLANNED
+
+
+def test_absent_takes_all_away(ready: Node) -> None:
+    ready.module("rail_ports", state="absent", ports=[PORTS[0]])
+    assert live(ready, (1,))["addresses"] == {"enp1s0": []}
+    assert ready.module("rail_ports", ports=PORTS[1:])["changes"] == []
+    ready.module("rail_ports", state="absent")
+    assert {key: live(ready)[key] for key in ("rules", "routes", "main")} == {"rules": [], "routes": [], "main": []}
+    assert ready.run("find /etc -name '*railyard*' -not -path '*/railyard/*'; ls /var/lib/railyard 2>/dev/null") == ""
+    assert ready.run("networkctl --no-legend list enp1s0").split()[-1] == "unmanaged"
+    assert ready.module("rail_ports", state="absent")["changes"] == []
