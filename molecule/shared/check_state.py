@@ -118,8 +118,11 @@ def address_differences(port: dict[str, t.Any], link: dict[str, t.Any], live: Li
     held = ["%s/%d" % (each["local"], each["prefixlen"]) for each in link["addr_info"] if each["family"] == "inet"]
     if held != [str(wanted)]:
         yield "addresses of %s are %s, planned %s" % (port["netdev"], held, wanted)
-    rules = [r for r in live.rules if r["priority"] == port["rule_priority"]]
-    if [(r["src"], str(r["table"])) for r in rules] != [(str(wanted.ip), str(port["table"]))]:
+    # what has the rail's address, or was bound to its netdev, leaves by the rail's own table
+    rules = sorted(
+        (r["src"], r.get("oif", ""), r["table"]) for r in live.rules if r["priority"] == port["rule_priority"]
+    )
+    if rules != [(str(wanted.ip), "", str(port["table"])), ("all", port["netdev"], str(port["table"]))]:
         yield "rules at priority %d are %s" % (port["rule_priority"], rules)
     table = [r for r in live.routes if str(r.get("table", "main")) == str(port["table"])]
     if not any(r["dst"] == str(wanted.network) and r["dev"] == port["netdev"] for r in table):
@@ -137,10 +140,8 @@ def main(inventory: str) -> int:
         check=True,
         cwd=ROOT,
     )
-    data = json.loads(listed.stdout)
     status = 0
-    for name in data["railyard_nodes"]["hosts"]:
-        hostvars = data["_meta"]["hostvars"][name]
+    for name, hostvars in json.loads(listed.stdout)["_meta"]["hostvars"].items():
         found = list(differences(hostvars["railyard_fabric"], hostvars["railyard_node"], Live(name)))
         for difference in found:
             print("%s: %s" % (name, difference))
