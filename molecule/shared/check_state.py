@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hold the lab's live state against the plan, with other tools than the collection's: ip, rdma and sysfs over ssh.
 
-``check_state.py INVENTORY``; the lab's name is in RAILYARD_LAB. Prints each difference; exits with 1 where there is one.
+``check_state.py INVENTORY``; the lab's name is in RAILYARD_LAB. Prints each difference; exits with 1 if there is one.
 """
 
 from __future__ import annotations
