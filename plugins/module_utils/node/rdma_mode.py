@@ -60,7 +60,9 @@ class RdmaMode(Subsystem):
         self._switch = switch
         self._connect = connect
         self._initramfs = Initramfs(system, PARAMETER.module)
+        #: holders that only the kernel's refusal told of, and those known when the changes were found
         self._held = ""
+        self._busy = ""
         self._without_modes = False
 
     @classmethod
@@ -116,6 +118,8 @@ class RdmaMode(Subsystem):
             return {"reboot_required": False, "reboot_reasons": []}
         coming = state["next_boot"] == self._mode or bool(pending)
         reason = "the rdma mode is %s and will be %s after a reboot" % (live, self._mode)
+        if self._busy:
+            reason += "; now other network namespaces exist: %s" % self._busy
         return {"reboot_required": coming, "reboot_reasons": [reason] if coming else []}
 
     # the next boot
@@ -203,7 +207,7 @@ class RdmaMode(Subsystem):
                     "load ib_core (modprobe ib_core), or set switch: try",
                 )
             return []
-        held = self._held or self._holders()
+        self._busy = held = self._held or self._holders()
         if not held:
             return [Change(SUBJECT, "netns", live, mode, self._set)]
         text = "the rdma mode stays %s while other network namespaces exist: %s" % (live, held)

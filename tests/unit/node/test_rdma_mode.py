@@ -242,7 +242,10 @@ def test_other_namespaces_hold_the_live_mode(host: Host) -> None:
         "A reboot brings mode exclusive."
     ]
     assert after["reboot_required"] is True
-    assert after["reboot_reasons"] == ["the rdma mode is shared and will be exclusive after a reboot"]
+    assert after["reboot_reasons"] == [
+        "the rdma mode is shared and will be exclusive after a reboot; "
+        "now other network namespaces exist: blue (no process)"
+    ]
     assert host.live == "shared"
 
 

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rdma_netns_mode on a guest: its kernel's RDMA subsystem, kmod and initramfs-tools."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from tests.integration.conftest import Failed, Node
+
+pytestmark = pytest.mark.lab
+
+FILE = "/etc/modprobe.d/zz-railyard-rdma.conf"
+MODULES = "/etc/initramfs-tools/modules"
+NAMESPACE = "ry-mode-test"
+
+
+@pytest.fixture
+def host(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
+    """A guest in mode shared, without a file of ours; left so."""
+    host = node("node-2")
+    clean = "ip netns delete %s 2>/dev/null; sleep 1; rdma system set netns shared; rm -f %s" % (NAMESPACE, FILE)
+    host.run("modprobe ib_core; %s" % clean)
+    yield host
+    host.run(clean)
+
+
+def live(host: Node) -> str:
+    """The mode as the kernel's parameter tells it: Y is shared."""
+    return {"Y": "shared", "N": "exclusive"}[host.run("cat /sys/module/ib_core/parameters/netns_mode").strip()]
+
+
+def kmod_says(host: Node) -> list[str]:
+    """What modprobe itself would give to ib_core, in order."""
+    out = host.run("modprobe --showconfig | grep -E '^options ib.core .*netns.mode'", check=False)
+    return [word for line in out.splitlines() for word in line.split() if word.startswith("netns")]
+
+
+def test_there_and_back(host: Node) -> None:
+    predicted = host.module("rdma_netns_mode", check=True, mode="exclusive", switch="require")
+    assert live(host) == "shared"
+    assert not kmod_says(host)
+    done = host.module("rdma_netns_mode", mode="exclusive", switch="require")
+    assert done["changes"] == predicted["changes"]
+    assert ("rdma", "exclusive") in [(change["subject"], change["after"]) for change in done["changes"]]
+    assert live(host) == "exclusive"
+    assert kmod_says(host)[-1] == "netns_mode=0"
+    assert done["gathered"]["next_boot_source"] == FILE
+    assert not done["reboot_required"]
+    again = host.module("rdma_netns_mode", mode="exclusive", switch="require")
+    assert not again["changed"]
+    host.module("rdma_netns_mode", mode="shared")
+    assert live(host) == "shared"
+    assert kmod_says(host)[-1] == "netns_mode=1"
+    assert host.module("rdma_netns_mode", state="gathered")["gathered"]["next_boot"] == "shared"
+
+
+def test_other_namespaces_are_named(host: Node) -> None:
+    host.run("ip netns add {0}; ip netns exec {0} setsid sleep 600 >/dev/null 2>&1 </dev/null &".format(NAMESPACE))
+    pid = host.run("sleep 1; ip netns pids %s" % NAMESPACE).split()[0]
+    try:
+        with pytest.raises(Failed, match="other network namespaces exist: .*%s .sleep pid %s" % (NAMESPACE, pid)):
+            host.module("rdma_netns_mode", mode="exclusive", switch="require")
+        assert not kmod_says(host)
+        predicted = host.module("rdma_netns_mode", check=True, mode="exclusive")
+        done = host.module("rdma_netns_mode", mode="exclusive")
+        assert done["changes"] == predicted["changes"]
+        assert [change["subject"] for change in done["changes"]][-1] == FILE
+        assert "%s (sleep pid %s" % (NAMESPACE, pid) in done["reboot_reasons"][0]
+        assert done["reboot_reasons"] == predicted["reboot_reasons"]
+        assert done["reboot_required"] and predicted["reboot_required"]
+        assert live(host) == "shared"
+    finally:
+        host.run("kill %s; ip netns delete %s" % (pid, NAMESPACE))
+    # at once: the kernel takes the namespace down in the background meanwhile
+    done = host.module("rdma_netns_mode", mode="exclusive")
+    assert [change["subject"] for change in done["changes"]] == ["rdma"]
+    assert live(host) == "exclusive"
+
+
+def test_however_the_files_were_written_before(host: Node) -> None:
+    paths = ["/etc/modprobe.d/zzz-test.conf", "/usr/lib/modprobe.d/zzz-vendor.conf", "/etc/modprobe.d/zzz-vendor.conf"]
+    try:
+        host.put("/etc/modprobe.d/a-test.conf", "# netns_mode=0 was tried\noptions ib-core netns_mode=Y\n")
+        host.put(paths[0], "options ib_core \\\n  netns_mode=1 recv_queue_size=512\n")
+        host.put(paths[1], "options ib_core netns_mode=1\n")
+        host.module("rdma_netns_mode", mode="exclusive", switch="never")
+        assert kmod_says(host)[-1] == "netns_mode=0"
+        assert "recv_queue_size=512" in host.run("modprobe --showconfig")
+        assert "netns_mode=1" in host.run("cat " + paths[1])
+        assert not host.module("rdma_netns_mode", mode="exclusive", switch="never")["changed"]
+    finally:
+        host.run("rm -f /etc/modprobe.d/a-test.conf %s" % " ".join(paths))
+
+
+def test_an_initramfs_that_holds_the_module_is_rebuilt(host: Node) -> None:
+    image = host.run("ls /boot/initrd.img-$(uname -r)").strip()
+    host.run("cp -a {0} {0}.kept; cp -a {1} {1}.kept; echo ib_core >> {1}".format(image, MODULES))
+    try:
+        host.run("update-initramfs -u -k $(uname -r)", timeout=600)
+        # a run killed after it wrote the file and before it rebuilt the image
+        host.put(FILE, "options ib_core netns_mode=0\n")
+        assert host.module("rdma_netns_mode", state="gathered")["gathered"]["stale_initramfs"] == [image]
+        done = host.module("rdma_netns_mode", mode="exclusive", switch="never")
+        assert [change["subject"] for change in done["changes"]] == [image]
+        assert FILE[1:] in host.run("lsinitramfs %s" % image)
+        assert not host.module("rdma_netns_mode", mode="exclusive", switch="never")["changed"]
+    finally:
+        host.run("mv {0}.kept {0}; mv {1}.kept {1}".format(image, MODULES))
