@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ipaddress
-import sys
 import typing as t
 from pathlib import Path
 
@@ -18,9 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.network_files
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ports_kernel import Node, write  # noqa: E402
+from tests.unit.node.ports_kernel import Node, write
 
 Option = t.Dict[str, t.Any]
 
