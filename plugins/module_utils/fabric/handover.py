@@ -15,6 +15,10 @@ def _pick(port: Port, *keys: str) -> dict[str, t.Any]:
     return {key: port.get(key) for key in keys}
 
 
+def _stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
 def _firmware(port: Port) -> dict[str, t.Any] | None:
     firmware = port.get("firmware")
     return dict(firmware, pci=port["pci"]) if firmware else None
@@ -22,7 +26,9 @@ def _firmware(port: Port) -> dict[str, t.Any] | None:
 
 def _vfs(port: Port) -> dict[str, t.Any] | None:
     vfs = port.get("vfs")
-    return dict(_pick(port, "pci", "netdev"), count=vfs["count"], attributes=vfs["attributes"]) if vfs else None
+    if not vfs:
+        return None
+    return dict(_pick(port, "pci", "netdev"), count=vfs["count"], attributes=[_stated(vf) for vf in vfs["attributes"]])
 
 
 def _rdma(port: Port) -> dict[str, t.Any] | None:
@@ -63,4 +69,4 @@ def port_options(ports: t.Sequence[Port], module: str) -> list[dict[str, t.Any]]
     if module not in CHOICES:
         raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(sorted(CHOICES))))
     chosen = [CHOICES[module](port) for port in ports]
-    return [{key: value for key, value in each.items() if value is not None} for each in chosen if each]
+    return [_stated(each) for each in chosen if each]

@@ -35,10 +35,11 @@ def node(name: str, *ports: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def test_each_module_gets_its_own_keys_and_no_empty_ones() -> None:
-    vfs = {"count": 2, "attributes": [{"index": 0, "mac": "02:00:00:00:00:01"}]}
+    vfs = {"count": 2, "attributes": [{"index": 0, "mac": "02:00:00:00:00:01", "trust": False, "vlan": None}]}
+    stated = [{"index": 0, "mac": "02:00:00:00:00:01", "trust": False}]
     ports = [port(1, vfs=vfs, firmware={"link_type": "eth", "num_of_vfs": 8}), port(2, address=None)]
     assert handover.port_options(ports, "sriov_vfs") == [
-        {"pci": "0000:01:00.0", "netdev": "enp1s0", "count": 2, "attributes": vfs["attributes"]}
+        {"pci": "0000:01:00.0", "netdev": "enp1s0", "count": 2, "attributes": stated}
     ]
     assert handover.port_options(ports, "mlx_linktype") == [
         {"pci": "0000:01:00.0", "link_type": "eth", "num_of_vfs": 8}
