@@ -52,10 +52,26 @@ def save(lab: Lab, tag: str) -> None:
     """Keep the lab as it is now under ``tag``, in place of an earlier one of that name."""
     place = _place(lab, tag)
     with state.changing(lab.name):
+        _refuse_vfs(lab)
         place.unlink(missing_ok=True)
         ports = cable.command(lab.run, {"do": "show"})
         _everywhere(lab, lambda monitor: _human(monitor, "savevm %s" % tag))
         state.write_file(place, json.dumps({"ports": ports, "saved": time.time()}, indent=2))
+
+
+def _refuse_vfs(lab: Lab) -> None:
+    """Raise LabError when a node has VFs: QEMU brings them back, but they carry no frame then."""
+    line = "cat /sys/bus/pci/devices/*/sriov_numvfs"
+    with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
+        answers = list(pool.map(lambda node: access.run(lab, node, line), range(1, lab.nodes + 1)))
+    for node, answer in enumerate(answers, 1):
+        if answer is None:
+            raise LabError("%s does not answer on SSH" % node_name(node), "lab up --name %s" % lab.name)
+        if any(count != "0" for count in answer.split()):
+            raise LabError(
+                "%s has VFs, which would carry no frame after a restore" % node_name(node),
+                "set its sriov_numvfs to 0, save, and make VFs after each restore",
+            )
 
 
 def restore(lab: Lab, tag: str) -> None:
