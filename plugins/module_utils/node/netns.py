@@ -53,11 +53,6 @@ def _told(processes: t.Mapping[int, str], how: str) -> str:
     return ", ".join(parts)
 
 
-def own_identity(system: System) -> str | None:
-    """The network namespace that the caller is in."""
-    return system.link_name("/proc/self/ns/net")
-
-
 def others(system: System) -> list[Namespace]:
     """All network namespaces but the first process's, in the order of their names. Needs root to see everything."""
     first = system.link_name("/proc/1/ns/net")
