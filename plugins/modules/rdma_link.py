@@ -16,15 +16,16 @@ description:
     the wanted type that is there under another name is renamed. Names may be exchanged between devices.
   - Devices that no port speaks of are not touched, but for a soft link that holds a name which another soft link shall
     have.
-  - A device in use is neither taken away nor renamed, unless O(force=true); the users are named. For a renaming these are
-    processes with queue pairs or connection ids, for a removal also processes that only have the device open, and
+  - A device in use is neither taken away nor renamed, unless O(force=true); the users are named. For a renaming these
+    are processes with queue pairs or connection ids, for a removal also processes that only have the device open, and
     connections of the kernel itself.
   - The RDMA device of the interface that carries the connection or the default route is refused.
 author:
   - Railyard contributors (@railyard)
 attributes:
   check_mode:
-    description: Predicts exactly the changes that the module then makes; does not wait for links that are not there yet.
+    description:
+      - Predicts exactly the changes that the module then makes; does not wait for links that are not there yet.
     support: full
   diff_mode:
     description: Gives the differences in the return value RV(ignore:diff).
@@ -53,7 +54,8 @@ options:
       netdev:
         description:
           - The port's netdev.
-          - Required for a soft link that shall be present. With O(ports[].state=absent) a link on another netdev is left.
+          - Required for a soft link that shall be present. With O(ports[].state=absent) a link on another netdev is
+            left.
         type: str
       pci:
         description:

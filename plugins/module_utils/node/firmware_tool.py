@@ -246,7 +246,8 @@ class Tool:
         if re.search(r"Failed to (open|identify)|Permission denied|Operation not permitted", text, re.I):
             return self._no_access(device, message)
         if command == "set":
-            return RailyardError(message, device, "choose values that the card allows; what is staged now shows with state: gathered")
+            remedy = "choose values that the card allows; what is staged now shows with state: gathered"
+            return RailyardError(message, device, remedy)
         return RailyardError(message, device, "see what '%s -d %s -e q' says" % (self.path, device))
 
     def _no_access(self, device: str, message: str) -> RailyardError:
