@@ -194,7 +194,7 @@ gathered:
     ports:
       description:
         - The ports asked for, or those that the module has set up where none were.
-        - What a port lacks is null. RV(gathered.ports[].netdev) is the name that the interface has now.
+        - What a port lacks is null. C(netdev) is the name that the interface has now.
       type: list
       elements: dict
       returned: always

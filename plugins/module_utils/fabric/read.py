@@ -505,7 +505,9 @@ def _groups(section: Section, report: Report) -> tuple[str, ...]:
 def _variables(section: Section, report: Report) -> dict[str, t.Any]:
     own = section.section("vars")
     found: dict[str, t.Any] = {}
-    for name in own.mapping.entries if own else ():
+    if own is None:
+        return found
+    for name in own.mapping.entries:
         path = section.path + ("vars", name)
         taken = name in _MAGIC or name.startswith("railyard_") or (name == "ansible_host" and section.has("address"))
         if taken or not names.IDENTIFIER.match(name):
@@ -517,7 +519,6 @@ def _variables(section: Section, report: Report) -> dict[str, t.Any]:
             )
             report.add(name_rules.VARIABLE_NAME, path, "%s %s" % (shown(name), why), remedy)
             continue
-        assert own is not None
         try:
             found[name] = plain(own.mapping.entries[name][1])
         except ValueError as error:

@@ -155,7 +155,7 @@ class RdmaMode(Subsystem):
                 % (argument.text, mode),
                 modprobe.COMMAND_LINE,
                 "take %s out of the boot loader's configuration (or make it %s) and reboot, or set persist: false"
-                % (argument.text, "%s.%s=%d" % (PARAMETER.module, PARAMETER.name, mode == "shared")),
+                % (argument.text, "%s.%s=%d" % (PARAMETER.module, PARAMETER.name, int(mode == "shared"))),
             )
         release = self._system.read("/proc/sys/kernel/osrelease") or ""
         if self._initramfs.built_in(release):
@@ -163,7 +163,7 @@ class RdmaMode(Subsystem):
                 "is built into the kernel, which reads no modprobe.d",
                 PARAMETER.module,
                 "add %s.%s=%d to the kernel command line and reboot"
-                % (PARAMETER.module, PARAMETER.name, mode == "shared"),
+                % (PARAMETER.module, PARAMETER.name, int(mode == "shared")),
             )
         files = self._file_changes(mode)
         stale = self._initramfs.stale((), rewritten=True)
