@@ -233,7 +233,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS, 1.0, 2.5, 4.0])
+@pytest.mark.parametrize("moment", [*MOMENTS, 2.5])
 def test_killed_anywhere_the_next_run_converges(guest: t.Any, moment: str | float) -> None:
     for pci in NETDEVS:
         guest.run("echo 0 > /sys/bus/pci/devices/%s/sriov_numvfs" % pci)
