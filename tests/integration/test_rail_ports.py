@@ -187,6 +187,12 @@ def test_more_than_the_nic_can_do_is_said_before_anything_is_done(ready: Node) -
     assert live(ready) == PLANNED
 
 
+def link_file(guest: Node, netdev: str) -> str:
+    """The .link file that udev takes for an interface."""
+    said = guest.run("udevadm test-builtin net_setup_link /sys/class/net/%s 2>/dev/null" % netdev)
+    return next(line.partition("=")[2] for line in said.splitlines() if line.startswith("ID_NET_LINK_FILE="))
+
+
 def test_a_new_name_now_and_the_old_one_back(ready: Node) -> None:
     named = [port(1, netdev="gpu01")] + PORTS[1:]
     predicted = ready.module("rail_ports", check=True, ports=named)["changes"]
@@ -194,8 +200,7 @@ def test_a_new_name_now_and_the_old_one_back(ready: Node) -> None:
     assert done["changes"] == predicted
     assert done["gathered"]["ports"] == named
     assert ready.module("rail_ports", ports=named)["changes"] == []
-    setup = ready.run("udevadm test-builtin net_setup_link /sys/class/net/gpu01 2>&1")
-    assert "05-railyard-gpu01.link" in setup
+    assert link_file(ready, "gpu01") == "/etc/systemd/network/05-railyard-gpu01.link"
     ready.module("rail_ports", ports=PORTS)
     assert live(ready) == PLANNED
 
@@ -215,9 +220,9 @@ def test_a_pod_on_the_rail_keeps_its_name_until_the_next_boot(ready: Node) -> No
 def test_vfs_are_not_taken_for_the_port(ready: Node) -> None:
     ready.run("echo 1 > /sys/class/net/enp4s0/device/sriov_numvfs; udevadm settle")
     try:
-        name = ready.run("ls /sys/class/net/enp4s0/device/virtfn0/net").strip()
-        setup = ready.run("udevadm test-builtin net_setup_link /sys/class/net/%s 2>&1" % name)
-        assert "railyard" not in setup
+        vf = ready.run("ls /sys/class/net/enp4s0/device/virtfn0/net").strip()
+        assert "railyard" not in link_file(ready, vf)
+        assert "railyard" in link_file(ready, "enp4s0")
         assert ready.module("rail_ports", ports=PORTS)["changes"] == []
     finally:
         ready.run("echo 0 > /sys/class/net/enp4s0/device/sriov_numvfs; udevadm settle")
@@ -302,6 +307,7 @@ def test_absent_takes_all_away(ready: Node) -> None:
     assert ready.module("rail_ports", ports=PORTS[1:])["changes"] == []
     ready.module("rail_ports", state="absent")
     assert {key: live(ready)[key] for key in ("rules", "routes", "main")} == {"rules": [], "routes": [], "main": []}
-    assert ready.run("find /etc -name '*railyard*' -not -path '*/railyard/*'; ls /var/lib/railyard 2>/dev/null") == ""
+    assert ready.run("ls /etc/systemd/network /etc/sysctl.d | grep railyard || true") == ""
+    assert ready.run("ls %s 2>/dev/null || true" % RECORD) == ""
     assert ready.run("networkctl --no-legend list enp1s0").split()[-1] == "unmanaged"
     assert ready.module("rail_ports", state="absent")["changes"] == []
