@@ -13,7 +13,6 @@ Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5)
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -405,6 +404,8 @@ def bare_source(port: Port) -> str:
 
 def _uuid(name: str) -> str:
     """The same profile has the same UUID on every run (RFC 9562, version 5 over our own name)."""
+    import hashlib  # for this back-end alone
+
     digest = bytearray(hashlib.sha1(b"railyard.fabric/" + name.encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
