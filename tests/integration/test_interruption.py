@@ -31,7 +31,7 @@ BIN = Path(sys.executable).parent
 # All that the host phase lays down, taken away with other tools than the collection's.
 PRISTINE = """
 systemctl disable -q railyard-boot.service 2>/dev/null
-rm -rf /etc/railyard /usr/local/lib/railyard /etc/systemd/system/railyard-boot.service
+rm -rf /etc/railyard /var/lib/railyard /usr/local/lib/railyard /etc/systemd/system/railyard-boot.service
 rm -f /etc/systemd/network/*railyard* /etc/sysctl.d/*railyard* /etc/modprobe.d/*railyard* /etc/modules-load.d/*railyard*
 for link in $(ls /sys/class/infiniband); do rdma link delete "$link"; done
 rdma system set netns shared
