@@ -207,7 +207,9 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--nodes", type=_bounded("--nodes", 1, state.MAX_NODES), help="how many guests (default: 2)")
     up.add_argument("--rails", type=_bounded("--rails", 1, state.MAX_RAILS), help="how many rails (default: 8)")
     up.add_argument("--memory", type=_bounded("--memory", 384, 1 << 20), metavar="MIB", help="a guest (default: 1024)")
-    up.add_argument("--cpus", type=_bounded("--cpus", 1, 64), help="processors of a guest (default: 2)")
+    up.add_argument(
+        "--cpus", type=_bounded("--cpus", 1, 64), help="processors of a guest (default: 2 with KVM, 1 emulated)"
+    )
     up.add_argument("--accel", choices=["auto", "kvm", "tcg"], help="default: auto, KVM where it is seen to work")
     up.add_argument("--fresh", action="store_true", help="end this lab first and start over with new disks")
 
