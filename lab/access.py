@@ -43,6 +43,9 @@ def write_config(lab: Lab, image: Image) -> None:
             "    StrictHostKeyChecking yes",
             # Cheap for an emulated processor; what it protects does not leave this machine.
             "    KexAlgorithms curve25519-sha256",
+            # A guest that reboots says no goodbye to the host's end of the connection.
+            "    ServerAliveInterval 10",
+            "    ServerAliveCountMax 6",
             "    LogLevel ERROR",
             "",
         ]
