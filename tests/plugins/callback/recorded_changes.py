@@ -1,8 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep what each module changed, or predicted, as one JSON line a task and host in the file that RAILYARD_RECORD names.
+"""Keep what a run changed, or predicted, as one JSON line a host and change in the file that RAILYARD_RECORD names.
 
-Only runs that change something are kept, and only the first: later runs of the same scenario must not hide it.
+Only a run that changes something is kept, and only the first: later runs of the same scenario must not hide it. What two
+modules both need (the boot program) is predicted by both and done by the first of them: it is one change.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ name: recorded_changes
 type: aggregate
 short_description: Keep the changes of every module
 description:
-  - Writes C(host) and C(changes) of each result to the file that the environment variable RAILYARD_RECORD names.
+  - Writes every host's changes to the file that the environment variable RAILYARD_RECORD names.
 """
 
 import json
@@ -32,13 +33,13 @@ class CallbackModule(CallbackBase):
         super().__init__(*args, **kwargs)
         name = os.environ.get("RAILYARD_RECORD")
         self.path = Path(name) if name else None
-        self.lines: list[str] = []
+        self.lines: set[str] = set()
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
         data = getattr(result, "result", None) or result._result
         host = getattr(result, "host", None) or result._host
-        if data.get("changes"):
-            self.lines.append(json.dumps({"host": host.get_name(), "changes": data["changes"]}, sort_keys=True))
+        for change in data.get("changes") or ():
+            self.lines.add(json.dumps(dict(change, host=host.get_name()), sort_keys=True))
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         if self.path and self.lines and not self.path.exists():
