@@ -43,7 +43,7 @@ changelog: $(VENV)/ready ## the changelog fragments
 sanity: $(VENV)/ready ## ansible-test sanity, on what a user would install
 	tools/sanity
 
-molecule: $(VENV)/ready ## the scenarios on the lab: macvlan/shared and sriov/exclusive
+molecule: $(VENV)/ready ## the scenarios on the lab: default (macvlan, shared) and sriov (exclusive)
 	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --all
 
 .PHONY: pytest

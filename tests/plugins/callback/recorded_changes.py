@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keep what a run changed, or predicted, as one JSON line a host and change in the file that RAILYARD_RECORD names.
 
-Only a run that changes something is kept, and only the first: later runs of the same scenario must not hide it. What two
+Only a run that changes something is kept, and only the first: later runs of the scenario must not hide it. What two
 modules both need (the boot program) is predicted by both and done by the first of them: it is one change.
 """
 
