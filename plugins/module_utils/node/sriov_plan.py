@@ -147,7 +147,7 @@ class Plan:
         pf = self.pf
         if self.count and pf.index is not None and not pf.up:
             # VFs follow their PF's link; some drivers give a VF its MAC only then
-            self._add(t.cast(str, pf.netdev), "up", False, True, pf.set_up)
+            self._add(t.cast(str, pf.netdev), "state", "down", "up", pf.set_up)
         if self.autoprobe is not None and pf.autoprobe != self.autoprobe:
             wanted = self.autoprobe
             self._add(pf.pci, "sriov_drivers_autoprobe", pf.autoprobe, wanted, lambda: pf.unhush(wanted))

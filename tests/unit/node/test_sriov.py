@@ -215,9 +215,9 @@ def test_autoprobe_false_leaves_vfs_unbound(kernel: NicKernel) -> None:
 def test_a_pf_that_is_down_is_set_up_first(kernel: NicKernel) -> None:
     kernel.links["enp5s0"]["up"] = False
     done, _state = run(kernel, ports=[port()])
-    assert brief(done)[0] == ("enp5s0", "up", False, True)
+    assert brief(done)[0] == ("enp5s0", "state", "down", "up")
     kernel.links["enp5s0"]["up"] = False
-    assert brief(run(kernel, ports=[port(count=None, attributes=[])])[0]) == [("enp5s0", "up", False, True)]
+    assert brief(run(kernel, ports=[port(count=None, attributes=[])])[0]) == [("enp5s0", "state", "down", "up")]
 
 
 def test_no_driver_takes_the_vfs(kernel: NicKernel) -> None:
