@@ -7,7 +7,13 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down test lint types docs sanity changelog unit integration molecule bench clean
+.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit integration soak molecule bench clean
+
+# a command with the lab "test" up for it, and down after it, however it ends
+define on_lab
+	lab/lab up --name test
+	RAILYARD_LAB=test $(1); rc=$$?; lab/lab down --name test; exit $$rc
+endef
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,21 +52,17 @@ sanity: $(VENV)/ready ## ansible-test sanity, on what a user would install
 molecule: $(VENV)/ready ## the scenarios on the lab: default (macvlan, shared) and sriov (exclusive)
 	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --all
 
-.PHONY: pytest
 pytest: $(VENV)/ready
-	lab/lab up --name test
-	RAILYARD_LAB=test $(BIN)/python -m pytest tests/unit tests/integration; rc=$$?; lab/lab down --name test; exit $$rc
+	$(call on_lab,$(BIN)/python -m pytest tests/unit tests/integration)
 
 unit: $(VENV)/ready ## the pure tests, in seconds
 	$(BIN)/python -m pytest tests/unit
 
-soak: $(VENV)/ready ## the host phase killed at twenty random moments
-	lab/lab up --name test
-	RAILYARD_LAB=test RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py; rc=$$?; lab/lab down --name test; exit $$rc
-
 integration: $(VENV)/ready ## the tests on the lab's guests
-	lab/lab up --name test
-	RAILYARD_LAB=test $(BIN)/python -m pytest tests/integration; rc=$$?; lab/lab down --name test; exit $$rc
+	$(call on_lab,$(BIN)/python -m pytest tests/integration)
+
+soak: $(VENV)/ready ## the host phase killed at twenty random moments
+	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)
 
 bench: $(VENV)/ready ## ratios, measured side by side on the lab
 	lab/lab up --name bench --rails 8
