@@ -15,6 +15,9 @@ define on_lab
 	RAILYARD_LAB=test $(1); rc=$$?; lab/lab down --name test; exit $$rc
 endef
 
+# the tests of one node beside those of the other; those that have the whole lab to themselves come after
+side_by_side := $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not lab"
+
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
@@ -53,13 +56,13 @@ molecule: $(VENV)/ready ## the scenarios on the lab: default (macvlan, shared) a
 	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --all
 
 pytest: $(VENV)/ready
-	$(call on_lab,$(BIN)/python -m pytest tests/unit tests/integration)
+	$(call on_lab,$(side_by_side) tests/unit tests/integration && $(BIN)/python -m pytest -m lab tests/integration)
 
 unit: $(VENV)/ready ## the pure tests, in seconds
 	$(BIN)/python -m pytest tests/unit
 
 integration: $(VENV)/ready ## the tests on the lab's guests
-	$(call on_lab,$(BIN)/python -m pytest tests/integration)
+	$(call on_lab,$(side_by_side) tests/integration && $(BIN)/python -m pytest -m lab tests/integration)
 
 soak: $(VENV)/ready ## the host phase killed at twenty random moments
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)

@@ -114,6 +114,14 @@ class Node:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let all tests of a node run one after the other in one process, where several share the work."""
+    for item in items:
+        mark = item.get_closest_marker("lab_node")
+        if mark:
+            item.add_marker(pytest.mark.xdist_group(mark.args[0]))
+
+
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Node]:
     """``node("node-1")``: that guest."""

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lab
 
 INVENTORY = "inventories/lab-sriov"
 NODES = ("node-1", "node-2")
-TIMES = int(os.environ.get("RAILYARD_INTERRUPTIONS", "3"))
+TIMES = int(os.environ.get("RAILYARD_INTERRUPTIONS", "1"))
 SEED = int(os.environ.get("RAILYARD_SEED", str(random.randrange(10**6))))
 BIN = Path(sys.executable).parent
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.conftest import ROOT, Failed, Node
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab_node("node-1")
 
 RAIL, OTHER = "0000:01:00.0", "0000:02:00.0"
 HOME = "/usr/local/lib/railyard-standin"

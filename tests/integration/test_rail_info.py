@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.conftest import Failed, Node
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab_node("node-1")
 
 RAIL, NETDEV = "0000:01:00.0", "enp1s0"
 SOFT = "enp2s0"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.conftest import ROOT, Failed, Node
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab_node("node-2")
 Option = t.Dict[str, t.Any]
 RECORD = "/var/lib/railyard/rail_ports.json"
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.conftest import Failed, Node
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab_node("node-2")
 
 RAILS = (5, 6, 7, 8)
 PROGRAM = "/usr/local/lib/railyard/boot.pyz"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.conftest import Failed, Node
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab_node("node-2")
 
 FILE = "/etc/modprobe.d/zz-railyard-rdma.conf"
 MODULES = "/etc/initramfs-tools/modules"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.conftest import Failed
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.lab_node("node-1")
 
 ONE, TWO = "0000:05:00.0", "0000:06:00.0"
 NETDEVS = {ONE: "enp5s0", TWO: "enp6s0"}
