@@ -13,6 +13,9 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import os
+import re
+import sys
 import typing as t
 import zipfile
 
@@ -25,6 +28,7 @@ BOOT_DIR = boot_program.BOOT_DIR
 PROGRAM = "/usr/local/lib/railyard/boot.pyz"
 UNIT = "/etc/systemd/system/railyard-boot.service"
 UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-boot.service"
+GENERAL_PYTHON = "/usr/bin/python3"
 PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 # What boot_program reaches by import; a unit test holds this list against the imports themselves.
 PACKED = (
@@ -35,6 +39,7 @@ PACKED = (
     "node.changes",
     "node.holders",
     "node.holders_elsewhere",
+    "node.links",
     "node.netlink",
     "node.netns",
     "node.pci",
@@ -43,8 +48,6 @@ PACKED = (
     "node.rdma_link_plan",
     "node.rdma_names",
     "node.rtnetlink",
-    "node.rtnl",
-    "node.rtnl_rows",
     "node.sriov",
     "node.sriov_pf",
     "node.sriov_plan",
@@ -52,6 +55,7 @@ PACKED = (
     "node.sriov_wish",
     "node.subsystem",
     "node.system",
+    "node.vf_setter",
 )
 
 UNIT_TEXT = """\
@@ -102,7 +106,7 @@ class BootState:
         program = pack()
         if system.read_bytes(PROGRAM) != program:
             changes.append(_file_change(system, PROGRAM, "program", program, 0o755))
-        unit = UNIT_TEXT.format(BOOT_DIR, system.which("python3") or "/usr/bin/python3", PROGRAM)
+        unit = UNIT_TEXT.format(BOOT_DIR, _interpreter(system), PROGRAM)
         if system.read_file(UNIT) != unit:
             changes.append(_file_change(system, UNIT, "unit", unit, 0o644))
         if not system.exists(UNIT_WANTED):
@@ -113,6 +117,20 @@ class BootState:
                 Change(self.file, "options", held, dict(options), lambda: system.write_file(self.file, wanted, 0o644))
             )
         return changes
+
+
+def _interpreter(system: System) -> str:
+    """The Python that runs the program at boot: the unit's own as long as it is there, else the one that runs us.
+
+    A later run may come by another interpreter, which is no reason to change the unit.
+    """
+    kept = re.search(r"^ExecStart=(/\S+) ", system.read_file(UNIT) or "", re.MULTILINE)
+    if kept and system.exists(kept.group(1)):
+        return kept.group(1)
+    if os.path.realpath(GENERAL_PYTHON) == os.path.realpath(sys.executable):
+        # outlives the distribution's next release of Python
+        return GENERAL_PYTHON
+    return sys.executable or GENERAL_PYTHON
 
 
 def _file_change(system: System, path: str, attribute: str, data: str | bytes, mode: int) -> Change:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What ``ethtool -i`` shows, by the same question to the kernel: SIOCETHTOOL, ETHTOOL_GDRVINFO."""
+"""What ``ethtool -i`` and ``-P`` show, by the same questions to the kernel: SIOCETHTOOL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ import typing as t
 
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 3
+ETHTOOL_GPERMADDR = 0x20
 # struct ethtool_drvinfo: command, driver, version, firmware version, bus, expansion ROM version; then counts
 DRVINFO = struct.Struct("=I32s32s32s32s32s32x")
+# struct ethtool_perm_addr: command, length, address
+PERM_ADDR = struct.Struct("=II32s")
 
 
 class DriverInfo(t.NamedTuple):
@@ -28,17 +31,30 @@ class DriverInfo(t.NamedTuple):
 
 def driver_infos(netdevs: t.Iterable[str]) -> dict[str, DriverInfo]:
     """By netdev; those that vanished or do not answer are left out."""
-    found: dict[str, DriverInfo] = {}
+    question = DRVINFO.pack(ETHTOOL_GDRVINFO, b"", b"", b"", b"", b"")
+    return {name: decode(answer) for name, answer in _ask(netdevs, question)}
+
+
+def permanent_addresses(netdevs: t.Iterable[str]) -> dict[str, bytes]:
+    """The hardware addresses that the NICs were made with, by netdev; those that do not tell are left out."""
+    found: dict[str, bytes] = {}
+    for name, answer in _ask(netdevs, PERM_ADDR.pack(ETHTOOL_GPERMADDR, 32, b"")):
+        _command, length, address = PERM_ADDR.unpack(answer)
+        if any(address[:length]):
+            found[name] = address[:length]
+    return found
+
+
+def _ask(netdevs: t.Iterable[str], question: bytes) -> t.Iterator[tuple[str, bytes]]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for name in netdevs:
-            data = array.array("B", DRVINFO.pack(ETHTOOL_GDRVINFO, b"", b"", b"", b"", b""))
+            data = array.array("B", question)
             request = struct.pack("16sP8x", name.encode(), data.buffer_info()[0])
             try:
                 fcntl.ioctl(sock.fileno(), SIOCETHTOOL, request)
             except OSError:
                 continue
-            found[name] = decode(data.tobytes())
-    return found
+            yield name, data.tobytes()
 
 
 def decode(data: bytes) -> DriverInfo:

@@ -451,9 +451,9 @@ class Firmware(Subsystem):
 def _holders(system: System, functions: t.Sequence[str]) -> dict[str, list[str]]:
     # only a refusal pays for these imports
     from ansible_collections.railyard.fabric.plugins.module_utils.node import holders
-    from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 
-    with Rtnl() as table:
+    with Rtnetlink() as table:
         return holders.of(system, functions, table)
 
 

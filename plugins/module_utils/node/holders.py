@@ -20,22 +20,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import holder
 from ansible_collections.railyard.fabric.plugins.module_utils.node.holders_elsewhere import Elsewhere
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import Namespace
 from ansible_collections.railyard.fabric.plugins.module_utils.node.pci import DEVICES
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import NARROW_SCOPES, Address, Link
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
-# Addresses that the kernel gives by itself, or that reach no further than the link.
-NARROW_SCOPES = ("link", "host", "nowhere")
 TOLD = 3
 
 Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
 
 
 class LinkTable(t.Protocol):
-    """What is needed of :class:`.rtnl.Rtnl`."""
+    """What is needed of :class:`.rtnetlink.Rtnetlink`."""
 
-    def links(self, vfs: bool = False) -> list[Row]: ...
+    def links(self, vfs: bool = False) -> list[Link]: ...
 
-    def addresses(self, index: int | None = None) -> list[Row]: ...
+    def addresses(self) -> list[Address]: ...
 
 
 def of(
@@ -56,11 +54,11 @@ def of(
         hidden[pci] = [what for what in ("net", "infiniband") if is_hidden(system, pci, what)]
     indices: dict[int, str] = {}
     if netdevs:
-        indices = {link["index"]: link["name"] for link in table.links() if link["name"] in netdevs}
-        for row in table.addresses():
-            if row["index"] in indices and row["scope"] not in NARROW_SCOPES:
-                name = indices[row["index"]]
-                held[netdevs[name]].append("its netdev %s has the address %s" % (name, row["address"]))
+        indices = {link.ifindex: link.name for link in table.links() if link.name in netdevs}
+        for address in table.addresses():
+            if address.ifindex in indices and address.scope not in NARROW_SCOPES:
+                name = indices[address.ifindex]
+                held[netdevs[name]].append("its netdev %s has the address %s" % (name, address.interface))
     if netdevs or any(hidden.values()):
         _holders_elsewhere(
             system, held, hidden, {index: (name, netdevs[name]) for index, name in indices.items()}, look

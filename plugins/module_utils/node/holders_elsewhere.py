@@ -22,10 +22,11 @@ import struct
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rdma, rtnl
+from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Row
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import Namespace
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import NETLINK_ROUTE, Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 CLONE_NEWNET = 0x40000000
@@ -123,15 +124,15 @@ def _ways_in(system: System, namespace: Namespace) -> t.Iterator[str]:
 
 
 def _netdevs(home: int) -> list[Row]:
-    with rtnl.Rtnl() as table:
+    with Rtnetlink() as table:
         links = table.links()
     here = _nsid(home)
     return [
         {
-            "name": link["name"],
-            "kind": link["kind"],
-            "pci": link["parent"] or (None if link["kind"] else bus_info(link["name"])),
-            "below": link["link"] if here is not None and link["link_netnsid"] == here else None,
+            "name": link.name,
+            "kind": link.kind,
+            "pci": link.parent or (None if link.kind else bus_info(link.name)),
+            "below": link.below if here is not None and link.below_namespace == here else None,
         }
         for link in links
     ]
@@ -139,7 +140,7 @@ def _netdevs(home: int) -> list[Row]:
 
 def _nsid(fd: int) -> int | None:
     """The number by which this namespace knows the one of the file descriptor; None where it does not."""
-    sock = NetlinkSocket(rtnl.NETLINK_ROUTE, "rtnetlink")
+    sock = NetlinkSocket(NETLINK_ROUTE, "rtnetlink")
     try:
         for answer in sock.request(RTM_GETNSID, struct.pack("=B3x", 0) + netlink.u32(NETNSA_FD, fd)):
             value = netlink.table(answer[4:]).get(NETNSA_NSID)

@@ -15,13 +15,16 @@ import sys
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, branch, pci, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, branch, pci, rdma, vpd
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
     from ansible_collections.railyard.fabric.plugins.module_utils.node.verbs import Told
 
 SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs")
@@ -56,18 +59,19 @@ Row = t.Dict[str, t.Any]
 class Info:
     """A node, each part of it read when it is first asked for.
 
-    :param links: rows of :meth:`.rtnl.Rtnl.links`; ``rdma_socket``, ``drivers``, ``verbs``: what asks the kernel. All
-        for tests.
+    :param links: gives what :meth:`.rtnetlink.Rtnetlink.links` does; ``rdma_socket``, ``drivers``, ``permanent``,
+        ``verbs``: what asks the kernel. All for tests.
     """
 
     def __init__(
         self,
         system: System,
-        links: t.Callable[[], list[Row]] | None = None,
+        links: t.Callable[[], list[Link]] | None = None,
         rdma_socket: t.Callable[[System], NetlinkSocket | None] = rdma.connect,
         drivers: t.Callable[[t.Iterable[str]], dict[str, DriverInfo]] | None = None,
         verbs: t.Callable[[t.Mapping[str, int]], dict[str, Told]] | None = None,
         branch_of: t.Callable[[System], Branch] = Branch.observe,
+        permanent: t.Callable[[t.Iterable[str]], dict[str, bytes]] | None = None,
     ) -> None:
         self._system = system
         self._links = links
@@ -75,6 +79,7 @@ class Info:
         self._drivers = drivers
         self._verbs = verbs
         self._branch_of = branch_of
+        self._permanent = permanent
 
     def look(
         self, subset: t.Sequence[str], netdevs: t.Sequence[str] | None = None, functions: t.Sequence[str] | None = None
@@ -167,14 +172,14 @@ class Info:
     # -- ports --------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def links(self) -> dict[str, Row]:
+    def links(self) -> dict[str, Link]:
         """By name."""
         if self._links:
-            return {row["name"]: row for row in self._links()}
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
+            return {link.name: link for link in self._links()}
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 
-        with Rtnl() as table:
-            return {row["name"]: row for row in table.links()}
+        with Rtnetlink() as table:
+            return {link.name: link for link in table.links()}
 
     @functools.cached_property
     def netdevs(self) -> dict[str, list[str]]:
@@ -195,7 +200,8 @@ class Info:
             each for each in self.netdevs if each not in functions and not pci.physical_function(system, each)
         ]
         names = [name for each in functions for name in self.netdevs.get(each, [])]
-        drivers = self._driver_infos(names)
+        drivers, permanent = self._driver_infos(names), self._permanent_addresses(names)
+        labels, cards = pci.slots(system), self._cards(functions)
         gpus = [(row["index"], row["pci"], pci.path(system, row["pci"]), row["numa_node"]) for row in self._gpus]
         found = []
         for function in sorted(functions):
@@ -208,6 +214,9 @@ class Info:
                 "vendor": pci.hexadecimal(system, function, "vendor"),
                 "device": pci.hexadecimal(system, function, "device"),
                 "driver": system.link_name(pci.attribute(function, "driver")),
+                "slot": pci.slot(place, labels),
+                "serial": cards[function].serial,
+                "part_number": cards[function].part_number,
                 "numa_node": node,
                 "pcie": pci.link(system, function),
                 "rdma": pci.rdma_devices(system, function),
@@ -218,23 +227,36 @@ class Info:
                 "branch": self.branch.why_card(function),
             }
             here: list[str | None] = [*self.netdevs.get(function, [])]
-            found += [dict(shared, **self._netdev(name, drivers)) for name in here or [None]]
+            found += [dict(shared, **self._netdev(name, drivers, permanent)) for name in here or [None]]
         return found
 
-    def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo]) -> Row:
-        link = self.links.get(name or "", {})
+    def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
+        """What the cards say of themselves, by function; a card of several functions is asked once."""
+        told: dict[str, vpd.Vpd | None] = {}
+        found: dict[str, vpd.Vpd] = {}
+        for function in sorted(functions):
+            device = function.rpartition(".")[0]
+            if device not in told:
+                told[device] = vpd.read(self._system, pci.attribute(function, "vpd"))
+            found[function] = told[device] or vpd.Vpd(None, None, None)
+        return found
+
+    def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo], permanent: t.Mapping[str, bytes]) -> Row:
+        link = self.links.get(name or "")
         info = drivers.get(name or "")
+        made_with = permanent.get(name or "")
         speed = self._system.read_int("/sys/class/net/%s/speed" % name) if name else None
         return {
             "netdev": name,
-            "altnames": link.get("altnames", []),
-            "mac": link.get("address"),
-            "link_layer": None if not link else "infiniband" if link.get("type") == 32 else "ethernet",
-            "up": link.get("up"),
-            "operstate": link["operstate"].lower() if link else None,
-            "carrier": link.get("carrier"),
-            "mtu": link.get("mtu"),
-            "max_mtu": link.get("max_mtu"),
+            "altnames": list(link.altnames) if link else [],
+            "mac": hardware_address(link.address) if link and link.address else None,
+            "permanent_mac": hardware_address(made_with) if made_with else None,
+            "link_layer": None if not link else "infiniband" if link.type == ARPHRD_INFINIBAND else "ethernet",
+            "up": link.up if link else None,
+            "operstate": link.operstate.lower() if link else None,
+            "carrier": link.carrier if link else None,
+            "mtu": link.mtu if link else None,
+            "max_mtu": (link.max_mtu or None) if link else None,
             "speed": speed if speed and speed > 0 else None,
             "firmware": info.firmware if info else None,
         }
@@ -245,6 +267,18 @@ class Info:
         from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool
 
         return ethtool.driver_infos(names)
+
+    def _permanent_addresses(self, names: t.Sequence[str]) -> dict[str, bytes]:
+        found = {name: self.links[name].permanent for name in names if name in self.links}
+        silent = [name for name, address in found.items() if not address]
+        if silent and self._permanent:
+            found.update(self._permanent(silent))
+        elif silent:
+            # kernels before 5.6 do not tell it over rtnetlink
+            from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool
+
+            found.update(ethtool.permanent_addresses(silent))
+        return found
 
     # -- RDMA ---------------------------------------------------------------------------------------------------------
 
@@ -314,7 +348,7 @@ class Info:
         """What the GID tables hold, in the order of device, port and index."""
         from ansible_collections.railyard.fabric.plugins.module_utils.node import gids
 
-        names = {row["index"]: name for name, row in self.links.items()}
+        names = {link.ifindex: name for name, link in self.links.items()}
         found: list[Row] = []
         for device in self._devices:
             name = device["name"]
@@ -370,10 +404,10 @@ class Info:
         if not everyone:
             return []
         from ansible_collections.railyard.fabric.plugins.module_utils.node import holders
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 
         found: list[Row] = []
-        with Rtnl() as table:
+        with Rtnetlink() as table:
             held = holders.of(system, everyone, table)
             for pf in sorted(pfs):
                 attributes = _attributes(table, pfs[pf]) if functions[pf] else {}
@@ -395,7 +429,7 @@ class Info:
         return found
 
 
-def _attributes(table: t.Any, netdev: str | None) -> dict[int, Row]:
+def _attributes(table: Rtnetlink, netdev: str | None) -> dict[int, Row]:
     """VF attributes by index; empty where the kernel cannot put all of a NIC's VFs into one message."""
     try:
         link = table.link(netdev, vfs=True) if netdev else None
@@ -403,7 +437,8 @@ def _attributes(table: t.Any, netdev: str | None) -> dict[int, Row]:
         if error.errno != errno.EMSGSIZE:
             raise
         link = None
-    return {row["index"]: {key: row[key] for key in row if key != "index"} for row in (link or {}).get("vfs") or ()}
+    rows = link.vfs if link else ()
+    return {row["index"]: {key: row[key] for key in row if key != "index"} for row in rows}
 
 
 def _os_release(text: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 DEVICES = "/sys/bus/pci/devices"
+SLOTS = "/sys/bus/pci/slots"
 NETWORK_CLASS = 0x02
 NVIDIA_NETWORKING = "15b3"
 # Nearest first, in the words of 'nvidia-smi topo'.
@@ -123,6 +124,28 @@ def proximity(one: t.Sequence[str], other: t.Sequence[str], one_node: int | None
     if shared == 1:
         return "PHB"
     return "NODE" if one_node == other_node else "SYS"
+
+
+def slots(system: System) -> dict[str, str]:
+    """The chassis' slots: PCI address without the function's digit -> label, as the firmware and the case name it."""
+    found: dict[str, str] = {}
+    for label in system.listdir(SLOTS):
+        address = system.read("%s/%s/address" % (SLOTS, label))
+        if address:
+            found.setdefault(address, label)
+    return found
+
+
+def slot(way: t.Sequence[str], labels: t.Mapping[str, str]) -> str | None:
+    """The slot that a function is in, from its :func:`path` and the :func:`slots`; None where it is in none.
+
+    The slot of a card with a switch of its own is that of the switch.
+    """
+    for part in reversed(way):
+        label = labels.get(part.rpartition(".")[0])
+        if label is not None:
+            return label
+    return None
 
 
 def link(system: System, pci: str) -> dict[str, t.Any]:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Links, addresses, routes and policy rules over rtnetlink, with nothing but the standard library.
+"""Links with their VFs, addresses, routes and policy rules over rtnetlink: the one place that asks the kernel for them.
 
-A converged run pays for three or four dumps and no import. Source: rtnetlink(7) and the kernel's
-``include/uapi/linux/{rtnetlink,if_link,if_addr,fib_rules,neighbour}.h``.
+All but VF attributes is set with nothing but the standard library, so that a converged run pays for three or four dumps
+and no import. Source: rtnetlink(7) and the kernel's ``include/uapi/linux/{rtnetlink,if_addr,fib_rules,neighbour}.h``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,18 @@ import struct
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import (
+    IFF_UP,
+    IFLA_ALT_IFNAME,
+    IFLA_EXT_MASK,
+    IFLA_IFNAME,
+    IFLA_MTU,
+    IFLA_PROP_LIST,
+    LINK_HEADER,
+    Link,
+    decode_link,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node.vf_setter import VfSetter
 
 NETLINK_ROUTE = 0
 RTM_NEWLINK, RTM_GETLINK = 16, 18
@@ -30,12 +42,12 @@ NLM_F_CREATE = 0x400
 NLA_F_NESTED = 0x8000
 AF_BRIDGE = 7
 
-IFF_UP = 0x1
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_EXT_MASK = 1, 3, 4, 29
-IFLA_MIN_MTU, IFLA_MAX_MTU, IFLA_PROP_LIST, IFLA_ALT_IFNAME = 50, 51, 52, 53
-RTEXT_FILTER_SKIP_STATS = 8
+RTEXT_FILTER_VF = 0x1
+RTEXT_FILTER_SKIP_STATS = 0x8
 IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST, IFA_FLAGS = 1, 2, 4, 8
 IFA_F_SECONDARY = 0x01
+# Of IPv6: another host has it; it is not yet known whether one has, and may be used meanwhile; it may not.
+IFA_F_DADFAILED, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE = 0x08, 0x04, 0x40
 IFA_F_NOPREFIXROUTE = 0x200
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_TABLE = 1, 4, 5, 6, 7, 15
 FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL = 1, 2, 6, 15, 17, 21
@@ -53,9 +65,10 @@ RESERVED_TABLES = frozenset((0, 253, TABLE_MAIN, TABLE_LOCAL))
 PROTOCOL_STATIC = 4
 PROTOCOL_KERNEL = 2
 SCOPE_UNIVERSE, SCOPE_LINK = 0, 253
+# Of addresses: those that the kernel gives by itself, or that reach no further than the link.
+NARROW_SCOPES = (SCOPE_LINK, 254, 255)
 UNICAST = 1
 
-LINK_HEADER = struct.Struct("=BxHiII")  # family, type, index, flags, which flags change
 ADDRESS_HEADER = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
 ROUTE_HEADER = struct.Struct("=BBBBBBBBI")  # family, dst_len, src_len, tos, table, protocol, scope, type, flags
 RULE_HEADER = struct.Struct("=BBBBBxxBI")  # family, dst_len, src_len, tos, table, action, flags
@@ -64,19 +77,6 @@ NEIGHBOUR_HEADER = struct.Struct("=BxxxiHBB")  # family, index, state, flags, ty
 Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 IP = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
-
-
-class Link(t.NamedTuple):
-    """One interface. ``min_mtu`` and ``max_mtu`` in bytes; 0 where the kernel says none."""
-
-    ifindex: int
-    name: str
-    up: bool
-    mtu: int
-    min_mtu: int
-    max_mtu: int
-    address: bytes
-    altnames: tuple[str, ...]
 
 
 class Address(t.NamedTuple):
@@ -150,13 +150,15 @@ def family(version: int) -> int:
 
 
 class Rtnetlink:
-    """The kernel's tables of links, addresses, routes and rules in this network namespace.
+    """The kernel's tables of links, addresses, routes and rules in the caller's network namespace.
 
     :param sock: another socket, for tests; else one is opened when it is first needed.
+    :param ip: what sets VF attributes, for tests; see :class:`.vf_setter.VfSetter`.
     """
 
-    def __init__(self, sock: netlink.NetlinkSocket | None = None) -> None:
+    def __init__(self, sock: netlink.NetlinkSocket | None = None, ip: t.Any = None) -> None:
         self._opened = sock
+        self._vfs = VfSetter(ip)
 
     @property
     def _sock(self) -> netlink.NetlinkSocket:
@@ -164,10 +166,43 @@ class Rtnetlink:
             self._opened = netlink.NetlinkSocket(NETLINK_ROUTE, "rtnetlink")
         return self._opened
 
-    def links(self) -> list[Link]:
-        """All interfaces. Raises :class:`NetlinkError`."""
-        request = LINK_HEADER.pack(0, 0, 0, 0, 0) + netlink.u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
-        return [decode_link(payload) for payload in self._sock.dump(RTM_GETLINK, request)]
+    def close(self) -> None:
+        if self._opened:
+            self._opened.close()
+            self._opened = None
+        self._vfs.close()
+
+    def __enter__(self) -> Rtnetlink:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def links(self, vfs: bool = False) -> list[Link]:
+        """All interfaces, in the order of their index. Raises :class:`NetlinkError`.
+
+        One dump for all may be too much for the kernel where a NIC has many VFs: ask :meth:`link` per NIC then.
+        """
+        request = LINK_HEADER.pack(0, 0, 0, 0, 0) + netlink.u32(IFLA_EXT_MASK, _filter(vfs))
+        found = [decode_link(payload) for payload in self._sock.dump(RTM_GETLINK, request)]
+        return sorted(found, key=lambda link: link.ifindex)
+
+    def link(self, which: int | str, vfs: bool = False) -> Link | None:
+        """One link by index or name (or alternative name); None where there is none. Raises :class:`NetlinkError`.
+
+        With ``vfs`` the kernel may refuse with EMSGSIZE, where a NIC's VFs are more than a message can hold.
+        """
+        request = LINK_HEADER.pack(0, 0, which if isinstance(which, int) else 0, 0, 0)
+        if isinstance(which, str):
+            request += netlink.string(IFLA_IFNAME if len(which) < 16 else IFLA_ALT_IFNAME, which)
+        request += netlink.u32(IFLA_EXT_MASK, _filter(vfs))
+        try:
+            (answer,) = self._sock.request(RTM_GETLINK, request)
+        except netlink.NetlinkError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise
+        return decode_link(answer)
 
     def addresses(self) -> list[Address]:
         """All IPv4 and IPv6 addresses. Raises :class:`NetlinkError`."""
@@ -235,32 +270,20 @@ class Rtnetlink:
         """Remove one rule of this content; nothing where there is none. Raises :class:`NetlinkError`."""
         self._quietly(RTM_DELRULE, rule.raw or encode_rule(rule), errno.ENOENT)
 
+    def set_vf(self, index: int, vf: int, **attributes: t.Any) -> None:
+        """Set attributes of a PF's VF; the names are those of :func:`.links.vf_row`. Raises :class:`NetlinkError`.
+
+        ``vlan`` and ``qos`` are one setting of the kernel, as are ``min_tx_rate`` and ``max_tx_rate``: give both,
+        what is left out is 0. Where several are given the kernel may do some before it refuses another.
+        """
+        self._vfs.set(index, vf, attributes)
+
     def _quietly(self, kind: int, payload: bytes, done_already: int, flags: int = 0) -> None:
         try:
             self._sock.request(kind, payload, flags)
         except netlink.NetlinkError as error:
             if error.errno != done_already:
                 raise
-
-
-def decode_link(payload: bytes) -> Link:
-    _family, _type, index, flags, _mask = LINK_HEADER.unpack_from(payload)
-    held = netlink.table(payload[LINK_HEADER.size :])
-    altnames = [
-        netlink.text(value)
-        for kind, value in netlink.attributes(held.get(IFLA_PROP_LIST, b""))
-        if kind == IFLA_ALT_IFNAME
-    ]
-    return Link(
-        index,
-        netlink.text(held.get(IFLA_IFNAME, b"")),
-        bool(flags & IFF_UP),
-        netlink.number(held.get(IFLA_MTU, bytes(4))),
-        netlink.number(held.get(IFLA_MIN_MTU, bytes(4))),
-        netlink.number(held.get(IFLA_MAX_MTU, bytes(4))),
-        held.get(IFLA_ADDRESS, b""),
-        tuple(altnames),
-    )
 
 
 def decode_address(payload: bytes) -> Address | None:
@@ -355,6 +378,10 @@ def encode_rule(rule: Rule) -> bytes:
     if rule.oif:
         payload += netlink.string(FRA_OIFNAME, rule.oif)
     return payload
+
+
+def _filter(vfs: bool) -> int:
+    return RTEXT_FILTER_SKIP_STATS | (RTEXT_FILTER_VF if vfs else 0)
 
 
 def _ip(packed: bytes | None) -> IP | None:

@@ -12,8 +12,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci, sriov_wish
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_pf import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_plan import Leave, Plan, then
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import Port
@@ -24,7 +24,13 @@ MODULE = "sriov_vfs"
 # Before the RDMA links, which may stand on VFs.
 RANK = 10
 TIMEOUT = 120
-Holders = t.Callable[[System, t.Sequence[str], Rtnl], t.Dict[str, t.List[str]]]
+Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[str]]]
+
+
+class Seen(t.Dict[str, t.Any]):
+    """One look at the PFs: in the shape of the module's options, and beside it the ports with their PFs."""
+
+    pfs: list[tuple[Port, Pf]]
 
 
 class SriovVfs(Subsystem):
@@ -37,12 +43,12 @@ class SriovVfs(Subsystem):
         self,
         options: t.Mapping[str, t.Any],
         system: System,
-        table: Rtnl | None = None,
+        table: Rtnetlink | None = None,
         holders_of: Holders = holders.of,
     ) -> None:
         super().__init__()
         self._system = system
-        self._table = table or Rtnl()
+        self._table = table or Rtnetlink()
         self._holders_of = holders_of
         self._ports = sriov_wish.ports(options)
         self._gather = options.get("state") == "gathered"
@@ -51,7 +57,6 @@ class SriovVfs(Subsystem):
             bool(options.get("allow_recreate")), options.get("autoprobe"), TIMEOUT if timeout is None else timeout
         )
         self._persist = bool(options.get("persist", False))
-        self._pfs: list[tuple[Port, Pf]] = []
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> SriovVfs:
@@ -59,27 +64,29 @@ class SriovVfs(Subsystem):
 
     # -- observing -------------------------------------------------------------------------------------------------
 
-    def observe(self) -> State:
+    def observe(self) -> Seen:
         """``ports`` in the shape of the option, and ``pfs`` with what else there is to know of the same PFs."""
         errors: list[RailyardError] = []
-        self._pfs = []
+        seen = Seen()
+        seen.pfs = []
         for port in self._ports or self._every_pf():
             try:
                 address = self._resolve(port)
             except RailyardError as error:
                 errors.append(error)
                 continue
-            taken = [other for other, pf in self._pfs if pf.pci == address]
+            taken = [other for other, pf in seen.pfs if pf.pci == address]
             if taken:
                 message = "%s is the PF %s, as is %s" % (port.name, address, taken[0].name)
                 errors.append(RailyardError(message, port.place, "give each PF once"))
                 continue
-            self._pfs.append((port, Pf(self._system, self._table, address)))
+            seen.pfs.append((port, Pf(self._system, self._table, address)))
         raise_all(errors)
-        pfs = [pf for _port, pf in self._pfs]
+        pfs = [pf for _port, pf in seen.pfs]
         if self._gather:
             self.warnings = ["%s: VFs cannot be read: %s" % (pf.name, pf.unreadable) for pf in pfs if pf.unreadable]
-        return {"ports": [_port_state(pf) for pf in pfs], "pfs": [_pf_state(pf) for pf in pfs]}
+        seen.update(ports=[_port_state(pf) for pf in pfs], pfs=[_pf_state(pf) for pf in pfs])
+        return seen
 
     def _every_pf(self) -> list[Port]:
         if not self._gather:
@@ -117,8 +124,9 @@ class SriovVfs(Subsystem):
     # -- comparing -------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
+        seen = t.cast(Seen, state)
         branch = Branch.observe(self._system)
-        plans = [Plan(self._leave, port, pf) for port, pf in self._pfs]
+        plans = [Plan(self._leave, port, pf) for port, pf in seen.pfs]
         held = self._held(plans)
         errors: list[RailyardError] = []
         for plan in plans:
@@ -130,7 +138,7 @@ class SriovVfs(Subsystem):
             # once for all PFs: their links come back side by side
             then(changes[-1], lambda: self._wait_carriers(linked))
         if self._persist:
-            changes += self._boot_changes(branch)
+            changes += self._boot_changes(seen, branch)
         return changes
 
     def _wait_carriers(self, pfs: t.Sequence[Pf]) -> None:
@@ -141,11 +149,11 @@ class SriovVfs(Subsystem):
         suspects = [vf["pci"] for plan in plans for vf in plan.touched if vf["pci"]]
         return self._holders_of(self._system, suspects, self._table) if suspects else {}
 
-    def _boot_changes(self, branch: Branch) -> list[Change]:
+    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
         from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
 
         kept = []
-        for port, pf in self._pfs:
+        for port, pf in seen.pfs:
             if not (port.vf_count or port.vfs):
                 continue
             why = branch.why_function(pf.pci)

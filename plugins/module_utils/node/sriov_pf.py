@@ -21,8 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Row
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import (
     MARK,
     POLICIES,
@@ -233,7 +233,7 @@ class Pf(PfState):
             time.sleep(PAUSE)
 
     def set_up(self) -> None:
-        self.table.set_up(t.cast(int, self.index))
+        self.table.set_link(t.cast(int, self.index), up=True)
 
     def _write(self, path: str, text: str, place: str) -> None:
         try:

@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Row
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_pf import Pf, is_neutral
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import MARK, is_passed_on
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import IDENTITY, Port, Vf

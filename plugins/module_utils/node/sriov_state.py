@@ -16,9 +16,9 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND, Row
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl import Rtnl
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import ARPHRD_INFINIBAND, Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import ATTRIBUTES, IDENTITY, guid
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -38,7 +38,7 @@ class PfState:
     ``unreadable`` says why they cannot be read.
     """
 
-    def __init__(self, system: System, table: Rtnl, address: str) -> None:
+    def __init__(self, system: System, table: Rtnetlink, address: str) -> None:
         self.system = system
         self.table = table
         self.pci = address
@@ -125,9 +125,9 @@ class PfState:
             self.unreadable = "what there is to say of %d VFs is too long for one netlink message" % self.count
         if link is None:
             return []
-        self.index, self.up, self.carrier = link["index"], link["up"], link["carrier"]
-        self.infiniband = link["type"] == ARPHRD_INFINIBAND
-        rows: list[Row] = link["vfs"] or []
+        self.index, self.up, self.carrier = link.ifindex, link.up, link.carrier
+        self.infiniband = link.type == ARPHRD_INFINIBAND
+        rows = list(link.vfs)
         if len(rows) < self.count and not self.unreadable:
             self.unreadable = "the kernel tells of %d of its %d VFs" % (len(rows), self.count)
         return rows[: self.count] if len(rows) >= self.count else []

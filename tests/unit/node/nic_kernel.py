@@ -10,8 +10,9 @@ import shutil
 import typing as t
 from pathlib import Path
 
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link, Row
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Address
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
@@ -30,7 +31,7 @@ class NicKernel(System):
         self.tree = Tree(root)
         self.links: dict[str, Row] = {}
         self.settings: dict[str, list[Row]] = {}
-        self.other_addresses: list[Row] = []
+        self.other_addresses: list[Address] = []
         self.unknown: set[str] = {"link_state"}
         self.too_long = False
         self.busy = 0
@@ -155,31 +156,31 @@ class NicKernel(System):
             (Path(self.root) / "sys/class/net" / name).unlink()
         shutil.rmtree(self.place(vf).resolve() / "net", ignore_errors=True)
 
-    # -- what Rtnl does
+    # -- what Rtnetlink does
 
-    def link(self, which: str, vfs: bool = False) -> Row | None:
+    def link(self, which: str, vfs: bool = False) -> Link | None:
         row = self.links.get(which)
         if not row:
             return None
         if vfs and self.too_long:
             raise NetlinkError(errno.EMSGSIZE)
-        if not vfs:
-            return dict(row, vfs=None)
         shown = []
-        for number, setting in enumerate(self.settings[row["pci"]]):
+        for number, setting in enumerate(self.settings[row["pci"]] if vfs else []):
             unknown = {name: None for name in ("trust", "spoofchk") if name in self.unknown}
             shown.append(dict({"index": number, "link_state": "auto"}, **dict(setting, **unknown)))
-        return dict(row, vfs=shown)
+        given = {key: value for key, value in row.items() if key not in ("index", "pci")}
+        given.update(ifindex=row["index"], mtu=1500, min_mtu=68, max_mtu=9216, address=b"", altnames=())
+        return Link(vfs=tuple(shown), **given)
 
-    def all_links(self, vfs: bool = False) -> list[Row]:
+    def all_links(self, vfs: bool = False) -> list[Link]:
         return []
 
-    def addresses(self, index: int | None = None) -> list[Row]:
+    def addresses(self) -> list[Address]:
         return self.other_addresses
 
-    def set_up(self, index: int) -> None:
+    def set_link(self, index: int, up: bool) -> None:
         self.did("up %d" % index)
-        next(link for link in self.links.values() if link["index"] == index)["up"] = True
+        next(link for link in self.links.values() if link["index"] == index)["up"] = up
 
     def set_vf(self, index: int, vf: int, **attributes: t.Any) -> None:
         pf = next(link["pci"] for link in self.links.values() if link["index"] == index)
@@ -195,11 +196,11 @@ class NicKernel(System):
 
 
 class NicTable:
-    """The kernel's rtnetlink side, as :class:`Rtnl` gives it."""
+    """The kernel's rtnetlink side, as :class:`Rtnetlink` gives it."""
 
     def __init__(self, kernel: NicKernel) -> None:
         self.link = kernel.link
         self.links = kernel.all_links
         self.addresses = kernel.addresses
-        self.set_up = kernel.set_up
+        self.set_link = kernel.set_link
         self.set_vf = kernel.set_vf

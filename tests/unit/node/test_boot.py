@@ -154,3 +154,32 @@ def test_what_cannot_be_applied_is_told_and_the_rest_is_still_done(
     assert boot_program.main([], system, patience=0) == 1
     assert "05-damaged.json" in capsys.readouterr().err
     assert system.read("/value") == "5"
+
+
+def unit_python(system: System) -> str:
+    (unit,) = (
+        change
+        for change in boot.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
+        if change.attribute == "unit"
+    )
+    unit.act()
+    lines = (system.read(boot.UNIT) or "").splitlines()
+    return next(line for line in lines if line.startswith("ExecStart=")).split("=")[1].split()[0]
+
+
+def test_the_units_python_changes_only_when_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = System(str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/opt/first/bin/python3.11")
+    assert unit_python(system) == "/opt/first/bin/python3.11"
+    system.write_file("/opt/first/bin/python3.11", "")
+    monkeypatch.setattr(sys, "executable", "/opt/second/bin/python3.12")
+    kept = boot.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
+    assert "unit" not in [change.attribute for change in kept]
+    system.remove_file("/opt/first/bin/python3.11")
+    assert unit_python(system) == "/opt/second/bin/python3.12"
+
+
+def test_the_distributions_python_is_named_without_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boot, "GENERAL_PYTHON", str(tmp_path / "python3"))
+    (tmp_path / "python3").symlink_to(sys.executable)
+    assert unit_python(System(str(tmp_path / "node"))) == str(tmp_path / "python3")

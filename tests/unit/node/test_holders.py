@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import typing as t
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, holders_elsewhere
 from ansible_collections.railyard.fabric.plugins.module_utils.node.holders_elsewhere import Elsewhere
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import Namespace
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnl_rows import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Address
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from tests.unit.node.trees import Tree
 
@@ -21,15 +23,22 @@ VF = "0000:05:10.0"
 POD = "net:[4026532281]"
 
 
+SCOPES = {"global": 0, "link": 253, "host": 254}
+
+
+def link(index: int, name: str) -> Link:
+    return Link(index, name, True, 1500, 68, 9216, b"", ())
+
+
 class Table:
     def __init__(self, *addresses: tuple[str, str]) -> None:
-        self.rows = [{"index": 20, "address": address, "scope": scope} for address, scope in addresses]
+        self.rows = [Address(20, ipaddress.ip_interface(address), SCOPES[scope], 0) for address, scope in addresses]
 
-    def links(self, vfs: bool = False) -> list[Row]:
-        return [{"index": 1, "name": "lo"}, {"index": 20, "name": "enp5s0v0"}]
+    def links(self, vfs: bool = False) -> list[Link]:
+        return [link(1, "lo"), link(20, "enp5s0v0")]
 
-    def addresses(self, index: int | None = None) -> list[Row]:
-        return [{"index": 1, "address": "127.0.0.1/8", "scope": "host"}, *self.rows]
+    def addresses(self) -> list[Address]:
+        return [Address(1, ipaddress.ip_interface("127.0.0.1/8"), SCOPES["host"], 0), *self.rows]
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtoo
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
 from ansible_collections.railyard.fabric.plugins.module_utils.node.info import Info
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
+from tests.unit.node.test_vpd import card
 from tests.unit.node.trees import Tree
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "sysfs"
@@ -24,14 +26,15 @@ RECORDINGS = Path(__file__).parents[2] / "recordings" / "sysfs"
 DGX_H100 = ("18:1b", "40:43", "4f:52", "5e:61", "9a:9d", "c0:c3", "ce:d1", "dc:df")
 
 
-def link(name: str, **values: t.Any) -> dict[str, t.Any]:
-    row = {"name": name, "index": 1, "type": 1, "altnames": [], "address": "02:00:00:00:00:01", "mtu": 1500}
-    row.update(max_mtu=9216, up=True, carrier=True, operstate="UP")
-    return dict(row, **values)
+def link(name: str, index: int = 1, altnames: t.Sequence[str] = (), **values: t.Any) -> Link:
+    mac = bytes((2, 0, 0, 0, 0, 1))
+    known = Link(index, name, True, 1500, 68, 9216, mac, tuple(altnames), carrier=True, operstate="UP")
+    return known._replace(**values)
 
 
-def node(tree: Tree, links: t.Sequence[dict[str, t.Any]] = (), **parts: t.Any) -> Info:
+def node(tree: Tree, links: t.Sequence[Link] = (), **parts: t.Any) -> Info:
     parts.setdefault("drivers", lambda names: {})
+    parts.setdefault("permanent", lambda names: {})
     parts.setdefault("branch_of", lambda system: Branch({}, {}))
     runner = parts.pop("runner", lambda argv, timeout: CommandResult(127, "", ""))
     return Info(tree.system(runner), lambda: list(links), lambda system: None, **parts)
@@ -148,6 +151,27 @@ def test_one_function_with_two_netdevs_and_one_with_none(tmp_path: Path) -> None
     found = node(tree, [link("ens1"), link("ens1d1")]).look(["nics"])["nics"]
     assert [(row["pci"], row["netdev"]) for row in found] == [(both, "ens1"), (both, "ens1d1"), (lost, None)]
     assert found[2]["mac"] is None and found[2]["operstate"] is None
+
+
+def test_what_tells_one_card_from_another(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for number in (0, 1):
+        # a card with a switch of its own: its slot is the switch's
+        pci = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0/0000:0c:00.0/0000:0d:00.%d" % number)
+        tree.netdev(pci, "ens4f%d" % number)
+    (tmp_path / "sys/bus/pci/devices/0000:0d:00.0/vpd").write_bytes(card())
+    other = tree.function("pci0000:00/0000:00:02.0/0000:0e:00.0")
+    tree.netdev(other, "eth1")
+    tree.write("/sys/bus/pci/slots/4/address", "0000:0b:00")
+    tree.write("/sys/bus/pci/slots/7/address", "0000:41:00")
+    links = [link("ens4f0", permanent=bytes((2, 0, 0, 0, 0, 7))), link("ens4f1"), link("eth1")]
+    found = node(tree, links, permanent=lambda names: {"eth1": bytes((2, 0, 0, 0, 0, 9))}).look(["nics"])["nics"]
+    keys = ("netdev", "slot", "serial", "part_number", "permanent_mac")
+    assert [tuple(row[key] for key in keys) for row in found] == [
+        ("ens4f0", "4", "MT2321X01234", "MCX75310AAS-NEAT", "02:00:00:00:00:07"),
+        ("ens4f1", "4", "MT2321X01234", "MCX75310AAS-NEAT", None),
+        ("eth1", None, None, None, "02:00:00:00:00:09"),
+    ]
 
 
 def test_a_netdev_with_another_bus_between(tmp_path: Path) -> None:

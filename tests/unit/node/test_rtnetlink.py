@@ -113,18 +113,6 @@ def test_address_survives_the_wire(address: str, broadcast: str | None) -> None:
     assert held == (ipaddress.ip_address(broadcast).packed if broadcast else None)
 
 
-def test_links_with_their_limits_and_other_names() -> None:
-    names = netlink.attribute(
-        rtnetlink.IFLA_PROP_LIST | rtnetlink.NLA_F_NESTED,
-        netlink.string(rtnetlink.IFLA_ALT_IFNAME, "ens1") + netlink.string(rtnetlink.IFLA_ALT_IFNAME, "enp11s0"),
-    )
-    payload = rtnetlink.LINK_HEADER.pack(0, 1, 4, 0x1043, 0) + netlink.string(rtnetlink.IFLA_IFNAME, "eth0")
-    payload += netlink.u32(rtnetlink.IFLA_MTU, 1500) + netlink.u32(rtnetlink.IFLA_MAX_MTU, 9216) + names
-    reader, kernel = rtnl([payload])
-    assert reader.links() == [rtnetlink.Link(4, "eth0", True, 1500, 0, 9216, b"", ("ens1", "enp11s0"))]
-    assert kernel.asked[0][0] == rtnetlink.RTM_GETLINK
-
-
 def test_what_is_done_already_is_no_error() -> None:
     writer, _kernel = rtnl(errno.EEXIST, errno.EADDRNOTAVAIL, errno.ESRCH, errno.ENOENT)
     route = rtnetlink.Route(101, ADDRESS.network, 4, None, ADDRESS.ip, 0, 4, rtnetlink.SCOPE_LINK)

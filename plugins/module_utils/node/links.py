@@ -2,21 +2,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What rtnetlink's messages say, as rows: pure functions of :mod:`.rtnl`.
+"""Links and their VFs as rtnetlink's messages tell of them: pure functions of :mod:`.rtnetlink`.
 
-Source: the kernel's ``include/uapi/linux/{if_link,if_addr}.h``.
+VFs are plain dicts; what the kernel does not tell is None. MTU is in bytes, rates are in Mb/s.
+
+Source: the kernel's ``include/uapi/linux/if_link.h``.
 """
 
 from __future__ import annotations
 
-import socket
 import struct
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink
 
-IFINFO = struct.Struct("=BxHiII")  # family, hardware type, index, flags, change mask
-IFADDR = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
+LINK_HEADER = struct.Struct("=BxHiII")  # family, hardware type, index, flags, which flags change
 
 ARPHRD_INFINIBAND = 32
 IFF_UP = 0x1
@@ -24,57 +24,80 @@ IFF_LOWER_UP = 0x10000
 # The kernel's "the driver does not say" for spoofchk and trust.
 UNSAID = 0xFFFFFFFF
 
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER = 1, 3, 4, 5, 10
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 3, 4, 5
 IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_EXT_MASK = 16, 18, 21, 22, 29
-IFLA_CARRIER, IFLA_PHYS_PORT_NAME, IFLA_LINK_NETNSID, IFLA_MIN_MTU, IFLA_MAX_MTU = 33, 38, 37, 50, 51
-IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PARENT_DEV_NAME = 52, 53, 56
+IFLA_CARRIER, IFLA_LINK_NETNSID, IFLA_MIN_MTU, IFLA_MAX_MTU = 33, 37, 50, 51
+IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME = 52, 53, 54, 56
 IFLA_INFO_KIND = 1
 IFLA_VF_INFO = 1
 IFLA_VF_MAC, IFLA_VF_VLAN, IFLA_VF_SPOOFCHK, IFLA_VF_LINK_STATE, IFLA_VF_RATE, IFLA_VF_TRUST = 1, 2, 4, 5, 6, 9
 IFLA_VF_IB_NODE_GUID, IFLA_VF_IB_PORT_GUID = 10, 11
-IFA_ADDRESS, IFA_LOCAL, IFA_LABEL, IFA_FLAGS, IFA_PROTO = 1, 2, 3, 8, 11
 
 OPERSTATES = ("UNKNOWN", "NOTPRESENT", "DOWN", "LOWERLAYERDOWN", "TESTING", "DORMANT", "UP")
 LINK_STATES = ("auto", "enable", "disable")
-SCOPES = {0: "global", 200: "site", 253: "link", 254: "host", 255: "nowhere"}
 
 Row = t.Dict[str, t.Any]
 
 
-def link_row(payload: bytes, vfs: bool = False) -> Row:
-    """A row of :meth:`Rtnl.links` from an RTM_NEWLINK message."""
-    _family, kind, index, flags, _change = IFINFO.unpack_from(payload)
-    table = netlink.table(payload[IFINFO.size :])
-    mac = table.get(IFLA_ADDRESS)
-    info = netlink.table(table.get(IFLA_LINKINFO, b""))
-    operstate = _number(table, IFLA_OPERSTATE)
-    carrier = _number(table, IFLA_CARRIER)
-    return {
-        "index": index,
-        "name": netlink.text(table.get(IFLA_IFNAME, b"")),
-        "altnames": [
-            netlink.text(value)
-            for each, value in netlink.attributes(table.get(IFLA_PROP_LIST, b""))
-            if each == IFLA_ALT_IFNAME
-        ],
-        "type": kind,
-        "address": None if mac is None else hardware_address(mac),
-        "mtu": _number(table, IFLA_MTU),
-        "min_mtu": _number(table, IFLA_MIN_MTU),
-        # 0 is the kernel's "no limit known"
-        "max_mtu": _number(table, IFLA_MAX_MTU) or None,
-        "up": bool(flags & IFF_UP),
-        "carrier": bool(flags & IFF_LOWER_UP) if carrier is None else bool(carrier),
-        "operstate": OPERSTATES[operstate] if operstate is not None and operstate < len(OPERSTATES) else "UNKNOWN",
-        "master": _number(table, IFLA_MASTER),
-        "link": _number(table, IFLA_LINK),
-        "link_netnsid": _number(table, IFLA_LINK_NETNSID),
-        "kind": _text(info, IFLA_INFO_KIND),
-        "parent": _text(table, IFLA_PARENT_DEV_NAME),
-        "phys_port_name": _text(table, IFLA_PHYS_PORT_NAME),
-        "num_vf": _number(table, IFLA_NUM_VF) or 0,
-        "vfs": vf_rows(table.get(IFLA_VFINFO_LIST, b""), len(mac or b"")) if vfs else None,
-    }
+class Link(t.NamedTuple):
+    """One interface.
+
+    ``min_mtu`` and ``max_mtu`` in bytes, 0 where the kernel says none. ``permanent``: the hardware address that the NIC
+    was made with; empty where there is none, or the kernel (before 5.6) does not tell. ``type``: the ARPHRD number.
+    ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address,
+    from kernels since 5.14. ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set where that
+    link is in another network namespace. ``vfs``: rows of :func:`vf_row`, where they were asked for.
+    """
+
+    ifindex: int
+    name: str
+    up: bool
+    mtu: int
+    min_mtu: int
+    max_mtu: int
+    address: bytes
+    altnames: tuple[str, ...]
+    type: int = 1
+    carrier: bool = False
+    operstate: str = "UNKNOWN"
+    kind: str | None = None
+    parent: str | None = None
+    permanent: bytes = b""
+    below: int | None = None
+    below_namespace: int | None = None
+    vfs: tuple[Row, ...] = ()
+
+
+def decode_link(payload: bytes) -> Link:
+    """A link from an RTM_NEWLINK message."""
+    _family, kind, index, flags, _change = LINK_HEADER.unpack_from(payload)
+    held = netlink.table(payload[LINK_HEADER.size :])
+    address = held.get(IFLA_ADDRESS, b"")
+    operstate, carrier = _number(held, IFLA_OPERSTATE), _number(held, IFLA_CARRIER)
+    altnames = [
+        netlink.text(value)
+        for each, value in netlink.attributes(held.get(IFLA_PROP_LIST, b""))
+        if each == IFLA_ALT_IFNAME
+    ]
+    return Link(
+        ifindex=index,
+        name=netlink.text(held.get(IFLA_IFNAME, b"")),
+        up=bool(flags & IFF_UP),
+        mtu=_number(held, IFLA_MTU) or 0,
+        min_mtu=_number(held, IFLA_MIN_MTU) or 0,
+        max_mtu=_number(held, IFLA_MAX_MTU) or 0,
+        address=address,
+        altnames=tuple(altnames),
+        type=kind,
+        carrier=bool(flags & IFF_LOWER_UP) if carrier is None else bool(carrier),
+        operstate=OPERSTATES[operstate] if operstate is not None and operstate < len(OPERSTATES) else "UNKNOWN",
+        kind=_text(netlink.table(held.get(IFLA_LINKINFO, b"")), IFLA_INFO_KIND),
+        parent=_text(held, IFLA_PARENT_DEV_NAME),
+        permanent=held.get(IFLA_PERM_ADDRESS, b""),
+        below=_number(held, IFLA_LINK),
+        below_namespace=_number(held, IFLA_LINK_NETNSID),
+        vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
+    )
 
 
 def vf_rows(listing: bytes, address_length: int) -> list[Row]:
@@ -110,23 +133,6 @@ def vf_row(info: bytes, address_length: int) -> Row:
     }
 
 
-def address_row(payload: bytes) -> Row:
-    """A row of :meth:`Rtnl.addresses` from an RTM_NEWADDR message."""
-    family, prefix, flags, scope, index = IFADDR.unpack_from(payload)
-    table = netlink.table(payload[IFADDR.size :])
-    # of a point-to-point link IFA_ADDRESS is the other end
-    packed = table.get(IFA_LOCAL) or table.get(IFA_ADDRESS) or b""
-    return {
-        "index": index,
-        "family": _family(family),
-        "address": "%s/%d" % (socket.inet_ntop(family, packed), prefix),
-        "scope": SCOPES.get(scope, str(scope)),
-        "label": _text(table, IFA_LABEL),
-        "flags": _number(table, IFA_FLAGS) if IFA_FLAGS in table else flags,
-        "protocol": _number(table, IFA_PROTO),
-    }
-
-
 def hardware_address(value: bytes) -> str:
     return ":".join("%02x" % each for each in bytearray(value))
 
@@ -159,7 +165,3 @@ def _number(table: t.Mapping[int, bytes], kind: int) -> int | None:
 
 def _text(table: t.Mapping[int, bytes], kind: int) -> str | None:
     return netlink.text(table[kind]) if kind in table else None
-
-
-def _family(family: int) -> int:
-    return 6 if family == socket.AF_INET6 else 4
