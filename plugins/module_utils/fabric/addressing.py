@@ -51,6 +51,7 @@ PODS = "pods"  # a rail's pods need more addresses than there are
 GROWTH = "growth"  # there is no room for the declared number of nodes
 UNITS = "units"  # there is no room for the units
 FULL = "full"  # there is no room for a node that is in the file
+RAILS = "rails"  # there is no room for the rails in their supernet
 
 
 @dataclass(frozen=True)
@@ -212,11 +213,11 @@ class Planner:
     def _show(self, address: int) -> str:
         return show(address, self.bits)
 
-    def _taken_size(self) -> int:
-        """Addresses that are taken, each counted once however many names it has."""
-        size, end = 0, self.network.first - 1
+    def _taken_size(self, low: int, high: int) -> int:
+        """Addresses from ``low`` to ``high`` that are taken, each counted once however many names it has."""
+        size, end = 0, low - 1
         for held in sorted((held for _name, held in self.scheme.taken), key=lambda each: each.first):
-            first, last = max(held.first, end + 1), min(held.last, self.network.last)
+            first, last = max(held.first, end + 1), min(held.last, high)
             if first <= last:
                 size, end = size + last - first + 1, last
         return size
@@ -247,6 +248,21 @@ def planner(scheme: Scheme, units: Units | None = None) -> Planner:
     if scheme.mode in (PREFIX, LINK):
         return OwnPlanner(scheme, units)
     raise ValueError("the mode %s has no addresses" % scheme.mode)
+
+
+def supernet_problem(supernet: Network, prefix: int, rails: int) -> Problem | None:
+    """What is wrong with a supernet out of which each rail, by its number, is cut a network of that prefix length."""
+    six = "6" if supernet.bits == IPV6 else ""
+    if not supernet.prefix <= prefix <= supernet.bits:
+        remedy = "write a number from %d to %d" % (supernet.prefix, supernet.bits)
+        return Problem(SIZE, "rail_prefix" + six, "a /%d a rail is not in %s" % (prefix, supernet), remedy)
+    slots = 1 << prefix - supernet.prefix
+    if rails <= slots:
+        return None
+    message = "%s has room for %d rails, a /%d each, and there are %d" % (supernet, slots, prefix, rails)
+    wide = prefix - (rails - 1).bit_length()
+    remedy = "take a /%d or larger" % wide if wide >= 0 else "take smaller networks a rail"
+    return Problem(RAILS, "supernet" + six, message, remedy)
 
 
 def usable(first: int, last: int, bits: int) -> tuple[int, int]:
@@ -334,7 +350,7 @@ class CommonPlanner(Planner):
         elif self._step and each and each > self._step:
             limits.append(0)
         eaten = (1, int(self.bits == IPV4), int(self.gateway is not None), hosts.size if hosts else 0)
-        reserved = self._taken_size()
+        reserved = self._taken_size(self._low, self._high)
         idle = self.network.size - sum(eaten) - reserved - size
         return Capacity(
             self.network.size,
@@ -502,7 +518,7 @@ class OwnPlanner(Planner):
         return self._wrong
 
     def beyond(self, name: str, unit: int, place: int, index: int) -> Problem | None:
-        if index <= self.room or self.units and self.units.index(unit, place) <= self.room:
+        if (self.units.index(unit, place) if self.units else index) <= self.room:
             return None
         if self.units:
             return self._short(UNITS, unit * self.units.places, "%s is in unit %d" % (name, unit))
@@ -519,7 +535,7 @@ class OwnPlanner(Planner):
             # A link's one address is counted as the pod's.
             nodes if self._host is not None and not link else 0,
         )
-        reserved, pods = self._taken_size(), nodes * self.each
+        reserved, pods = self._taken_size(self.network.first, self.network.last), nodes * self.each
         idle = self.network.size - sum(eaten) - reserved - pods
         return Capacity(
             self.network.size,
