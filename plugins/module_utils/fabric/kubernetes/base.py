@@ -1,0 +1,299 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What every provider's objects share: labels, one way to make an object, and the plan seen network by network.
+
+A network is what a pod asks for by name: the attachment of one rail. All ports that the plan gives the same network
+name are one
+network; what differs between them (netdev, PCI address) is kept in the order of the plan.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+
+Document = t.Mapping[str, t.Any]
+Object = t.Dict[str, t.Any]
+Port = t.Mapping[str, t.Any]
+Node = t.Mapping[str, t.Any]
+
+MANAGER = "railyard"
+# The collection's name is a valid prefix of label keys, and nobody else's.
+LABEL = "railyard.fabric/"
+FABRIC = LABEL + "fabric"
+PROFILE = LABEL + "profile"
+RAIL = LABEL + "rail"
+UNIT = LABEL + "unit"
+RACK = LABEL + "rack"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PART_OF = "app.kubernetes.io/part-of"
+COMPONENT = "app.kubernetes.io/component"
+
+SHARED = "shared"
+EXCLUSIVE = "exclusive"
+# Attachments whose pods share the rail port's own RDMA device, and those that take a PCI function of their own.
+OF_NETDEV = ("macvlan", "ipvlan", "ipoib")
+OF_VF = ("sriov", "ib-sriov")
+OF_FUNCTION = OF_VF + ("host-device",)
+PREFIX = {"spiderpool": "spidernet.io", "network-operator": "nvidia.com", "cni": "rdma"}
+NAMESPACE = {"spiderpool": "kube-system"}
+
+
+@dataclass(frozen=True)
+class Share:
+    """The pods' addresses of one family on one port: ``first`` to ``last`` of ``subnet``, as text.
+
+    ``gateway`` is the next hop of the pods, or None. ``default`` says that it is the rail table's default route;
+    otherwise ``routes``
+    are what pods reach through it.
+    """
+
+    version: int
+    subnet: str
+    first: str
+    last: str
+    gateway: str | None
+    default: bool
+    routes: tuple[str, ...]
+
+    @property
+    def ips(self) -> str:
+        return self.first if self.first == self.last else "%s-%s" % (self.first, self.last)
+
+    @property
+    def prefix(self) -> int:
+        return int(self.subnet.partition("/")[2])
+
+
+@dataclass
+class Network:
+    """One attachment of one rail. Lists keep the plan's order and hold each value once."""
+
+    name: str
+    rail: str
+    base: str
+    number: int
+    attachment: str
+    rdma_mode: str
+    resource: str
+    interface: str
+    mode: str
+    mtu: int | None = None
+    netdevs: list[str] = field(default_factory=list)
+    nameless: list[str] = field(default_factory=list)
+    profiles: list[str] = field(default_factory=list)
+    pools: dict[int, dict[str, str]] = field(default_factory=lambda: {4: {}, 6: {}})
+    # Every port of the network with its node.
+    members: list[tuple[Node, Port]] = field(default_factory=list)
+
+    @property
+    def sample(self) -> Port:
+        return self.members[0][1]
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.number, self.name
+
+    @property
+    def isolated(self) -> bool:
+        """A pod gets an RDMA device of its own."""
+        return self.rdma_mode == EXCLUSIVE
+
+    def master(self) -> str:
+        """The one netdev that upstream's objects can name.
+
+        :raises RailyardError: where the ports of the network have none, or several.
+        """
+        place = "rails.%s" % self.rail
+        if self.nameless:
+            raise RailyardError(
+                "network %s needs the name of a netdev, and the port of node %s has none"
+                % (self.name, self.nameless[0]),
+                place,
+                "give `netdev` beside the port's other identity in its profile: rail_ports gives the port that name",
+            )
+        if len(self.netdevs) != 1:
+            raise RailyardError(
+                "network %s can name one netdev, and its ports have %s" % (self.name, ", ".join(self.netdevs)),
+                place,
+                "give the rail's ports one `netdev` in all profiles, or write {profile} in `names.network`",
+            )
+        return self.netdevs[0]
+
+
+@dataclass
+class RailSet:
+    """The networks of nodes that have the same ones, in rail order."""
+
+    networks: tuple[str, ...]
+    attachment: str
+    profiles: list[str] = field(default_factory=list)
+
+
+class View:
+    """The plan document as Kubernetes objects need it. Reads each port once; holds no object."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.fabric: t.Mapping[str, t.Any] = document["fabric"]
+        self.name: str = self.fabric["name"]
+        self.provider: str = self.fabric["provider"]
+        self.nodes: t.Sequence[Node] = document["nodes"]
+        self.rails: dict[str, t.Mapping[str, t.Any]] = {rail["name"]: rail for rail in document["rails"]}
+        self.namespace: str = self.fabric.get("namespace") or NAMESPACE.get(self.provider, "default")
+        self.prefix: str = self.fabric.get("resource_prefix") or PREFIX[self.provider]
+        routing = self.fabric.get("routing") or {}
+        self.source_routing: bool = routing.get("mode", "source") == "source" and routing.get("cross_rail", True)
+        self._labels = {MANAGED_BY: MANAGER, PART_OF: MANAGER, FABRIC: self.name}
+        self._networks: dict[str, Network] = {}
+        self.sets: list[RailSet] = []
+        self._read()
+        self.networks = sorted(self._networks.values(), key=lambda network: network.key)
+
+    def network(self, name: str) -> Network:
+        return self._networks[name]
+
+    def of(self, *attachments: str) -> list[Network]:
+        return [network for network in self.networks if network.attachment in attachments]
+
+    def labels(self, component: str, rail: str | None = None, **more: str) -> dict[str, str]:
+        """The labels by which an object is known as this fabric's, and pruned once it left the plan."""
+        labels = dict(self._labels)
+        labels[COMPONENT] = component
+        if rail is not None:
+            labels[RAIL] = rail
+        labels.update(more)
+        return labels
+
+    def selector(self, profiles: t.Sequence[str] = ()) -> dict[str, str]:
+        """The labels of the fabric's nodes, or of those of one profile."""
+        return {FABRIC: self.name, PROFILE: profiles[0]} if len(profiles) == 1 else {FABRIC: self.name}
+
+    def qualified(self, resource: str) -> str:
+        return "%s/%s" % (self.prefix, resource)
+
+    def rail_pool(self, rail: str, version: int) -> str:
+        """The name of the object that holds the pods' addresses of a whole rail."""
+        planned = self.rails[rail].get("pool" if version == 4 else "pool6")
+        return planned or ("" if version == 4 else "v6-") + "%s-%s" % (self.name, rail)
+
+    def pool(self, port: Port, version: int) -> str:
+        names = port["names"]
+        return names["pool"] if version == 4 else names.get("pool6") or "v6-" + names["pool"]
+
+    def shares(self, port: Port) -> list[Share]:
+        """The pods' addresses on a port, IPv4 first; nothing where pods get none."""
+        pods = port.get("pods")
+        if not pods:
+            return []
+        rail = self.rails[port["rail"]]
+        found = []
+        for version, six in ((4, ""), (6, "6")):
+            first = pods.get("first" + six)
+            if not first:
+                continue
+            subnet, gateway, whole = pods["subnet" + six], pods.get("gateway" + six), rail.get("subnet" + six)
+            default = self.source_routing and gateway is not None
+            routes = () if default or gateway is None or whole in (None, subnet) else (whole,)
+            found.append(Share(version, subnet, first, pods["last" + six], gateway, default, routes))
+        return found
+
+    def with_profile(self, profile: str) -> t.Iterator[Node]:
+        return (node for node in self.nodes if node["profile"] == profile)
+
+    @property
+    def profiles(self) -> list[str]:
+        return list(dict.fromkeys(node["profile"] for node in self.nodes))
+
+    def _read(self) -> None:
+        sets: dict[tuple[str, ...], RailSet] = {}
+        for node in self.nodes:
+            names = []
+            for port in node["ports"]:
+                self._add(node, port)
+                names.append(port["names"]["network"])
+            key = tuple(names)
+            if key and key not in sets:
+                sets[key] = RailSet(key, node["attachment"])
+            if key and node["profile"] not in sets[key].profiles:
+                sets[key].profiles.append(node["profile"])
+        self.sets = list(sets.values())
+
+    def _add(self, node: Node, port: Port) -> None:
+        names = port["names"]
+        network = self._networks.get(names["network"])
+        if network is None:
+            resource = names["resource"].rpartition("/")[2]
+            network = self._networks[names["network"]] = Network(
+                names["network"],
+                port["rail"],
+                port.get("base") or port["rail"],
+                port["number"],
+                node["attachment"],
+                node["rdma_mode"],
+                resource,
+                names["interface"],
+                self.rails[port["rail"]]["mode"],
+            )
+        elif (network.rail, network.attachment) != (port["rail"], node["attachment"]):
+            raise RailyardError(
+                "network %s is %s of rail %s, and on node %s %s of rail %s"
+                % (network.name, network.attachment, network.rail, node["name"], node["attachment"], port["rail"]),
+                "names.network",
+                "let the template tell them apart: {rail}-{attachment}",
+            )
+        network.members.append((node, port))
+        if port["netdev"] is None:
+            network.nameless.append(node["name"])
+        elif port["netdev"] not in network.netdevs:
+            network.netdevs.append(port["netdev"])
+        if node["profile"] not in network.profiles:
+            network.profiles.append(node["profile"])
+        mtu = port.get("mtu")
+        if mtu is not None:
+            # A child interface may not be larger than its master, so the smallest port decides.
+            network.mtu = mtu if network.mtu is None else min(network.mtu, mtu)
+        pods = port.get("pods")
+        if pods:
+            for version, first in ((4, "first"), (6, "first6")):
+                if pods.get(first):
+                    network.pools[version][self.pool(port, version)] = node["name"]
+
+
+def made(
+    api: str,
+    kind: str,
+    name: str,
+    labels: dict[str, str],
+    spec: t.Any = None,
+    namespace: str | None = None,
+    annotations: dict[str, str] | None = None,
+    **more: t.Any,
+) -> Object:
+    """An object, its keys in the order in which people read them."""
+    metadata: dict[str, t.Any] = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    metadata["labels"] = labels
+    if annotations:
+        metadata["annotations"] = annotations
+    made_object = {"apiVersion": api, "kind": kind, "metadata": metadata}
+    if spec is not None:
+        made_object["spec"] = spec
+    made_object.update(more)
+    return made_object
+
+
+def compact(value: t.Any) -> str:
+    """JSON in one line, for fields that hold JSON as text; the same value always gives the same text."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The values that are said: neither null nor empty."""
+    return {key: value for key, value in values.items() if value is not None and value != [] and value != {}}

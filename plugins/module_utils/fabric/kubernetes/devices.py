@@ -1,0 +1,213 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What device plugins are told: which netdev or PCI function is which resource. One resource a network, never one for
+all rails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
+    OF_FUNCTION,
+    OF_NETDEV,
+    Network,
+    Object,
+    View,
+    compact,
+    made,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+
+# Seconds between two looks for devices: a driver's reload is seen without a restart.
+RESCAN = 300
+SHARED_PLUGIN = "rdma-shared-device-plugin"
+SRIOV_PLUGIN = "sriov-device-plugin"
+
+
+def shared(view: View, options: Options, profile: str | None = None) -> list[Object]:
+    """``configList`` of k8s-rdma-shared-dev-plugin: an entry a network whose pods share the rail port's RDMA device.
+
+    With ``profile``, only what that profile's nodes have; else the whole cluster's, which one DaemonSet then serves
+    on every node.
+    :raises RailyardError: where one netdev would be two rails' on the same node.
+    """
+    entries: list[Object] = []
+    for network in _served(view, OF_NETDEV, profile):
+        entries.append(
+            {
+                "resourcePrefix": view.prefix,
+                "resourceName": network.resource,
+                "rdmaHcaMax": options.rdma_hca_max,
+                "selectors": {"ifNames": _netdevs(network, profile)},
+            }
+        )
+    _one_rail_each(view, {entry["resourceName"]: entry["selectors"]["ifNames"] for entry in entries}, profile)
+    return entries
+
+
+def functions(view: View, profile: str | None = None) -> list[Object]:
+    """``resourceList`` of sriov-network-device-plugin: an entry a network whose pods take a PCI function."""
+    entries = []
+    for network in _served(view, OF_FUNCTION, profile):
+        entries.append(
+            {
+                "resourcePrefix": view.prefix,
+                "resourceName": network.resource,
+                "selectors": _function_selectors(network, profile),
+            }
+        )
+    return entries
+
+
+def digest(config: t.Any) -> str:
+    """What a DaemonSet's template carries, so that it restarts when the configuration changes: the plugins read
+    theirs once.
+    """
+    return hashlib.sha256(compact(config).encode()).hexdigest()[:16]
+
+
+def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
+    """What each node must report: node -> resource with its prefix -> units."""
+    wanted: dict[str, dict[str, int]] = {}
+    for node in view.nodes:
+        resources = wanted[node["name"]] = {}
+        for port in node["ports"]:
+            network = view.network(port["names"]["network"])
+            resource = view.qualified(network.resource)
+            if network.attachment in OF_NETDEV:
+                resources[resource] = options.rdma_hca_max
+            elif network.attachment == "host-device":
+                resources[resource] = 1
+            else:
+                resources[resource] = (port.get("vfs") or {}).get("count") or 0
+    return wanted
+
+
+def daemon_sets(view: View, options: Options) -> t.Iterator[Object]:
+    """The device plugins themselves, for the provider that has no operator: per profile, since profiles name their
+    own netdevs.
+    """
+    if not options.device_plugins:
+        return
+    namespace = options.operator(view.provider)
+    for profile in view.profiles:
+        for plugin, key, config, wraps in (
+            (SHARED_PLUGIN, "configList", shared(view, options, profile), {"periodicUpdateInterval": RESCAN}),
+            (SRIOV_PLUGIN, "resourceList", functions(view, profile), {}),
+        ):
+            if config:
+                yield from _plugin(view, options, plugin, profile, namespace, dict(wraps, **{key: config}))
+
+
+def _served(view: View, attachments: t.Sequence[str], profile: str | None) -> list[Network]:
+    return [network for network in view.of(*attachments) if profile is None or profile in network.profiles]
+
+
+def _of_profile(network: Network, profile: str | None, key: str) -> list[str]:
+    """The values of ``key`` of a network's ports on the nodes of a profile, each once."""
+    found: dict[str, None] = {}
+    for node, port in network.members:
+        if (profile is None or node["profile"] == profile) and port.get(key) is not None:
+            found[port[key]] = None
+    return list(found)
+
+
+def _netdevs(network: Network, profile: str | None) -> list[str]:
+    netdevs = list(network.netdevs) if profile is None else _of_profile(network, profile, "netdev")
+    if network.nameless and not netdevs:
+        network.master()
+    return netdevs
+
+
+def _function_selectors(network: Network, profile: str | None) -> Object:
+    """By netdev where ports have one name, since a PCI address is a server model's; VFs are found by their port."""
+    netdevs = _of_profile(network, profile, "netdev")
+    pcis = _of_profile(network, profile, "pci")
+    if network.attachment == "host-device":
+        return {"pciAddresses": pcis, "isRdma": True} if pcis else {"pfNames": netdevs, "isRdma": True}
+    return {"pfNames": netdevs, "isRdma": True} if netdevs else {"rootDevices": pcis, "isRdma": True}
+
+
+def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], profile: str | None) -> None:
+    """The plugin mounts all devices that match an entry: a netdev that is another rail's on some node would be both."""
+    seen = set()
+    for node in view.nodes:
+        if profile is not None and node["profile"] != profile:
+            continue
+        key = tuple((port["netdev"], port["names"]["network"]) for port in node["ports"])
+        if key in seen:
+            continue
+        seen.add(key)
+        for port in node["ports"]:
+            own = view.network(port["names"]["network"]).resource
+            for resource, netdevs in wanted.items():
+                if resource != own and port["netdev"] in netdevs:
+                    raise RailyardError(
+                        "%s is rail %s on node %s, and a netdev of resource %s elsewhere"
+                        % (port["netdev"], port["rail"], node["name"], resource),
+                        "profiles.%s.ports.%s" % (node["profile"], port["rail"]),
+                        "give each rail's ports a `netdev` that no other rail has in any profile",
+                    )
+
+
+_MOUNTS = {
+    SHARED_PLUGIN: (
+        ("plugins", "/var/lib/kubelet/device-plugins"),
+        ("registry", "/var/lib/kubelet/plugins_registry"),
+        ("devices", "/dev"),
+    ),
+    SRIOV_PLUGIN: (
+        ("plugins", "/var/lib/kubelet/device-plugins"),
+        ("registry", "/var/lib/kubelet/plugins_registry"),
+        ("device-info", "/var/run/k8s.cni.cncf.io/devinfo/dp"),
+    ),
+}
+# Where each plugin reads its configuration: directory, file, and the argument that names the file.
+_CONFIG = {
+    SHARED_PLUGIN: ("/k8s-rdma-shared-dev-plugin", "config.json", "--config-file=%s"),
+    SRIOV_PLUGIN: ("/etc/pcidp", "config.json", "--config-file=%s"),
+}
+
+
+def _plugin(
+    view: View, options: Options, plugin: str, profile: str, namespace: str, config: Object
+) -> t.Iterator[Object]:
+    name = "%s-%s-%s" % (view.name, plugin, profile)
+    labels = view.labels("device-plugin", **{"app.kubernetes.io/name": plugin})
+    directory, file, argument = _CONFIG[plugin]
+    yield made("v1", "ConfigMap", name, labels, namespace=namespace, data={file: compact(config) + "\n"})
+    match = {"app.kubernetes.io/name": plugin, "app.kubernetes.io/instance": name}
+    container = {
+        "name": plugin,
+        "image": options.reference("plain-" + plugin),
+        "args": [argument % ("%s/%s" % (directory, file))],
+        "securityContext": {"privileged": True},
+        "resources": {"requests": {"cpu": "100m", "memory": "50Mi"}, "limits": {"cpu": "300m", "memory": "300Mi"}},
+        "volumeMounts": [{"name": mount, "mountPath": path} for mount, path in _MOUNTS[plugin]]
+        + [{"name": "config", "mountPath": directory, "readOnly": True}],
+    }
+    template = {
+        "metadata": {"labels": match, "annotations": {"railyard.fabric/config": digest(config)}},
+        "spec": {
+            "hostNetwork": True,
+            "nodeSelector": view.selector([profile]),
+            "priorityClassName": "system-node-critical",
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+            "volumes": [{"name": mount, "hostPath": {"path": path}} for mount, path in _MOUNTS[plugin]]
+            + [{"name": "config", "configMap": {"name": name}}],
+        },
+    }
+    yield made(
+        "apps/v1",
+        "DaemonSet",
+        name,
+        labels,
+        {"selector": {"matchLabels": match}, "template": template},
+        namespace=namespace,
+    )

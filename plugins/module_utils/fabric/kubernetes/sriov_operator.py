@@ -1,0 +1,183 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Policies and networks of the SR-IOV network operator: Spiderpool's bundled fork, and upstream's.
+
+The VFs are ours, made before the operator sees them: policies are ``externallyManaged``, so that the operator neither
+makes nor
+removes VFs, changes no firmware and reboots no node.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
+    OF_VF,
+    Network,
+    Object,
+    View,
+    made,
+    stated,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import UPSTREAM, Options
+
+API = "sriovnetwork.openshift.io/v1"
+COMPONENT = "sriov-operator"
+PRIORITY = 90
+# mlx5's limit, which the operator's webhook holds policies against.
+MOST_VFS = 128
+
+
+def policies(view: View, options: Options) -> t.Iterator[Object]:
+    """SriovNetworkNodePolicies: one a rail and profile, so that profiles may name their ports and count their VFs as
+    they like.
+    """
+    shape = options.sriov(view.provider)
+    if not shape:
+        return
+    namespace = options.sriov_place(view.provider)
+    for network in view.of(*OF_VF):
+        for profile in network.profiles:
+            for name, spec in _policies(view, options, network, profile):
+                yield made(
+                    API,
+                    "SriovNetworkNodePolicy",
+                    name,
+                    view.labels(COMPONENT, network.rail),
+                    spec,
+                    namespace,
+                )
+
+
+def _policies(view: View, options: Options, network: Network, profile: str) -> t.Iterator[tuple[str, Object]]:
+    netdevs: dict[str, None] = {}
+    pcis: dict[str, None] = {}
+    counts: dict[int, None] = {}
+    policy = ""
+    for node, port in network.members:
+        if node["profile"] != profile:
+            continue
+        policy = port["names"]["policy"]
+        for found, value in ((netdevs, port["netdev"]), (pcis, port["pci"])):
+            if value is not None:
+                found[value] = None
+        counts[(port.get("vfs") or {}).get("count") or 0] = None
+    place = "profiles.%s" % profile
+    if len(counts) != 1:
+        raise RailyardError(
+            "ports of rail %s have %s VFs, and a policy has one number" % (network.rail, ", ".join(map(str, counts))),
+            place,
+            "give nodes with another `vfs.count` a profile of their own",
+        )
+    count = next(iter(counts))
+    if not 1 <= count <= MOST_VFS:
+        raise RailyardError(
+            "%d VFs a port of rail %s: the operator takes 1 to %d" % (count, network.rail, MOST_VFS),
+            place,
+            "set `vfs.count`",
+        )
+    taken = _dpdk_vfs(options, network, count, place)
+    selector = _nic(list(netdevs), list(pcis), (0, count - taken - 1) if taken else None)
+    yield policy, _spec(view, network, profile, network.resource, count, selector)
+    if taken:
+        kernel_driver = options.dpdk.get("driver", "vfio-pci") == "netdevice"
+        spec = _spec(
+            view,
+            network,
+            profile,
+            network.resource + "_dpdk",
+            count,
+            _nic(list(netdevs), list(pcis), (count - taken, count - 1)),
+        )
+        # mlx5 stays bound to its kernel driver under DPDK and needs RDMA; with vfio-pci the operator refuses isRdma.
+        spec.update(deviceType="netdevice" if kernel_driver else "vfio-pci", isRdma=kernel_driver)
+        yield policy + "-dpdk", spec
+
+
+def _spec(view: View, network: Network, profile: str, resource: str, count: int, selector: Object) -> Object:
+    spec: Object = {
+        "resourceName": resource,
+        "nodeSelector": view.selector([profile]),
+        "nicSelector": selector,
+        "numVfs": count,
+        "priority": PRIORITY,
+        "deviceType": "netdevice",
+        "isRdma": True,
+        "linkType": "ib" if network.attachment == "ib-sriov" else "eth",
+        "externallyManaged": True,
+    }
+    if network.mtu is not None and network.attachment == "sriov":
+        spec["mtu"] = network.mtu
+    return spec
+
+
+def _nic(netdevs: t.Sequence[str], pcis: t.Sequence[str], vfs: tuple[int, int] | None) -> Object:
+    if netdevs:
+        suffix = "" if vfs is None else "#%d-%d" % vfs
+        return {"pfNames": [netdev + suffix for netdev in netdevs]}
+    if vfs is not None:
+        raise RailyardError(
+            "VFs are parted by their port's netdev, and the ports have none",
+            "kubernetes.dpdk",
+            "give the rail's ports a `netdev` in their profile",
+        )
+    return {"rootDevices": list(pcis)}
+
+
+def _dpdk_vfs(options: Options, network: Network, count: int, place: str) -> int:
+    if network.attachment != "sriov" or network.rail not in options.dpdk.get("rails", ()):
+        return 0
+    taken = int(options.dpdk.get("vfs", 1))
+    if not 0 < taken < count:
+        raise RailyardError(
+            "%d of %d VFs of rail %s for DPDK leave none for RDMA, or are none" % (taken, count, network.rail),
+            "kubernetes.dpdk.vfs",
+            "take 1 to %d, or raise `vfs.count` in %s" % (count - 1, place),
+        )
+    return taken
+
+
+def networks(
+    view: View, options: Options, ipam: t.Callable[[Network], str], chain: t.Callable[[Network], str]
+) -> t.Iterator[Object]:
+    """SriovNetworks and SriovIBNetworks.
+
+    :param ipam: a network's address management as JSON text. :param chain: the plugins after the first, as upstream
+    wants them: JSON
+        objects, commas between, no brackets.
+    """
+    namespace = options.sriov_place(view.provider)
+    for network in view.of(*OF_VF):
+        spec: Object = {
+            "resourceName": network.resource,
+            "networkNamespace": view.namespace,
+            "ipam": ipam(network),
+            "metaPlugins": chain(network) or None,
+        }
+        if network.attachment == "ib-sriov":
+            spec["linkState"] = "enable"
+            if options.ufm_secret:
+                spec["capabilities"] = '{"infinibandGUID":true}'
+        kind = "SriovIBNetwork" if network.attachment == "ib-sriov" else "SriovNetwork"
+        yield made(API, kind, network.name, view.labels(COMPONENT, network.rail), stated(spec), namespace)
+
+
+def values(view: View, options: Options) -> Object:
+    """Values of upstream's chart ``sriov-network-operator``."""
+    made_values: Object = {
+        "operator": {"resourcePrefix": view.prefix, "admissionControllers": {"enabled": False}},
+        "sriovOperatorConfig": {
+            "deploy": True,
+            "configDaemonNodeSelector": view.selector(),
+            "disableDrain": False,
+        },
+    }
+    return made_values
+
+
+def alone(view: View, options: Options) -> bool:
+    """The operator is installed by itself, not by the provider's chart."""
+    return bool(view.of(*OF_VF)) and options.sriov(view.provider) == UPSTREAM and view.provider != "network-operator"

@@ -1,0 +1,241 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rules that upstream's webhooks hold objects against, beyond their schemas, as one check of all objects
+together.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import typing as t
+
+Object = t.Mapping[str, t.Any]
+_RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
+_CNI_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
+_SECTIONS = {
+    "macvlan": "macvlan",
+    "ipvlan": "ipvlan",
+    "vlan": "vlan",
+    "sriov": "sriov",
+    "ib-sriov": "ibsriov",
+    "ipoib": "ipoib",
+    "ovs": "ovs",
+}
+_INJECT = ("cni.spidernet.io/rdma-resource-inject", "cni.spidernet.io/network-resource-inject")
+
+
+def problems(things: t.Sequence[Object]) -> list[str]:
+    found = []
+    for thing in things:
+        check = _CHECKS.get(thing["kind"])
+        if check is not None:
+            found.extend("%s %s: %s" % (thing["kind"], thing["metadata"]["name"], each) for each in check(thing))
+    found.extend(_pools_together([thing for thing in things if thing["kind"] == "SpiderIPPool"]))
+    found.extend(_policies_together([thing for thing in things if thing["kind"] == "SriovNetworkNodePolicy"]))
+    names = [(thing["kind"], thing["metadata"].get("namespace"), thing["metadata"]["name"]) for thing in things]
+    found.extend("%s twice" % (name,) for name in sorted({name for name in names if names.count(name) > 1}, key=str))
+    return found
+
+
+def addresses(texts: t.Iterable[str]) -> set[t.Any]:
+    found = set()
+    for text in texts:
+        first, _dash, last = text.partition("-")
+        start, end = ipaddress.ip_address(first), ipaddress.ip_address(last or first)
+        found.update(type(start)(number) for number in range(int(start), int(end) + 1))
+    return found
+
+
+def _pool(thing: Object) -> t.Iterator[str]:
+    spec = thing["spec"]
+    try:
+        subnet = ipaddress.ip_network(spec["subnet"])
+    except ValueError as error:
+        yield "spec.subnet: %s" % error
+        return
+    if spec.get("ipVersion", subnet.version) != subnet.version:
+        yield "spec.ipVersion: is not the subnet's"
+    own = addresses(spec.get("ips", [])) - addresses(spec.get("excludeIPs", []))
+    outside = [each for each in own if each not in subnet]
+    if outside:
+        yield "spec.ips: %s is not in the subnet" % outside[0]
+    if "gateway" in spec:
+        gateway = ipaddress.ip_address(spec["gateway"])
+        if gateway not in subnet:
+            yield "spec.gateway: is not in the subnet"
+        if gateway in own:
+            yield "spec.ips: holds the gateway"
+    seen = set()
+    for route in spec.get("routes", []):
+        to = ipaddress.ip_network(route["dst"])
+        if to.prefixlen == 0 or to.version != subnet.version or to in seen:
+            yield "spec.routes: %s" % to
+        seen.add(to)
+        if ipaddress.ip_address(route["gw"]) not in subnet:
+            yield "spec.routes: %s is not in the subnet" % route["gw"]
+
+
+def _pools_together(pools: t.Sequence[Object]) -> t.Iterator[str]:
+    by_subnet: dict[str, dict[t.Any, str]] = {}
+    for pool in pools:
+        spec = pool["spec"]
+        mine = by_subnet.setdefault(spec["subnet"], {})
+        for address in addresses(spec.get("ips", [])) - addresses(spec.get("excludeIPs", [])):
+            if address in mine:
+                yield "pools %s and %s both have %s" % (mine[address], pool["metadata"]["name"], address)
+            mine[address] = pool["metadata"]["name"]
+    subnets = sorted(map(ipaddress.ip_network, by_subnet), key=lambda each: (each.version, int(each[0])))
+    for one, other in zip(subnets, subnets[1:]):
+        if one.version == other.version and one.overlaps(other):
+            yield "subnets %s and %s overlap" % (one, other)
+
+
+def _multus_config(thing: Object) -> t.Iterator[str]:
+    spec = thing["spec"]
+    kind = spec.get("cniType", "custom")
+    section = _SECTIONS.get(kind)
+    for other in _SECTIONS.values():
+        if other != section and other in spec:
+            yield "spec.%s: beside cniType %s" % (other, kind)
+    if section not in spec:
+        yield "spec.%s: required" % section
+        return
+    values = spec[section]
+    masters = values.get("master", [])
+    if kind in ("macvlan", "ipvlan", "vlan"):
+        if not masters or not all(masters):
+            yield "master: empty"
+        if len(masters) > 1 and "bond" not in values:
+            yield "master: several without a bond"
+        if values.get("ippools", {}).get("matchMasterSubnet"):
+            yield "matchMasterSubnet: not with %s" % kind
+    if kind == "ipoib" and not masters:
+        yield "master: empty"
+    if kind in ("sriov", "ib-sriov") and not values.get("resourceName"):
+        yield "resourceName: empty"
+    if "pkey" in values and int(values["pkey"], 16) != int(values["pkey"], 16) & 0x7FFF:
+        yield "pkey: no partition key"
+    for key in _INJECT:
+        if key in thing["metadata"].get("annotations", {}):
+            resource = values.get("rdmaResourceName") or values.get("resourceName")
+            if key.endswith("rdma-resource-inject") and not resource:
+                yield "%s without a resource" % key
+            if not values.get("ippools", {}).get("ipv4") and not values.get("ippools", {}).get("ipv6"):
+                yield "%s without pools" % key
+    for data in spec.get("chainCNIJsonData", []):
+        json.loads(data)
+
+
+def _policy(thing: Object) -> t.Iterator[str]:
+    spec = thing["spec"]
+    selector = spec["nicSelector"]
+    if not any(selector.get(key) for key in ("vendor", "deviceID", "pfNames", "rootDevices", "netFilter")):
+        yield "nicSelector: empty"
+    if not 1 <= spec["numVfs"] <= 128:
+        yield "numVfs: %d" % spec["numVfs"]
+    if spec.get("deviceType") == "vfio-pci" and spec.get("isRdma"):
+        yield "isRdma with vfio-pci"
+    if not _RESOURCE.match(spec["resourceName"]):
+        yield "resourceName: %s" % spec["resourceName"]
+    for name in selector.get("pfNames", []):
+        found = re.match(r"(.+)#(\d+)-(\d+)\Z", name)
+        if "#" in name and (not found or int(found.group(2)) > int(found.group(3)) >= spec["numVfs"]):
+            yield "pfNames: %s" % name
+    if len(set(selector.get("rootDevices", []))) != len(selector.get("rootDevices", [])):
+        yield "rootDevices: twice the same"
+
+
+def _policies_together(policies: t.Sequence[Object]) -> t.Iterator[str]:
+    taken: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
+    for policy in policies:
+        spec = policy["spec"]
+        for name in spec["nicSelector"].get("pfNames", []):
+            port, _hash, vfs = name.partition("#")
+            first, last = map(int, vfs.split("-")) if vfs else (0, spec["numVfs"] - 1)
+            mine = taken.setdefault((json.dumps(spec["nodeSelector"], sort_keys=True), port), [])
+            for other_first, other_last, other in mine:
+                if first <= other_last and other_first <= last:
+                    yield "policies %s and %s overlap on %s" % (other, policy["metadata"]["name"], port)
+            mine.append((first, last, policy["metadata"]["name"]))
+
+
+def _ip_pool(thing: Object) -> t.Iterator[str]:
+    spec = thing["spec"]
+    subnet = ipaddress.ip_network(spec["subnet"])
+    if not _CNI_NAME.match(thing["metadata"]["name"]):
+        yield "metadata.name: no name of a CNI network"
+    if spec["perNodeBlockSize"] < 2 or spec["perNodeBlockSize"] > subnet.num_addresses - 2:
+        yield "perNodeBlockSize: %d" % spec["perNodeBlockSize"]
+    if "gateway" in spec and ipaddress.ip_address(spec["gateway"]) not in subnet:
+        yield "gateway: is not in the subnet"
+    yield from _exclusions(spec, subnet)
+    yield from _nv_routes(spec, subnet)
+
+
+def _cidr_pool(thing: Object) -> t.Iterator[str]:
+    spec = thing["spec"]
+    cidr = ipaddress.ip_network(spec["cidr"])
+    length = spec["perNodeNetworkPrefix"]
+    if not cidr.prefixlen <= length <= cidr.max_prefixlen:
+        yield "perNodeNetworkPrefix: %d" % length
+    if spec.get("gatewayIndex") is None and (spec.get("defaultGateway") or spec.get("routes")):
+        yield "gatewayIndex: needed"
+    if not 0 <= spec.get("gatewayIndex", 0) < 2 ** (cidr.max_prefixlen - length):
+        yield "gatewayIndex: outside of the node's prefix"
+    nodes, prefixes = set(), set()
+    for allocation in spec.get("staticAllocations", []):
+        prefix = ipaddress.ip_network(allocation["prefix"])
+        if prefix.prefixlen != length or not prefix.subnet_of(cidr) or prefix in prefixes:  # type: ignore[arg-type]
+            yield "staticAllocations: %s" % prefix
+        if allocation["nodeName"] in nodes:
+            yield "staticAllocations: twice %s" % allocation["nodeName"]
+        if "gateway" in allocation and ipaddress.ip_address(allocation["gateway"]) not in prefix:
+            yield "staticAllocations: gateway %s" % allocation["gateway"]
+        nodes.add(allocation["nodeName"])
+        prefixes.add(prefix)
+    yield from _exclusions(spec, cidr)
+    yield from _nv_routes(spec, cidr)
+
+
+def _exclusions(spec: Object, subnet: t.Any) -> t.Iterator[str]:
+    for each in spec.get("exclusions", []):
+        first, last = ipaddress.ip_address(each["startIP"]), ipaddress.ip_address(each["endIP"])
+        if first > last or first not in subnet or last not in subnet:  # type: ignore[operator]
+            yield "exclusions: %s-%s" % (first, last)
+    for each in spec.get("perNodeExclusions", []):
+        if each["startIndex"] > each["endIndex"]:
+            yield "perNodeExclusions: %s" % (each,)
+
+
+def _nv_routes(spec: Object, subnet: t.Any) -> t.Iterator[str]:
+    for route in spec.get("routes", []):
+        to = ipaddress.ip_network(route["dst"])
+        if to.version != subnet.version or (spec.get("defaultGateway") and to.prefixlen == 0):
+            yield "routes: %s" % to
+
+
+def _texts(thing: Object) -> t.Iterator[str]:
+    """Fields of JSON text: upstream's templates put them into other JSON, within single quotes."""
+    spec = thing["spec"]
+    for key, form in (("ipam", "%s"), ("metaPlugins", "[%s]")):
+        text = spec.get(key)
+        if text:
+            if "'" in text or "\n" in text:
+                yield "%s: breaks upstream's template" % key
+            json.loads(form % text)
+
+
+_CHECKS: dict[str, t.Callable[[Object], t.Iterator[str]]] = {
+    "SpiderIPPool": _pool,
+    "SpiderMultusConfig": _multus_config,
+    "SriovNetworkNodePolicy": _policy,
+    "IPPool": _ip_pool,
+    "CIDRPool": _cidr_pool,
+    "MacvlanNetwork": _texts,
+    "HostDeviceNetwork": _texts,
+    "IPoIBNetwork": _texts,
+    "SriovNetwork": _texts,
+    "SriovIBNetwork": _texts,
+}
