@@ -67,10 +67,11 @@ integration: $(VENV)/ready ## the tests on the lab's guests
 soak: $(VENV)/ready ## the host phase killed at twenty random moments
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)
 
-bench: $(VENV)/ready ## ratios, measured side by side on the lab
+bench: $(VENV)/ready ## ratios, measured side by side: the planner's on this machine, the hosts' on the lab
+	$(BIN)/python -m benchmarks planner
 	lab/lab up --name bench --rails 8
 	lab/lab up --name bench-one --rails 1
-	$(BIN)/python -m benchmarks; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc
+	$(BIN)/python -m benchmarks hosts; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc
 
 clean: lab-down ## take away what the targets made, but for the lab's image cache
 	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output

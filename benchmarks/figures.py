@@ -1,0 +1,30 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all benchmarks share: where things are, how often a pair is run, and how a figure is printed."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import typing as t
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PAIRS = int(os.environ.get("RAILYARD_BENCH_PAIRS", "3"))
+
+
+def ratio(numerators: t.Sequence[float], denominators: t.Sequence[float]) -> str:
+    """The median of the pairs' ratios, and how far they spread."""
+    each = [a / b for a, b in zip(numerators, denominators)]
+    return "%.2f (%.2f to %.2f, %d pairs)" % (statistics.median(each), min(each), max(each), len(each))
+
+
+def spread(values: t.Sequence[float], unit: str) -> str:
+    """The median, and how far the values spread."""
+    return "%.2f %s (%.2f to %.2f, %d runs)" % (statistics.median(values), unit, min(values), max(values), len(values))
+
+
+def say(text: str, value: str) -> None:
+    print("%-76s %s" % (text, value), flush=True)
