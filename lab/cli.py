@@ -14,6 +14,8 @@ from typing import Any, Callable
 
 from lab import __doc__ as ABOUT
 from lab import access, cable, lifecycle, snapshot, state
+from lab.cluster import commands as cluster_commands
+from lab.cluster import lifecycle as clusters
 from lab.errors import LabError
 from lab.progress import say
 from lab.state import Lab, node_name
@@ -52,7 +54,8 @@ def _up(arguments: Arguments) -> int:
 
 def _down(arguments: Arguments) -> int:
     for name in state.names() if arguments.all else [arguments.name]:
-        if lifecycle.down(name):
+        cluster = clusters.down(name)
+        if lifecycle.down(name) or cluster:
             say("lab '%s' is down" % name)
         else:
             say("there is no lab '%s'; nothing to do" % name)
@@ -213,7 +216,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--accel", choices=["auto", "kvm", "tcg"], help="default: auto, KVM where it is seen to work")
     up.add_argument("--fresh", action="store_true", help="end this lab first and start over with new disks")
 
-    down = add("down", _down, "end the lab's processes and remove its disks and state")
+    down = add("down", _down, "end the lab's processes, guests and cluster, and remove its disks and state")
     down.add_argument("--all", action="store_true", help="every lab of this checkout")
 
     status = add("status", _status, "show nodes, cables and faults; exit status 1 when something is not up")
@@ -238,6 +241,7 @@ def parser() -> argparse.ArgumentParser:
     _add_snapshot(add("snapshot", _snapshot, "keep the running lab as it is, or take it back to where it was"), again)
     _add_cable(add("cable", _cable, "look at the cables between nodes and leaves, and do things to them"), again)
     add("inventory", _inventory, "print how to reach the nodes, and their rail ports, as JSON")
+    cluster_commands.add(commands, add)
     return top
 
 

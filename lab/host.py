@@ -46,9 +46,9 @@ class Source:
     components: tuple[str, ...]
     signed_by: str | None
 
-    def deb822(self, suites: tuple[str, ...]) -> str:
+    def deb822(self, suites: tuple[str, ...], types: str = "deb") -> str:
         lines = [
-            "Types: deb",
+            "Types: " + types,
             "URIs: " + " ".join(self.uris),
             "Suites: " + " ".join(suites),
             "Components: " + " ".join(self.components),
@@ -142,11 +142,11 @@ class Host:
 
     def backports_sources(self) -> str:
         """The release and its backports suite, from the place where the host gets the release."""
-        return "\n".join(
-            source.deb822((self.codename, self.backports))
-            for source in self.sources()
-            if self.codename in source.suites
-        )
+        return self.sources_of(self.codename, self.backports)
+
+    def sources_of(self, *suites: str, types: str = "deb") -> str:
+        """These suites, from the place where the host gets the release; one deb822 text."""
+        return "\n".join(source.deb822(suites, types) for source in self.sources() if self.codename in source.suites)
 
 
 def _stanzas(text: str) -> list[Source]:

@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import apt
 from lab import host as hosts
 from lab.errors import LabError
 from lab.progress import run, say
@@ -111,40 +112,18 @@ def _probe_tree(tree: Path) -> Qemu | None:
 
 
 def _unpack(host: hosts.Host, tree: Path, log: Path) -> None:
-    """Fetch QEMU from the backports of the host's distribution and unpack it into ``tree``.
-
-    apt works on lists and a cache of its own, with the host's settings and keys; the host's package sources, lists and
-    installed packages stay as they are.
-    """
+    """Fetch QEMU from the backports of the host's distribution and unpack it into ``tree``."""
     say("fetching QEMU from %s (this host's own has no igb device); it is unpacked into %s" % (host.backports, tree))
     remedy = (
         "see that this host's package sources also serve %s, or install qemu-system-x86 8.0 or later" % host.backports
     )
     work = Path(tempfile.mkdtemp(prefix="qemu-", suffix=".building", dir=tree.parent))
-    # apt drops to a user of its own for downloads, which must be able to enter.
-    work.chmod(0o755)
     try:
-        for part in ("lists/partial", "archives/partial", "tree"):
-            (work / part).mkdir(parents=True)
-        (work / "aside.sources").write_text(host.backports_sources(), encoding="utf-8")
-        settings = {
-            "Dir::Etc::sourcelist": work / "aside.sources",
-            "Dir::Etc::sourceparts": "/dev/null",
-            "Dir::Etc::preferences": "/dev/null",
-            "Dir::Etc::preferencesparts": "/dev/null",
-            "Dir::State::lists": work / "lists",
-            "Dir::Cache": work,
-            "APT::Sandbox::User": "",
-            "Debug::NoLocking": "true",
-        }
-        lines = ['%s "%s";' % item for item in settings.items()]
-        # What a host does after its own updates is no business of this one.
-        lines += ["#clear APT::Update::Post-Invoke;", "#clear APT::Update::Post-Invoke-Success;"]
-        (work / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        apt = ["apt-get", "-q", "-c", str(work / "apt.conf")]
-        run([*apt, "update"], log, "reading the package lists", remedy)
+        get = apt.aside(work, host.backports_sources())
+        (work / "tree").mkdir()
+        run([*get, "update"], log, "reading the package lists", remedy)
         fetch = ["install", "--download-only", "-y", "--no-install-recommends", "-t", host.backports, *PACKAGES]
-        run([*apt, *fetch], log, "fetching QEMU", remedy)
+        run([*get, *fetch], log, "fetching QEMU", remedy)
         for package in sorted((work / "archives").glob("*.deb")):
             run(["dpkg", "-x", str(package), str(work / "tree")], log, "unpacking QEMU", remedy)
         if tree.exists():

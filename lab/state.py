@@ -25,6 +25,7 @@ MAX_NODES = 64
 MAX_RAILS = 24  # device slots 1..24 of the guests' root bus
 REPOSITORY = Path(__file__).resolve().parent.parent
 USER = "ops"
+CLUSTER = "cluster"  # the directory of a lab's Kubernetes within its own
 
 
 def base_directory() -> Path:
@@ -201,24 +202,40 @@ def write_file(place: Path, text: str, mode: int = 0o600) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Remove a lab's state and sockets."""
+    """Remove the state and sockets of a lab's guests; its cluster, which comes and goes by itself, is left alone."""
     shutil.rmtree(run_directory(directory), ignore_errors=True)
-    if directory.exists():
-        shutil.rmtree(directory)
+    for entry in directory.iterdir() if directory.exists() else ():
+        if entry.is_dir() and not entry.is_symlink():
+            if entry.name != CLUSTER:
+                shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    remove_empty(directory)
+
+
+def remove_empty(directory: Path) -> None:
+    """Remove a lab's directory when neither guests nor a cluster are left in it."""
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+
+
+def port_is_free(port: int) -> bool:
+    """Whether nobody listens on this loopback port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int, taken: set[int]) -> list[int]:
-    """Loopback ports for SSH, below the range from which the kernel takes ports for connections of its own."""
+    """Loopback ports below the range from which the kernel takes ports for connections of its own."""
     found: list[int] = []
     for port in range(22001, 30000):
-        if port in taken:
+        if port in taken or not port_is_free(port):
             continue
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
         found.append(port)
         if len(found) == count:
             return found

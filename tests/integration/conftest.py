@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cluster import clean_cluster, cluster, namespace  # noqa: F401  (fixtures for every test here)
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAB = os.environ.get("RAILYARD_LAB", "default")
 LAB_DIR = Path(os.environ.get("RAILYARD_LAB_DIR", str(ROOT / ".lab"))) / LAB
@@ -115,11 +117,13 @@ class Node:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let all tests of a node run one after the other in one process, where several share the work."""
+    """Let the tests of a node, and those of the cluster, each run in one process, where several share the work."""
     for item in items:
         mark = item.get_closest_marker("lab_node")
         if mark:
             item.add_marker(pytest.mark.xdist_group(mark.args[0]))
+        elif "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 @pytest.fixture(scope="session")

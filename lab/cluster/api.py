@@ -1,0 +1,96 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""As much of a client as bringing a cluster up takes: JSON and YAML over HTTPS with a client certificate."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lab.cluster.state import Cluster
+from lab.errors import LabError
+
+MANAGER = "railyard-lab"
+APPLY = "application/apply-patch+yaml"
+
+
+class Unreachable(LabError):
+    """Nobody answers, or not in a way that can be understood."""
+
+
+class Refused(LabError):
+    """The server's answer is an error; ``status`` is its HTTP status."""
+
+    def __init__(self, status: int, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.status = status
+
+
+def trust(pki: Path, authority: str, who: str) -> ssl.SSLContext:
+    """TLS that believes ``authority`` alone and says that we are ``who``."""
+    context = ssl.create_default_context(cafile=str(pki / (authority + ".crt")))
+    context.load_cert_chain(pki / (who + ".crt"), pki / (who + ".key"))
+    return context
+
+
+def answers(port: int, path: str, context: ssl.SSLContext, seconds: float = 5.0) -> bool:
+    """Whether a loopback port says 200 to a GET."""
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=seconds)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+class Api:
+    """One connection to a cluster's API server, as its administrator."""
+
+    def __init__(self, cluster: Cluster, seconds: float = 60.0) -> None:
+        self.cluster = cluster
+        self._connection = http.client.HTTPSConnection(
+            "127.0.0.1", cluster.ports["api"], context=trust(cluster.pki, "ca", "admin"), timeout=seconds
+        )
+
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def request(
+        self, method: str, path: str, body: bytes | dict[str, Any] | None = None, kind: str = "application/json"
+    ) -> Any:
+        """The answer as data. Raises Refused for an error of the server's, Unreachable when there is no answer."""
+        remedy = "lab cluster up --name %s" % self.cluster.name
+        headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
+        try:
+            self._connection.request(method, path, json.dumps(body) if isinstance(body, dict) else body, headers)
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise Unreachable("the API server does not answer (%s)" % error, remedy) from None
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = {"message": text.decode("utf-8", "replace").strip()}
+        if answer.status >= 400:
+            message = "the API server refuses %s %s: %s" % (method, path.partition("?")[0], value.get("message"))
+            raise Refused(answer.status, message, "see %s" % self.cluster.log("kube-apiserver"))
+        return value
+
+    def get(self, path: str) -> Any:
+        return self.request("GET", path)
+
+    def apply(self, path: str, body: bytes | dict[str, Any], manager: str = MANAGER) -> Any:
+        """Server-side apply; YAML bytes go as they are. What others set there is taken over."""
+        return self.request("PATCH", "%s?fieldManager=%s&force=true" % (path, manager), body, APPLY)

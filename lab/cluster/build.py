@@ -1,0 +1,203 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""kube-apiserver and kube-controller-manager, built once from Debian's own source package, with Debian's etcd.
+
+Nothing of the toolchain is installed: Go and the rest are unpacked beside the source and go away with it. What was
+built is cached under the hash of its recipe, is there whole or not at all, and is built again when it is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from lab import apt
+from lab import host as hosts
+from lab.errors import LabError
+from lab.image import recipe_hash
+from lab.progress import run, say
+from lab.state import locked, write_file
+
+FORMAT = 1
+# The last release of Debian whose source package has the server's sources; later ones have kubectl's alone.
+SUITE = "bookworm"
+SOURCE = "kubernetes"
+GO = "golang-1.19"
+# The source carries reflect2 1.0.1, which from Go 1.18 on ends the server with SIGSEGV at its first patch.
+REFLECT = "golang-github-modern-go-reflect2-dev"
+REFLECT_PATH = "github.com/modern-go/reflect2"
+PACKAGES = [GO + "-go", GO + "-src", REFLECT, "etcd-server"]
+BUILT = ("kube-apiserver", "kube-controller-manager")
+FILES = ("etcd", *BUILT)
+# Command to look for, and the package that brings it.
+TOOLS = {"make": "make", "rsync": "rsync", "dpkg-source": "dpkg-dev"}
+FREE_GIB = 5
+BUILD_REMEDY = (
+    "see the log; with %d GiB free in %s, run the command again, or point KUBEBUILDER_ASSETS at ready binaries"
+)
+
+
+def recipe() -> dict[str, Any]:
+    """Everything that shapes what is built."""
+    return {"format": FORMAT, "source": [SUITE, SOURCE], "packages": PACKAGES, "files": list(FILES)}
+
+
+def directory(cache: Path) -> Path:
+    """Where the binaries of the recipe in force are, or will be."""
+    return cache / ("kubernetes-" + recipe_hash(recipe()))
+
+
+def fault(place: Path) -> str | None:
+    """What is wrong with the binaries in ``place``; None when they are whole."""
+    try:
+        sizes = json.loads((place / "manifest.json").read_text(encoding="utf-8"))["sizes"]
+        expected = {name: int(sizes[name]) for name in FILES}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return "its manifest cannot be read (%s)" % error
+    for name, size in expected.items():
+        try:
+            status = (place / name).stat()
+        except OSError:
+            return "%s is missing" % name
+        if status.st_size != size:
+            return "%s has %d bytes and not %d" % (name, status.st_size, size)
+        if not status.st_mode & 0o100:
+            return "%s is not executable" % name
+    return None
+
+
+def ensure(cache: Path) -> Path:
+    """The directory of the built binaries; built when they are not there. Raises LabError when they cannot be."""
+    place = directory(cache)
+    with locked(cache / (place.name + ".lock"), "another command is building Kubernetes; waiting for it"):
+        wrong = fault(place)
+        if wrong:
+            if place.exists():
+                say("the cached Kubernetes is damaged: %s; building it again" % wrong)
+            _sweep(place)
+            _build(hosts.Host.read(), place)
+            wrong = fault(place)
+    if wrong:
+        raise LabError("what was built in %s is not whole: %s" % (place, wrong), "run the command again")
+    return place
+
+
+def discard(place: Path) -> None:
+    """Forget built binaries that do not run although they look whole; the next ``ensure`` builds them again."""
+    (place / "manifest.json").unlink(missing_ok=True)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what a build that was killed left behind; the lock is held, so none is running."""
+    for left in place.parent.glob(place.name + ".*.building"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _build(host: hosts.Host, place: Path) -> None:
+    log = place.with_name(place.name + ".log")
+    log.unlink(missing_ok=True)
+    if host.id != "debian":
+        raise LabError(
+            "%s has no source package of the Kubernetes server to build from" % host.id.capitalize(),
+            "point KUBEBUILDER_ASSETS at a directory with etcd, kube-apiserver and kube-controller-manager",
+        )
+    free = shutil.disk_usage(place.parent).free >> 30
+    if free < FREE_GIB:
+        raise LabError(
+            "building Kubernetes takes %d GiB in %s, where %d are free" % (FREE_GIB, place.parent, free),
+            "free some space there, or set RAILYARD_LAB_CACHE to a directory that has it",
+        )
+    missing = sorted({package for command, package in TOOLS.items() if hosts.find(command) is None})
+    if missing:
+        hosts.install(missing, log)
+    say("building Kubernetes from Debian's source package: once, about five minutes on two cores (log: %s)" % log)
+    work = Path(tempfile.mkdtemp(prefix=place.name + ".", suffix=".building", dir=place.parent))
+    try:
+        version = _fetch(host, work, log)
+        _compile(work, version, log)
+        result = work / "result"
+        result.mkdir(mode=0o755)
+        for name, source in (
+            ("etcd", work / "tree/usr/bin/etcd"),
+            *((name, work / "source/_output/bin" / name) for name in BUILT),
+        ):
+            shutil.move(source, result / name)
+            (result / name).chmod(0o755)
+        sizes = {name: (result / name).stat().st_size for name in FILES}
+        write_file(result / "manifest.json", json.dumps({"version": version, "sizes": sizes}, indent=2))
+        if place.exists():
+            os.rename(place, work / "damaged")
+        os.rename(result, place)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    say("Kubernetes %s is ready: %s" % (version, place))
+
+
+def _fetch(host: hosts.Host, work: Path, log: Path) -> str:
+    """Fetch and unpack the source and the toolchain; the version of the source, such as ``1.20.2``."""
+    remedy = "see that this host's package sources also serve %s and its source packages, then run the command again"
+    get = apt.aside(work, host.sources_of(SUITE, types="deb deb-src"))
+    run([*get, "update"], log, "reading the package lists", remedy % SUITE)
+    say("  fetching the source and Go")
+    # apt-get puts these into the directory that it runs in
+    run(["env", "-C", str(work), *get, "download", *PACKAGES], log, "fetching the toolchain", remedy % SUITE)
+    source = ["source", "--download-only", "%s/%s" % (SOURCE, SUITE)]
+    run(["env", "-C", str(work), *get, *source], log, "fetching the source", remedy % SUITE)
+    again = BUILD_REMEDY % (FREE_GIB, work.parent)
+    for package in sorted(work.glob("*.deb")):
+        run(["dpkg", "-x", str(package), str(work / "tree")], log, "unpacking the toolchain", again)
+    descriptions = list(work.glob("*.dsc"))
+    if len(descriptions) != 1:
+        raise LabError("no source package came with the source (log: %s)" % log, again)
+    # apt has held it against the signed list; the uploader's own key is not on every host
+    unpack = ["dpkg-source", "--no-check", "-x", str(descriptions[0]), str(work / "source")]
+    run(unpack, log, "unpacking the source", again)
+    named = re.search(r"_(?:\S*really)?(\d+\.\d+\.\d+)", descriptions[0].name)
+    if named is None:
+        raise LabError("the source package %s has no version that can be read" % descriptions[0].name, again)
+    return named.group(1)
+
+
+def _compile(work: Path, version: str, log: Path) -> None:
+    source, go = work / "source", work / "tree/usr/lib" / GO.replace("golang", "go")
+    vendored, fresh = source / "vendor" / REFLECT_PATH, work / "tree/usr/share/gocode/src" / REFLECT_PATH
+    for old in vendored.glob("*.go"):
+        old.unlink()
+    for new in fresh.glob("*.go"):
+        shutil.copy(new, vendored)
+    (source / ".go/src/k8s.io").mkdir(parents=True)
+    (source / ".go/src/k8s.io/kubernetes").symlink_to("../../..")
+    major, minor, _patch = version.split(".")
+    stamp = work / "version"
+    # without it the server would call itself v0.0.0, which clients refuse
+    stamp.write_text(
+        "KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='archive'\nKUBE_GIT_VERSION='v%s'\n"
+        "KUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n" % ("0" * 40, version, major, minor),
+        encoding="ascii",
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GO", "KUBE_", "CGO_", "MAKE"))}
+    env.update(
+        PATH="%s:%s" % (go / "bin", os.environ.get("PATH", os.defpath)),
+        HOME=str(work),
+        GOROOT=str(go),
+        GOPATH=str(source / ".go"),
+        GOCACHE=str(work / "gocache"),
+        GOPROXY="off",
+        CGO_ENABLED="0",
+        KUBE_GIT_VERSION_FILE=str(stamp),
+    )
+    for name in BUILT:
+        say("  compiling %s" % name)
+        make = ["nice", "-n", "19", "make", "-C", str(source), "WHAT=cmd/" + name]
+        run(make, log, "compiling %s" % name, BUILD_REMEDY % (FREE_GIB, work.parent), show=_shown, env=env)
+
+
+def _shown(line: str) -> str | None:
+    """The program that the build has come to; its generators come before the server itself."""
+    program = line.strip().rpartition("/")
+    return "    " + program[2] if line.startswith("    ") and program[0].endswith("cmd") else None

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bringing a cluster up, whole or what is missing of it, and taking it down."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab import process
+from lab import state as labs
+from lab.cluster import binaries, nodes, parts, pki, schemas, state
+from lab.cluster.api import Api
+from lab.cluster.state import Cluster
+from lab.errors import LabError
+from lab.image import cache_directory
+from lab.progress import say
+
+
+@dataclass
+class Wish:
+    """What a person asked of ``lab cluster up``; None where nothing was said."""
+
+    name: str
+    crds: list[str] | None = None
+    nodes: list[str] | None = None
+
+
+@dataclass
+class Done:
+    """What ``up`` had to do."""
+
+    started: list[str] = field(default_factory=list)
+    crds: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        deeds = [
+            "started %s" % ", ".join(self.started) if self.started else "",
+            "changed %d CRDs" % len(self.crds) if self.crds else "",
+            "changed the Node objects %s" % ", ".join(self.nodes) if self.nodes else "",
+        ]
+        return "; ".join(deed for deed in deeds if deed) or "changed nothing"
+
+
+def up(wish: Wish, fresh: bool = False) -> tuple[Cluster, Done]:
+    """Bring a cluster up; it, and what had to be done. One that is up and has what is asked for is left alone."""
+    nodes.check(wish.nodes or [])
+    done = Done()
+    with state.changing(wish.name):
+        if fresh:
+            _end(wish.name)
+        cluster = state.load(wish.name)
+        if cluster is None:
+            _end(wish.name)  # processes of a cluster whose state somebody removed
+        cluster = _ready(wish, cluster)
+        wanted = _schemas(cluster)
+        done.started = _start(cluster)
+        with Api(cluster) as api:
+            if wanted:
+                done.crds = schemas.apply(api, wanted)
+            if wish.nodes is not None:
+                done.nodes = nodes.apply(api, wish.nodes)
+    return cluster, done
+
+
+def _ready(wish: Wish, cluster: Cluster | None) -> Cluster:
+    """The cluster with programs that run, ports that are its own, keys and kubeconfig; written down."""
+    programs = cluster.binaries if cluster else None
+    if programs is None or isinstance(
+        binaries.probe(programs.etcd, programs.api, programs.manager, programs.origin), str
+    ):
+        programs = binaries.ensure(cache_directory())
+    if cluster and programs.release != cluster.binaries.release:
+        raise LabError(
+            "the cluster of lab '%s' was made by Kubernetes %s, and there is %s now"
+            % (wish.name, cluster.binaries.version, programs.version),
+            "add --fresh to end it and start over",
+        )
+    crds = wish.crds if wish.crds is not None or cluster is None else cluster.crds
+    directory = state.directory(wish.name)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with state.choosing_ports():
+        ports = cluster.ports if cluster and not _lost_a_port(cluster) else _ports(wish.name, cluster)
+        ready = Cluster(wish.name, ports, programs, crds)
+        if ready != cluster:
+            ready.save()
+    pki.ensure(ready.pki, directory / "host.log")
+    pki.write_kubeconfig(ready.kubeconfig, ready.pki, "admin", ready.url, ready.context)
+    pki.write_kubeconfig(directory / "manager.kubeconfig", ready.pki, "manager", ready.url, ready.context)
+    return ready
+
+
+def _lost_a_port(cluster: Cluster) -> bool:
+    """Whether a stranger holds a port that a part which is not running would need."""
+    alive = process.members(cluster.directory)
+    uses = {binaries.ETCD: ("etcd", "peer"), binaries.API: ("api",), binaries.MANAGER: ("manager",)}
+    needed = [cluster.ports[port] for part in cluster.parts if part not in alive for port in uses[part]]
+    return not all(labs.port_is_free(port) for port in needed)
+
+
+def _ports(name: str, cluster: Cluster | None) -> dict[str, int]:
+    if cluster:
+        say("a port of the cluster is taken by another program: it gets new ones")
+        _stop(name)
+    return dict(zip(state.PORTS, labs.free_ports(len(state.PORTS), state.promised_ports(but=name))))
+
+
+def _schemas(cluster: Cluster) -> dict[str, schemas.Schema]:
+    """The CRDs that the cluster is to have, read before anything is started."""
+    if cluster.crds is None and not schemas.DEFAULT.is_dir():
+        say("no schemas in %s: the server has no custom resources (--crds DIR names another place)" % schemas.DEFAULT)
+        return {}
+    places = [schemas.DEFAULT] if cluster.crds is None else [Path(place) for place in cluster.crds]
+    found, overridden = schemas.read(places)
+    for line in overridden:
+        say("  " + line)
+    return found
+
+
+def _start(cluster: Cluster) -> list[str]:
+    """Start the parts that do not run, and see that all of them work; the names of those that were started."""
+    alive = process.members(cluster.directory)
+    missing = [part for part in cluster.parts if part not in alive]
+    if missing:
+        say("starting %s (Kubernetes %s, %s)" % (", ".join(missing), cluster.binaries.version, cluster.binaries.origin))
+    if cluster.binaries.manager is None:
+        say(
+            "there is no kube-controller-manager %d.%d: namespaces end only when they are finalized by hand"
+            % cluster.binaries.release
+        )
+    for part in cluster.parts:
+        if part in missing:
+            parts.start(cluster, part)
+        parts.wait(cluster, part)
+    return missing
+
+
+def down(name: str) -> bool:
+    """End the cluster of a lab and remove its state; False when there was nothing."""
+    directory = state.directory(name)
+    with state.changing(name):
+        there = directory.exists() or bool(process.members(directory))
+        _end(name)
+    return there
+
+
+def _stop(name: str) -> None:
+    """End the cluster's processes; whoever asks another is ended before it."""
+    directory = state.directory(name)
+    alive = process.members(directory)
+    if alive:
+        say("ending %s" % ", ".join(sorted(alive)))
+    for part in sorted(alive, key=lambda part: part == binaries.ETCD):
+        process.stop(directory, [alive[part]])
+    left = process.members(directory)
+    if left:
+        raise LabError(
+            "these processes do not end: %s" % ", ".join(str(member.pid) for member in left.values()),
+            "end them by hand, then run the command again",
+        )
+
+
+def _end(name: str) -> None:
+    _stop(name)
+    directory = state.directory(name)
+    if directory.exists():
+        shutil.rmtree(directory)
+    labs.remove_empty(directory.parent)
+
+
+def summary(cluster: Cluster) -> dict[str, Any]:
+    """The cluster as it is now, for ``lab cluster status``."""
+    alive = process.members(cluster.directory)
+    told: dict[str, Any] = {
+        "name": cluster.name,
+        "url": cluster.url,
+        "kubeconfig": str(cluster.kubeconfig),
+        "version": cluster.binaries.version,
+        "binaries": dataclasses.asdict(cluster.binaries),
+        "parts": [
+            {
+                "name": part,
+                "pid": alive[part].pid if part in alive else None,
+                "up": part in alive and parts.works(cluster, part),
+                "running_seconds": round(alive[part].age()) if part in alive else None,
+            }
+            for part in cluster.parts
+        ],
+        "crds": None,
+        "nodes": None,
+    }
+    if told["parts"][1]["up"]:
+        with Api(cluster) as api:
+            told["crds"] = len(api.get(schemas.PATH)["items"])
+            told["nodes"] = [_node(item) for item in api.get(nodes.PATH)["items"]]
+    return told
+
+
+def _node(item: dict[str, Any]) -> dict[str, Any]:
+    ready = [one for one in item.get("status", {}).get("conditions", []) if one["type"] == "Ready"]
+    return {
+        "name": item["metadata"]["name"],
+        "ready": ready[0]["status"] if ready else "Unknown",
+        "message": ready[0].get("message", "") if ready else "it has no conditions",
+    }

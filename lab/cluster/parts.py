@@ -1,0 +1,143 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The processes of a cluster: how each is started, and how one knows that it works."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+
+from lab import process
+from lab.cluster import api
+from lab.cluster.binaries import API, ETCD, MANAGER
+from lab.cluster.state import Cluster
+from lab.errors import LabError
+
+SECONDS = 120.0
+SERVICES = "10.96.0.0/16"
+# Those whose work does not need a kubelet or a scheduler. Workloads get their pods, which stay Pending; the node
+# lifecycle controller is left out because it would evict from nodes that no kubelet speaks for.
+CONTROLLERS = (
+    *("namespace", "garbagecollector", "serviceaccount", "serviceaccount-token", "root-ca-cert-publisher"),
+    *("clusterrole-aggregation", "resourcequota", "endpoint", "deployment", "replicaset", "daemonset", "statefulset"),
+    *("job", "disruption"),
+)
+
+
+def _etcd(cluster: Cluster) -> list[str]:
+    pki = cluster.pki
+    client, peer = ("https://127.0.0.1:%d" % cluster.ports[port] for port in ("etcd", "peer"))
+    argv = [
+        cluster.binaries.etcd,
+        "--name=lab",
+        "--data-dir=%s" % (cluster.directory / "etcd"),
+        "--listen-client-urls=" + client,
+        "--advertise-client-urls=" + client,
+        "--listen-peer-urls=" + peer,
+        "--initial-advertise-peer-urls=" + peer,
+        "--initial-cluster=lab=" + peer,
+        "--quota-backend-bytes=%d" % (4 << 30),
+        "--auto-compaction-retention=1",
+        "--log-level=warn",
+    ]
+    for prefix in ("", "peer-"):
+        argv += ["--%scert-file=%s" % (prefix, pki / "etcd.crt"), "--%skey-file=%s" % (prefix, pki / "etcd.key")]
+        argv += ["--%strusted-ca-file=%s" % (prefix, pki / "etcd-ca.crt"), "--%sclient-cert-auth" % prefix]
+    return argv
+
+
+def _api(cluster: Cluster) -> list[str]:
+    pki = cluster.pki
+    argv = [
+        cluster.binaries.api,
+        "--etcd-servers=https://127.0.0.1:%d" % cluster.ports["etcd"],
+        "--etcd-cafile=%s" % (pki / "etcd-ca.crt"),
+        "--etcd-certfile=%s" % (pki / "etcd-client.crt"),
+        "--etcd-keyfile=%s" % (pki / "etcd-client.key"),
+        "--bind-address=127.0.0.1",
+        "--secure-port=%d" % cluster.ports["api"],
+        # a loopback address may stand in no Endpoints object
+        "--endpoint-reconciler-type=none",
+        "--tls-cert-file=%s" % (pki / "server.crt"),
+        "--tls-private-key-file=%s" % (pki / "server.key"),
+        "--client-ca-file=%s" % (pki / "ca.crt"),
+        "--anonymous-auth=false",
+        "--authorization-mode=RBAC",
+        "--allow-privileged=true",
+        "--service-cluster-ip-range=" + SERVICES,
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-account-key-file=%s" % (pki / "accounts.pub"),
+        "--service-account-signing-key-file=%s" % (pki / "accounts.key"),
+        "--profiling=false",
+    ]
+    if cluster.binaries.manager is None:
+        # without the controller that makes them, pods would wait for service accounts forever
+        argv.append("--disable-admission-plugins=ServiceAccount")
+    return argv
+
+
+def _manager(cluster: Cluster) -> list[str]:
+    pki = cluster.pki
+    argv = [
+        str(cluster.binaries.manager),
+        "--kubeconfig=%s" % (cluster.directory / "manager.kubeconfig"),
+        "--bind-address=127.0.0.1",
+        "--secure-port=%d" % cluster.ports["manager"],
+        "--tls-cert-file=%s" % (pki / "server.crt"),
+        "--tls-private-key-file=%s" % (pki / "server.key"),
+        "--controllers=" + ",".join(CONTROLLERS),
+        "--leader-elect=false",
+        "--root-ca-file=%s" % (pki / "ca.crt"),
+        "--service-account-private-key-file=%s" % (pki / "accounts.key"),
+        "--kube-api-qps=100",
+        "--kube-api-burst=200",
+        "--profiling=false",
+    ]
+    if cluster.binaries.release < (1, 24):
+        argv.append("--port=0")  # the unprotected one that later releases no longer have
+    return argv
+
+
+ARGUMENTS = {ETCD: _etcd, API: _api, MANAGER: _manager}
+
+
+def works(cluster: Cluster, part: str, seconds: float = 5.0) -> bool:
+    """Whether a part answers that it is ready for work."""
+    pki = cluster.pki
+    with contextlib.suppress(OSError):
+        if part == ETCD:
+            return api.answers(cluster.ports["etcd"], "/health", api.trust(pki, "etcd-ca", "etcd-client"), seconds)
+        port, path = (cluster.ports["api"], "/readyz") if part == API else (cluster.ports["manager"], "/healthz")
+        return api.answers(port, path, api.trust(pki, "ca", "admin"), seconds)
+    return False
+
+
+def start(cluster: Cluster, part: str) -> None:
+    """Start a part; ``wait`` tells when it works."""
+    env = {"PATH": os.defpath, "HOME": str(cluster.directory)}
+    process.spawn(ARGUMENTS[part](cluster), cluster.directory, part, cluster.log(part), env)
+
+
+def wait(cluster: Cluster, part: str, seconds: float = SECONDS) -> None:
+    """Wait until a part works. Raises LabError with its last words when it ends, or does not within ``seconds``."""
+    end = time.monotonic() + seconds
+    while not works(cluster, part):
+        alive = part in process.members(cluster.directory)
+        if not alive or time.monotonic() > end:
+            how = "does not get ready within %d s" % seconds if alive else "ended while it was starting"
+            raise LabError(
+                "%s %s: %s (log: %s)" % (part, how, _last_words(cluster, part), cluster.log(part)),
+                "see the log; lab cluster up --fresh --name %s starts over with an empty cluster" % cluster.name,
+            )
+        time.sleep(0.1)
+
+
+def _last_words(cluster: Cluster, part: str) -> str:
+    try:
+        with open(cluster.log(part), encoding="utf-8", errors="replace") as lines:
+            tail = deque((line.strip() for line in lines if line.strip()), maxlen=2)
+    except OSError:
+        tail = deque()
+    return " | ".join(line[:300] for line in tail) or "it said nothing"

@@ -1,0 +1,197 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the cluster's programs come from: their recipe, the health of their cache, and which ones are taken."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import binaries, build
+from lab.errors import LabError
+from lab.host import Host
+
+DEBIAN = Host("debian", "bookworm", "12")
+
+
+def program(place: Path, says: str, status: int = 0) -> Path:
+    """A program that prints its version."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("#!/bin/sh\necho '%s'\nexit %d\n" % (says, status))
+    place.chmod(0o755)
+    return place
+
+
+def fill(place: Path, api: str = "Kubernetes v1.20.2", manager: str = "Kubernetes v1.20.2") -> Path:
+    """A directory of programs as a build leaves it."""
+    program(place / "etcd", "etcd Version: 3.4.23")
+    program(place / "kube-apiserver", api)
+    program(place / "kube-controller-manager", manager)
+    sizes = {name: (place / name).stat().st_size for name in build.FILES}
+    (place / "manifest.json").write_text(json.dumps({"version": "1.20.2", "sizes": sizes}))
+    return place
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What is built, by a compiler that takes no time; the rest is as it is."""
+    done: list[Path] = []
+
+    def quick(host: Host, place: Path) -> None:
+        time.sleep(0.2)
+        done.append(fill(place))
+
+    monkeypatch.setattr(build, "_build", quick)
+    monkeypatch.setattr(build.hosts.Host, "read", classmethod(lambda cls: DEBIAN))
+    monkeypatch.delenv(binaries.ASSETS, raising=False)
+    return done
+
+
+def test_recipe_names_everything_that_shapes_the_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    places = {build.directory(tmp_path)}
+    assert places == {build.directory(tmp_path)}
+    changes = (
+        ("FORMAT", 99),
+        ("SUITE", "trixie"),
+        ("SOURCE", "k8s"),
+        ("PACKAGES", build.PACKAGES[1:]),
+        ("FILES", build.FILES[1:]),
+    )
+    for name, value in changes:
+        with monkeypatch.context() as patch:
+            patch.setattr(build, name, value)
+            places.add(build.directory(tmp_path))
+    assert len(places) == 1 + len(changes)
+
+
+@pytest.mark.parametrize("name", build.FILES)
+def test_missing_short_or_plain_file_is_noticed(tmp_path: Path, name: str) -> None:
+    place = fill(tmp_path / "built")
+    assert build.fault(place) is None
+    (place / name).chmod(0o644)
+    assert build.fault(place) == "%s is not executable" % name
+    size = (place / name).stat().st_size
+    (place / name).write_bytes((place / name).read_bytes()[:-1])
+    assert build.fault(place) == "%s has %d bytes and not %d" % (name, size - 1, size)
+    (place / name).unlink()
+    assert build.fault(place) == "%s is missing" % name
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sizes": {"etcd": 1}}', '{"sizes": {"etcd": null}}'])
+def test_damaged_manifest_is_noticed(tmp_path: Path, text: str) -> None:
+    place = fill(tmp_path / "built")
+    (place / "manifest.json").write_text(text)
+    assert "manifest cannot be read" in (build.fault(place) or "")
+
+
+def test_many_at_once_build_once_and_what_a_killed_build_left_is_swept(builds: list[Path], tmp_path: Path) -> None:
+    left = tmp_path / (build.directory(tmp_path).name + ".abc.building")
+    (left / "source").mkdir(parents=True)
+    with ThreadPoolExecutor(4) as pool:
+        places = set(pool.map(lambda _number: build.ensure(tmp_path), range(4)))
+    assert places == {build.directory(tmp_path)}
+    assert len(builds) == 1
+    assert not left.exists()
+
+
+def test_whole_cache_is_not_built_again_and_a_half_one_is(
+    builds: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = build.ensure(tmp_path)
+    build.ensure(tmp_path)
+    assert len(builds) == 1
+    (place / "kube-apiserver").unlink()
+    build.ensure(tmp_path)
+    assert len(builds) == 2
+    assert "kube-apiserver is missing; building it again" in capsys.readouterr().err
+
+
+def test_built_program_that_does_not_run_is_built_again(builds: list[Path], tmp_path: Path) -> None:
+    place = build.ensure(tmp_path)
+    text = (place / "kube-apiserver").read_text()
+    (place / "kube-apiserver").write_text(text.replace("exit 0", "exit 1"))
+    assert build.fault(place) is None
+    found = binaries.ensure(tmp_path)
+    assert len(builds) == 2
+    assert found.version == "1.20.2"
+    assert found.manager == str(place / "kube-controller-manager")
+
+
+def test_distribution_without_the_sources_says_what_to_do_instead(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="Ubuntu has no source package .* Remedy: point KUBEBUILDER_ASSETS at"):
+        build._build(Host("ubuntu", "noble", "24.04"), tmp_path / "built")
+    assert not (tmp_path / "built").exists()
+
+
+def test_too_little_room_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(build, "FREE_GIB", 1 << 30)
+    with pytest.raises(LabError, match="Remedy: free some space there, or set RAILYARD_LAB_CACHE"):
+        build._build(DEBIAN, tmp_path / "built")
+
+
+def test_sources_are_asked_for_from_where_the_host_gets_its_release(tmp_path: Path) -> None:
+    apt = tmp_path / "etc/apt/sources.list.d"
+    apt.mkdir(parents=True)
+    (apt / "debian.sources").write_text(
+        "Types: deb\nURIs: http://deb.example/debian\nSuites: trixie trixie-updates\nComponents: main\n\n"
+        "Types: deb\nURIs: http://deb.example/security\nSuites: trixie-security\nComponents: main\n"
+    )
+    text = Host("debian", "trixie", "13", tmp_path).sources_of("bookworm", types="deb deb-src")
+    assert text.splitlines() == [
+        "Types: deb deb-src",
+        "URIs: http://deb.example/debian",
+        "Suites: bookworm",
+        "Components: main",
+    ]
+
+
+def test_named_programs_come_first(builds: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assets = fill(tmp_path / "assets", "Kubernetes v1.36.2", "Kubernetes v1.36.0")
+    monkeypatch.setenv(binaries.ASSETS, str(assets))
+    found = binaries.ensure(tmp_path / "cache")
+    assert (found.api, found.release, found.origin) == (str(assets / "kube-apiserver"), (1, 36), "KUBEBUILDER_ASSETS")
+    assert found.manager == str(assets / "kube-controller-manager")
+    assert builds == []
+
+
+def test_controller_manager_of_another_release_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assets = fill(tmp_path / "assets", "Kubernetes v1.36.2", "Kubernetes v1.35.2")
+    monkeypatch.setenv(binaries.ASSETS, str(assets))
+    assert binaries.ensure(tmp_path).manager is None
+    (assets / "kube-controller-manager").unlink()
+    assert binaries.ensure(tmp_path).manager is None
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "status", "wrong"),
+    [
+        ("kube-apiserver", "Kubernetes v1.19.16", 0, "is 1.19.16, older than 1.20"),
+        ("kube-apiserver", "Kubernetes v1.36.2", 1, "does not run"),
+        ("kube-apiserver", "hello", 0, "does not run"),
+        ("etcd", "", 139, "does not run"),
+    ],
+)
+def test_named_programs_that_cannot_be_used_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, says: str, status: int, wrong: str
+) -> None:
+    assets = fill(tmp_path / "assets")
+    program(assets / name, says, status)
+    monkeypatch.setenv(binaries.ASSETS, str(assets))
+    with pytest.raises(LabError, match="%s.*Remedy: .*unset it" % wrong):
+        binaries.ensure(tmp_path)
+
+
+def test_programs_on_the_path_are_taken_when_they_are_of_use(
+    builds: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fill(tmp_path / "bin", "Kubernetes v1.30.1", "Kubernetes v1.30.1")
+    monkeypatch.setenv("PATH", "%s:/usr/bin:/bin" % path)
+    assert binaries.ensure(tmp_path / "cache").origin == "PATH"
+    assert builds == []
+    program(path / "kube-apiserver", "Kubernetes v1.18.0")
+    assert binaries.ensure(tmp_path / "cache").origin == "built"
+    assert "older than 1.20" in capsys.readouterr().err
