@@ -114,7 +114,7 @@ def _rail(
         "base": name,
         "plane": None,
         "mode": mode,
-        "subnet": ("172.%d.0.0/16" % (15 + number) if wide else "172.16.%d.0/24" % (10 + number))
+        "subnet": ("10.%d.0.0/15" % (2 * number) if wide else "172.16.%d.0/24" % (10 + number))
         if 4 in families and mode != "none"
         else None,
         "subnet6": ("fd00:%x::/48" % number if wide else "fd00:0:%x::/64" % number)

@@ -46,9 +46,9 @@ def test_a_prefix_is_a_pool_of_its_node_alone() -> None:
     ]
     assert pools[2]["spec"] == {
         "ipVersion": 4,
-        "subnet": "172.16.0.32/27",
-        "ips": ["172.16.0.35-172.16.0.62"],
-        "gateway": "172.16.0.33",
+        "subnet": "10.2.0.32/27",
+        "ips": ["10.2.0.35-10.2.0.62"],
+        "gateway": "10.2.0.33",
         "nodeName": ["hgx-0002"],
     }
 
@@ -105,7 +105,7 @@ def test_without_a_way_between_rails_pods_get_no_default_route() -> None:
     for values in ({"cross_rail": False}, {"routing": "destination"}):
         pool = made("SpiderIPPool", mode="prefix", attachment="sriov", **values)[0]
         assert "gateway" not in pool["spec"]
-        assert pool["spec"]["routes"] == [{"dst": "172.16.0.0/16", "gw": "172.16.0.1"}]
+        assert pool["spec"]["routes"] == [{"dst": "10.2.0.0/15", "gw": "10.2.0.1"}]
 
 
 def test_what_is_taken_is_reserved() -> None:

@@ -86,7 +86,9 @@ def _pools_together(pools: t.Sequence[Object]) -> t.Iterator[str]:
             if address in mine:
                 yield "pools %s and %s both have %s" % (mine[address], pool["metadata"]["name"], address)
             mine[address] = pool["metadata"]["name"]
-    subnets = sorted(map(ipaddress.ip_network, by_subnet), key=lambda each: (each.version, int(each[0])))
+    subnets = sorted(
+        (ipaddress.ip_network(each, strict=False) for each in by_subnet), key=lambda each: (each.version, int(each[0]))
+    )
     for one, other in zip(subnets, subnets[1:]):
         if one.version == other.version and one.overlaps(other):
             yield "subnets %s and %s overlap" % (one, other)
@@ -141,7 +143,7 @@ def _policy(thing: Object) -> t.Iterator[str]:
         yield "resourceName: %s" % spec["resourceName"]
     for name in selector.get("pfNames", []):
         found = re.match(r"(.+)#(\d+)-(\d+)\Z", name)
-        if "#" in name and (not found or int(found.group(2)) > int(found.group(3)) >= spec["numVfs"]):
+        if "#" in name and (not found or not int(found.group(2)) <= int(found.group(3)) < spec["numVfs"]):
             yield "pfNames: %s" % name
     if len(set(selector.get("rootDevices", []))) != len(selector.get("rootDevices", [])):
         yield "rootDevices: twice the same"

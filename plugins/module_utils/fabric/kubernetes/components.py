@@ -1,0 +1,141 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""All objects of a plan, by component, in the order in which they are applied: what others name comes first.
+
+This is the door of the room: everything else here is called through it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import (
+    cni,
+    devices,
+    gpu_operator,
+    labels,
+    metrics,
+    nccl,
+    network_operator,
+    spiderpool,
+    sriov_operator,
+    workload,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
+    OF_NETDEV,
+    OF_VF,
+    Document,
+    Node,
+    Object,
+    View,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+
+Maker = t.Callable[[View, Options], t.Iterator[Object]]
+Valuer = t.Callable[[View, Options], Object]
+
+PROVIDERS: dict[str, tuple[str, Maker]] = {
+    "spiderpool": (spiderpool.COMPONENT, spiderpool.objects),
+    "network-operator": (network_operator.COMPONENT, network_operator.objects),
+    "cni": (cni.COMPONENT, cni.objects),
+}
+# What each provider can attach at all; lint says the same of the file.
+ATTACHMENTS = {
+    "spiderpool": OF_NETDEV + OF_VF,
+    "network-operator": ("macvlan", "host-device", "ipoib") + OF_VF,
+    "cni": ("macvlan", "ipvlan", "host-device", "sriov"),
+}
+
+
+def viewed(document: Document) -> View:
+    """:raises RailyardError: for a plan whose provider cannot attach what it asks for."""
+    view = View(document)
+    for network in view.networks:
+        if network.attachment not in ATTACHMENTS[view.provider]:
+            raise RailyardError(
+                "%s cannot attach by %s" % (view.provider, network.attachment),
+                "fabric.attachment",
+                "take one of %s, or another provider" % ", ".join(ATTACHMENTS[view.provider]),
+            )
+    return view
+
+
+def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t.Iterator[tuple[str, Object]]:
+    """Each object with its component. Objects are made as they are asked for; none is kept.
+
+    :param document: the plan, as ``Plan.document()`` gives it. :param given: options, see :class:`Options`.
+    :raises RailyardError: for an option or a plan that cannot be served.
+    """
+    view, options = viewed(document), Options.of(given)
+    provider, maker = PROVIDERS[view.provider]
+    order: list[tuple[str, Maker]] = [
+        (labels.COMPONENT, labels.objects),
+        (sriov_operator.COMPONENT, sriov_operator.policies),
+        (provider, maker),
+        (nccl.COMPONENT, nccl.objects),
+        (metrics.COMPONENT, metrics.objects),
+        (workload.COMPONENT, workload.objects),
+    ]
+    for component, make in order:
+        for made in make(view, options):
+            yield component, made
+
+
+def objects(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t.Iterator[Object]:
+    """Every object of the plan, in the order of application."""
+    return (made for _component, made in components(document, given))
+
+
+def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, Object]:
+    """Chart -> the values that the plan decides."""
+    view, options = viewed(document), Options.of(given)
+    charts: dict[str, Valuer] = {}
+    if view.provider == "spiderpool":
+        charts["spiderpool"] = spiderpool.values
+    elif view.provider == "network-operator":
+        charts["network-operator"] = network_operator.values
+    if sriov_operator.alone(view, options):
+        charts["sriov-network-operator"] = sriov_operator.values
+    charts["gpu-operator"] = gpu_operator.values
+    return {chart: make(view, options) for chart, make in charts.items()}
+
+
+def node_files(
+    document: Document, given: t.Mapping[str, t.Any] | None = None
+) -> t.Iterator[tuple[str, dict[str, str]]]:
+    """Node -> path on it -> text, for what lies on nodes and not in the cluster: NCCL's file, and with ``cni`` the
+    configuration.
+    """
+    view, options = viewed(document), Options.of(given)
+    for node in view.nodes:
+        yield node["name"], _files(view, options, node)
+
+
+def _files(view: View, options: Options, node: Node) -> dict[str, str]:
+    files = {"/etc/nccl.conf": nccl.text(nccl.host(view, node))}
+    if view.provider == "cni":
+        for name, text in cni.configurations(view, options, node).items():
+            files["%s/%s" % (cni.CONF_DIR, name)] = text
+    return files
+
+
+def node_labels(document: Document) -> dict[str, dict[str, str]]:
+    """Node -> the labels that policies and workloads select by."""
+    return labels.of_nodes(View(document))
+
+
+def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, int]]:
+    """Node -> resource -> the units that it must report once everything runs."""
+    return devices.allocatable(View(document), Options.of(given))
+
+
+def restarts(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[Object]:
+    """DaemonSets that read their configuration once: namespace, name and the digest that their template must carry."""
+    view = View(document)
+    if view.provider != "spiderpool":
+        return []
+    plugin = spiderpool.device_plugin(view, Options.of(given))
+    return [plugin] if plugin["digest"] else []

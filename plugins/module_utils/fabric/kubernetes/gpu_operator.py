@@ -1,0 +1,27 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the fabric asks of NVIDIA's GPU operator: how GPU memory reaches the NIC."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import Object, View
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+
+
+def values(view: View, options: Options) -> Object:
+    """Values of the chart ``gpu-operator`` that belong to the rails; the rest is the user's.
+
+    With DMA-BUF the kernel hands GPU memory to the NIC, which needs the open kernel module and no nvidia-peermem.
+    With peermem the
+    module is built against the NIC driver's RDMA core: the host's, or the container's.
+    """
+    peermem = options.gpudirect == "peermem"
+    return {
+        "driver": {
+            "kernelModuleType": "auto" if peermem else "open",
+            "rdma": {"enabled": peermem, "useHostMofed": peermem and options.driver == "host"},
+        },
+        "gdrcopy": {"enabled": options.gdrcopy},
+    }

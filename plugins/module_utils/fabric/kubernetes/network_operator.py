@@ -1,0 +1,332 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""NVIDIA's network operator: policies of the operator, nv-ipam's pools, and a network of the fitting kind for each
+rail.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import chain, devices, sriov_operator
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
+    FABRIC,
+    OF_VF,
+    Network,
+    Object,
+    Share,
+    View,
+    compact,
+    made,
+    stated,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+
+API = "mellanox.com/v1alpha1"
+IPAM_API = "nv-ipam.nvidia.com/v1alpha1"
+COMPONENT = "network-operator"
+# The operator takes one cluster policy, of this name.
+CLUSTER_POLICY = "nic-cluster-policy"
+# How long the driver container may take, as the operator's own example has it: seconds.
+_PROBES = {"startupProbe": (10, 20), "livenessProbe": (30, 30), "readinessProbe": (10, 30)}
+
+
+def objects(view: View, options: Options) -> t.Iterator[Object]:
+    yield from policies(view, options)
+    yield from pools(view, options)
+    yield from networks(view, options)
+
+
+# -- policies
+
+
+def policies(view: View, options: Options) -> t.Iterator[Object]:
+    """NicClusterPolicy, and a NicNodePolicy a profile where profiles differ: a section stands in one or in the other,
+    never in both.
+    """
+    profiles = view.profiles
+    plugins = {profile: _device_plugins(view, options, profile) for profile in profiles}
+    one = len({compact(each) for each in plugins.values()}) == 1
+    spec = _cluster(view, options)
+    if one and profiles:
+        spec.update(plugins[profiles[0]])
+    yield made(API, "NicClusterPolicy", CLUSTER_POLICY, view.labels(COMPONENT), spec)
+    if one:
+        return
+    for profile in profiles:
+        if plugins[profile]:
+            yield made(
+                API,
+                "NicNodePolicy",
+                "%s-%s" % (view.name, profile),
+                view.labels(COMPONENT),
+                dict({"nodeSelector": view.selector([profile])}, **plugins[profile]),
+            )
+
+
+def _image(options: Options, name: str) -> Object:
+    repository, image, version = options.image(name)
+    return {"image": image, "repository": repository, "version": version}
+
+
+def _cluster(view: View, options: Options) -> Object:
+    attachments = {network.attachment for network in view.networks}
+    secondary = {"cniPlugins": _image(options, "cni-plugins"), "multus": _image(options, "multus")}
+    if "ipoib" in attachments:
+        secondary["ipoib"] = _image(options, "ipoib")
+    spec: Object = {
+        # The operator's own agents have no work on nodes without rails.
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]
+            }
+        },
+        "secondaryNetwork": secondary,
+    }
+    if options.driver == "container":
+        spec["ofedDriver"] = dict(
+            _image(options, "driver"),
+            upgradePolicy={
+                "autoUpgrade": True,
+                "maxParallelUpgrades": 1,
+                "safeLoad": True,
+                "drain": {"enable": True, "force": False, "deleteEmptyDir": True, "timeoutSeconds": 300},
+            },
+            **{
+                probe: {"initialDelaySeconds": delay, "periodSeconds": period}
+                for probe, (delay, period) in _PROBES.items()
+            },
+        )
+    if any(network.pools[4] or network.pools[6] for network in view.networks):
+        spec["nvIpam"] = dict(_image(options, "nv-ipam"), enableWebhook=False)
+    if options.ufm_secret and "ib-sriov" in attachments:
+        spec["ibKubernetes"] = dict(
+            _image(options, "ib-kubernetes"),
+            periodicUpdateSeconds=5,
+            pKeyGUIDPoolRangeStart="02:00:00:00:00:00:00:00",
+            pKeyGUIDPoolRangeEnd="02:FF:FF:FF:FF:FF:FF:FF",
+            ufmSecret=options.ufm_secret,
+        )
+    return spec
+
+
+def _device_plugins(view: View, options: Options, profile: str) -> Object:
+    """VFs are the SR-IOV operator's, which has a device plugin of its own: registering them twice would count them
+    twice.
+    """
+    made_plugins: Object = {}
+    shared = devices.shared(view, options, profile)
+    if shared:
+        config = {"periodicUpdateInterval": devices.RESCAN, "configList": shared}
+        made_plugins["rdmaSharedDevicePlugin"] = dict(
+            _image(options, "rdma-shared-device-plugin"), config=compact(config)
+        )
+    functions = [
+        entry for entry in devices.functions(view, profile) if not _of_vf(view, t.cast(str, entry["resourceName"]))
+    ]
+    if functions:
+        made_plugins["sriovDevicePlugin"] = dict(
+            _image(options, "sriov-device-plugin"), config=compact({"resourceList": functions})
+        )
+    return made_plugins
+
+
+def _of_vf(view: View, resource: str) -> bool:
+    return any(network.resource == resource for network in view.of(*OF_VF))
+
+
+# -- addresses
+
+
+def pools(view: View, options: Options) -> t.Iterator[Object]:
+    """nv-ipam's pools, one a rail and family: CIDRPool where each node has a prefix of its own, IPPool for one
+    subnet.
+    """
+    namespace = options.operator(view.provider)
+    done = set()
+    for network in view.networks:
+        for version in (4, 6):
+            shares = [
+                (node["name"], share)
+                for node, port in network.members
+                for share in view.shares(port)
+                if share.version == version
+            ]
+            name = view.rail_pool(network.rail, version)
+            if not shares or name in done:
+                continue
+            done.add(name)
+            kind, spec = (
+                ("IPPool", _ip_pool(view, network, shares[0][1]))
+                if network.mode == "subnet"
+                else ("CIDRPool", _cidr_pool(view, network, version, _of_rail(view, network, version)))
+            )
+            yield made(IPAM_API, kind, name, view.labels(COMPONENT, network.rail), spec, namespace)
+
+
+def _of_rail(view: View, network: Network, version: int) -> list[tuple[str, Share]]:
+    """The shares of all networks of the rail: node groups with another attachment use the same pool."""
+    return [
+        (node["name"], share)
+        for node in view.nodes
+        for port in node["ports"]
+        if port["rail"] == network.rail
+        for share in view.shares(port)
+        if share.version == version
+    ]
+
+
+def _selector(view: View) -> Object:
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]}
+
+
+def _ip_pool(view: View, network: Network, share: Share) -> Object:
+    """Blocks are cut from the subnet's first address on, as nodes come: what pods may not have is excluded, and the
+    rest must do.
+    """
+    subnet, first, last = _numbers(share)
+    size = view.fabric.get("pods_per_node")
+    place = "rails.%s.pods" % network.rail
+    if not size or size < 2:
+        raise RailyardError(
+            "nv-ipam gives each node a block of addresses, and the file does not say how many (2 or more)",
+            "fabric.pods_per_node",
+            "set it to the most pods with rails on a node",
+        )
+    nodes = max(view.fabric.get("max_nodes") or 0, len(view.nodes))
+    if first != subnet.first + 1:
+        raise RailyardError(
+            "nv-ipam cuts its blocks from the subnet's first address on, and pods begin at %s" % share.first,
+            place,
+            "let pods begin at %s, or take mode prefix" % addresses.show(subnet.first + 1, subnet.bits),
+        )
+    if last - first + 1 < nodes * size:
+        raise RailyardError(
+            "%d nodes with %d pods need %d addresses, and pods have %d" % (nodes, size, nodes * size, last - first + 1),
+            place,
+            "widen the range, or take mode prefix",
+        )
+    spec: Object = {"subnet": share.subnet, "perNodeBlockSize": size}
+    if share.gateway is not None:
+        spec["gateway"] = share.gateway
+        spec["defaultGateway"] = False
+    end = subnet.last - (1 if subnet.bits == addresses.IPV4 else 0)
+    if last < end:
+        spec["exclusions"] = [
+            {"startIP": addresses.show(last + 1, subnet.bits), "endIP": addresses.show(end, subnet.bits)}
+        ]
+    if share.routes:
+        spec["routes"] = [{"dst": route} for route in share.routes]
+    spec["nodeSelector"] = _selector(view)
+    return spec
+
+
+def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tuple[str, Share]]) -> Object:
+    rail = view.rails[network.rail]
+    share = shares[0][1]
+    subnet, first, last = _numbers(share)
+    spec: Object = {
+        "cidr": rail["subnet" if version == 4 else "subnet6"],
+        "perNodeNetworkPrefix": share.prefix,
+    }
+    if share.gateway is not None:
+        spec["gatewayIndex"] = _number(share.gateway) - subnet.first
+        spec["defaultGateway"] = False
+    excluded = _excluded(subnet, first, last)
+    if excluded:
+        spec["perNodeExclusions"] = excluded
+    spec["staticAllocations"] = [
+        stated({"nodeName": node, "prefix": each.subnet, "gateway": each.gateway}) for node, each in shares
+    ]
+    if share.routes:
+        spec["routes"] = [{"dst": route} for route in share.routes]
+    spec["nodeSelector"] = _selector(view)
+    return spec
+
+
+def _excluded(subnet: addresses.Network, first: int, last: int) -> list[Object]:
+    """Indexes in a node's prefix that are not the pods'. Network and broadcast addresses are left out by nv-ipam
+    itself.
+    """
+    whole = subnet.bits - subnet.prefix <= 1
+    low, high = (0, subnet.size - 1) if whole else (1, subnet.size - 2)
+    found = []
+    for start, end in ((low, first - subnet.first - 1), (last - subnet.first + 1, high)):
+        if start <= end:
+            found.append({"startIndex": start, "endIndex": end})
+    return found
+
+
+def _number(text: str) -> int:
+    number = addresses.parse_address(text, bits=addresses.bits_of(text))
+    if number is None:
+        raise ValueError("%r is no address" % text)
+    return number
+
+
+def _numbers(share: Share) -> tuple[addresses.Network, int, int]:
+    bits = addresses.bits_of(share.subnet)
+    found = addresses.parse_network(share.subnet, bits)
+    if found is None:
+        raise ValueError("%r is no network" % share.subnet)
+    return addresses.network(found[0], found[1], bits), _number(share.first), _number(share.last)
+
+
+# -- networks
+
+
+def ipam(view: View, network: Network) -> str:
+    """A network's address management as JSON text; with both families, two pools. Nothing where pods get no
+    addresses.
+    """
+    versions = [version for version in (4, 6) if network.pools[version]]
+    if not versions:
+        return ""
+    conf = {"type": "nv-ipam", "poolName": ",".join(view.rail_pool(network.rail, version) for version in versions)}
+    if network.mode != "subnet":
+        conf["poolType"] = "cidrpool"
+    return compact(conf)
+
+
+def networks(view: View, options: Options) -> t.Iterator[Object]:
+    for network in view.networks:
+        labels = view.labels(COMPONENT, network.rail)
+        meta = chain.meta(chain.plugins(view, network, network.sample))
+        spec: Object = {"networkNamespace": view.namespace, "ipam": ipam(view, network)}
+        if network.attachment == "macvlan":
+            spec.update(master=network.master(), mode="bridge", mtu=network.mtu, metaPlugins=meta or None)
+            yield made(API, "MacvlanNetwork", network.name, labels, stated(spec))
+        elif network.attachment == "ipoib":
+            spec["master"] = network.master()
+            yield made(API, "IPoIBNetwork", network.name, labels, stated(spec))
+        elif network.attachment == "host-device":
+            spec.update(resourceName=network.resource, metaPlugins=meta or None)
+            yield made(API, "HostDeviceNetwork", network.name, labels, stated(spec))
+
+    def of_vf(network: Network) -> str:
+        return chain.meta(chain.plugins(view, network, network.sample))
+
+    yield from sriov_operator.networks(view, options, lambda network: ipam(view, network), of_vf)
+
+
+def values(view: View, options: Options) -> Object:
+    """Values of the chart ``network-operator``: only keys that it reads, and only what the plan decides."""
+    vfs = bool(view.of(*OF_VF))
+    made_values: Object = {
+        "nfd": {"enabled": True, "deployNodeFeatureRules": True},
+        "upgradeCRDs": True,
+        "sriovNetworkOperator": {"enabled": vfs},
+    }
+    if vfs:
+        selector = view.selector()
+        if options.driver == "container":
+            selector["network.nvidia.com/operator.mofed.wait"] = "false"
+        made_values["sriov-network-operator"] = {
+            "operator": {"resourcePrefix": view.prefix},
+            "sriovOperatorConfig": {"deploy": True, "configDaemonNodeSelector": selector},
+        }
+    return made_values

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A pod on every node with all of its rails: a DaemonSet a set of nodes that have the same networks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import nccl
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
+    FABRIC,
+    PROFILE,
+    Object,
+    RailSet,
+    View,
+    made,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+
+COMPONENT = "workload"
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+
+
+def objects(view: View, options: Options) -> t.Iterator[Object]:
+    """Nothing until ``images`` names the image ``test``: which tools a site trusts in its cluster is its own choice."""
+    if "test" in options.images:
+        for rails in view.sets:
+            yield _daemon_set(view, options, rails)
+
+
+def annotation(view: View, rails: RailSet) -> str:
+    """The pod's wish for networks, with the plan's interface names: net1 is rail 1 whatever the networks are called."""
+    networks = [view.network(name) for name in rails.networks]
+    return ",".join("%s/%s@%s" % (view.namespace, network.name, network.interface) for network in networks)
+
+
+def resources(view: View, rails: RailSet) -> dict[str, str]:
+    """One unit of each network's resource. A device plugin for Ethernet VFs or shared devices, or none for plain
+    IPoIB's TCP/IP.
+    """
+    return {view.qualified(view.network(name).resource): "1" for name in rails.networks}
+
+
+def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
+    profile = rails.profiles[0]
+    name = "%s-rails" % view.name if len(view.sets) == 1 else "%s-rails-%s" % (view.name, profile)
+    match = {"app.kubernetes.io/name": "rails", "app.kubernetes.io/instance": name}
+    units = resources(view, rails)
+    container = {
+        "name": "rails",
+        "image": options.reference("test"),
+        "command": ["sleep", "infinity"],
+        # Registered memory must not be swapped or counted against the default lock limit.
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "resources": {"requests": dict(units), "limits": dict(units)},
+        "envFrom": [{"configMapRef": {"name": nccl.name(view, profile), "optional": True}}],
+        "volumeMounts": [
+            {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl.FILE, "readOnly": True},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ],
+    }
+    template = {
+        "metadata": {"labels": match, "annotations": {NETWORKS: annotation(view, rails)}},
+        "spec": {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(view, rails)}},
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            "volumes": [
+                {"name": "nccl", "configMap": {"name": nccl.name(view, profile), "optional": True}},
+                {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            ],
+        },
+    }
+    return made(
+        "apps/v1",
+        "DaemonSet",
+        name,
+        view.labels(COMPONENT),
+        {"selector": {"matchLabels": match}, "template": template},
+        namespace=options.workload_namespace,
+    )
+
+
+def _nodes(view: View, rails: RailSet) -> Object:
+    return {
+        "nodeSelectorTerms": [
+            {
+                "matchExpressions": [
+                    {"key": FABRIC, "operator": "In", "values": [view.name]},
+                    {"key": PROFILE, "operator": "In", "values": list(rails.profiles)},
+                ]
+            }
+        ]
+    }

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Objects as YAML: one way of writing each value, so that files differ only where the plan does.
+
+A general writer takes longer for the pools of a large fabric than everything else together; objects need mappings,
+lists, text,
+numbers and truth, and no more. Text is plain only where no version of YAML reads it as anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+# Letters first, and nothing that is an indicator or could make a number or a date of it; or an IPv4 address, network
+# or range.
+_PLAIN = re.compile(
+    r"[A-Za-z_/][A-Za-z0-9_./-]*(?:[ @=][A-Za-z0-9_./-]+)*\Z"
+    r"|\d+\.\d+\.\d+\.\d+(?:/\d+)?(?:-\d+\.\d+\.\d+\.\d+)?\Z"
+)
+# What some version of YAML takes for truth, nothing or a number.
+_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"))
+_cache: dict[str, str] = {}
+_CACHED = 100_000
+
+
+def text(thing: t.Mapping[str, t.Any]) -> str:
+    """One document, without a separator; it ends with a line break.
+
+    :raises TypeError: for a value that objects do not have.
+    """
+    if not thing:
+        return "{}\n"
+    lines: list[str] = []
+    _mapping(lines, thing, "", "")
+    return "\n".join(lines) + "\n"
+
+
+def _mapping(lines: list[str], mapping: t.Mapping[str, t.Any], indent: str, first: str) -> None:
+    """``first`` is what the first line begins with: its indent, or a list's dash."""
+    for key, value in mapping.items():
+        head = "%s%s:" % (first, _scalar(key))
+        first = indent
+        if isinstance(value, dict):
+            if value:
+                lines.append(head)
+                _mapping(lines, value, indent + "  ", indent + "  ")
+            else:
+                lines.append(head + " {}")
+        elif isinstance(value, (list, tuple)):
+            if value:
+                lines.append(head)
+                _list(lines, value, indent)
+            else:
+                lines.append(head + " []")
+        elif isinstance(value, str) and "\n" in value:
+            _block(lines, head, value, indent + "  ")
+        else:
+            lines.append("%s %s" % (head, _scalar(value)))
+
+
+def _list(lines: list[str], values: t.Sequence[t.Any], indent: str) -> None:
+    for value in values:
+        if isinstance(value, dict) and value:
+            _mapping(lines, value, indent + "  ", indent + "- ")
+        elif isinstance(value, (list, tuple, dict)):
+            # Flow style reads as JSON does; no object has lists in lists that anybody would read.
+            lines.append("%s- %s" % (indent, _quoted(value)))
+        else:
+            lines.append("%s- %s" % (indent, _scalar(value)))
+
+
+def _block(lines: list[str], head: str, value: str, indent: str) -> None:
+    body = value[:-1] if value.endswith("\n") else value
+    plain = not value.startswith((" ", "\n")) and not value.endswith("\n\n") and all(map(_printable, value.split("\n")))
+    if not plain:
+        lines.append("%s %s" % (head, _quoted(value)))
+        return
+    lines.append("%s |%s" % (head, "" if value.endswith("\n") else "-"))
+    lines.extend(indent + line if line else "" for line in body.split("\n"))
+
+
+def _printable(line: str) -> bool:
+    return line.isprintable() and not line.endswith(" ") or not line
+
+
+def _scalar(value: t.Any) -> str:
+    if isinstance(value, str):
+        known = _cache.get(value)
+        if known is None:
+            known = value if _PLAIN.match(value) and value.lower() not in _WORDS else _quoted(value)
+            if len(_cache) < _CACHED:
+                _cache[value] = known
+        return known
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if value is None:
+        return "null"
+    raise TypeError("%r is nothing that an object holds" % (value,))
+
+
+def _quoted(value: t.Any) -> str:
+    """As JSON writes it, in ASCII: YAML's double quotes read every escape of JSON, except a character of two halves."""
+    quoted = json.dumps(value)
+    return _PAIR.sub(_joined, quoted) if "\\ud" in quoted else quoted
+
+
+_PAIR = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
+
+
+def _joined(found: t.Match[str]) -> str:
+    high, low = int(found.group(1), 16), int(found.group(2), 16)
+    return "\\U%08x" % (0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF))
