@@ -1,0 +1,40 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import findings
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+
+class ActionModule(Door):
+    """Lints fabric files; documented in ``plugins/modules/fabric_findings.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        "files": {"type": "list", "elements": "path", "default": []},
+        "report_dir": {"type": "path"},
+        "strict": {"type": "bool", "default": False},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        checked = [(path, lint(fabric_files.read(path)).findings) for path in fabric_files.named(options["files"])]
+        written = []
+        if options["report_dir"]:
+            report = findings.files(checked, fabric_files.version(), options["strict"])
+            written = fabric_files.write(options["report_dir"], report, check)
+        numbers = findings.counts(checked)
+        return {
+            "changed": any(file["changed"] for file in written),
+            "findings": findings.as_data(checked)["files"],
+            "counts": numbers,
+            "worst": findings.worst(checked),
+            "passed": not numbers["error"] and not (options["strict"] and numbers["warning"]),
+            "table": findings.as_table(checked),
+            "summary": findings.summary(checked),
+            "files": written,
+        }

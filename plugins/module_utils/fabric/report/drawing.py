@@ -1,0 +1,139 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A drawing as SVG, self-contained: no script, font or picture from elsewhere. The same calls give the same bytes.
+
+Lengths are in CSS pixels. Colours follow the reader's light or dark scheme, by class; an SVG viewer that knows no such
+scheme shows the light one.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as xml
+
+NAMESPACE = "http://www.w3.org/2000/svg"
+
+# Colours of rails that stay apart for every kind of colour blindness (after Okabe and Ito, darker where white paper
+# needs it), for light and for dark; names stand beside them everywhere, so nothing hangs on colour alone.
+RAIL_COLOURS = (
+    ("#0072b2", "#4db2f0"),
+    ("#d55e00", "#ff8f4a"),
+    ("#009e73", "#2fd6a4"),
+    ("#b4558c", "#f09ccb"),
+    ("#8f7200", "#f0d84a"),
+    ("#3d9fd9", "#a9e0ff"),
+    ("#5d4bb8", "#b9adff"),
+    ("#4d4d4d", "#d0d0d0"),
+)
+DASHES = ("", "7 3", "2 3", "9 3 2 3")
+
+_MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+_STYLE = (
+    """
+text { font-family: system-ui, 'DejaVu Sans', 'Segoe UI', Roboto, Helvetica, Arial, sans-serif; fill: #1c2024 }
+.mono { font-family: %s }
+.middle { text-anchor: middle }
+.end { text-anchor: end }
+.strong { font-weight: 600 }
+.soft { fill: #5b6470 }
+.paper { fill: #ffffff }
+.block { fill: #f6f7f9; stroke: #d3d8de }
+.row { fill: #ffffff; stroke: #e1e5ea }
+.cell { fill: #ffffff; stroke-width: 1.5 }
+.wire { fill: none; stroke-width: 2 }
+"""
+    % _MONO
+)
+_DARK = """
+text { fill: #e8eaed }
+.soft { fill: #a3acb8 }
+.paper { fill: #14171a }
+.block { fill: #1b1f24; stroke: #39414b }
+.row { fill: #22272d; stroke: #333b44 }
+.cell { fill: #14171a }
+"""
+
+# Widths of a character by its font size: that of a fixed-width font, and a wide mean of the others.
+_MONO_WIDTH = 0.61
+_SANS_WIDTH = 0.58
+
+
+class Drawing:
+    """``title`` and ``text`` are for readers of screens."""
+
+    def __init__(self, title: str, text: str) -> None:
+        self.root = xml.Element("svg", {"xmlns": NAMESPACE, "role": "img", "aria-labelledby": "title text"})
+        xml.SubElement(self.root, "title", id="title").text = title
+        xml.SubElement(self.root, "desc", id="text").text = text
+        light, dark = [_STYLE], [_DARK]
+        for at, (on_light, on_dark) in enumerate(RAIL_COLOURS):
+            for lines, colour in ((light, on_light), (dark, on_dark)):
+                lines.append(".f%d { fill: %s }\n.s%d { stroke: %s }\n" % (at, colour, at, colour))
+        style = "".join(light) + "@media (prefers-color-scheme: dark) {" + "".join(dark) + "}\n"
+        xml.SubElement(self.root, "style").text = style
+        self._paper = xml.SubElement(self.root, "rect", {"class": "paper"})
+        self._into = self.root
+
+    def group(self, tip: str = "") -> xml.Element:
+        """What is drawn from now on belongs together, and has a tip."""
+        self._into = xml.SubElement(self.root, "g")
+        if tip:
+            xml.SubElement(self._into, "title").text = tip
+        return self._into
+
+    def box(
+        self, x: float, y: float, width: float, height: float, kind: str, round_by: float = 4, tip: str = ""
+    ) -> None:
+        keys = {"x": _number(x), "y": _number(y), "width": _number(width), "height": _number(height)}
+        made = xml.SubElement(self._into, "rect", {**keys, "rx": _number(round_by), "class": kind})
+        if tip:
+            xml.SubElement(made, "title").text = tip
+
+    def line(self, x: float, y: float, to_y: float, kind: str, dash: str = "") -> None:
+        """Straight down."""
+        keys = {"d": "M%s %sV%s" % (_number(x), _number(y), _number(to_y)), "class": kind}
+        if dash:
+            keys["stroke-dasharray"] = dash
+        xml.SubElement(self._into, "path", keys)
+
+    def text(self, x: float, y: float, said: str, size: float = 12, kind: str = "", room: float = 0) -> None:
+        """``y`` is the baseline. What is longer than ``room`` is cut, and the whole becomes its tip."""
+        keys = {"x": _number(x), "y": _number(y), "font-size": _number(size)}
+        if kind:
+            keys["class"] = kind
+        made = xml.SubElement(self._into, "text", keys)
+        made.text = cut(said, size, room, "mono" in kind) if room else said
+        if made.text != said:
+            made.text, whole = None, xml.SubElement(made, "title")
+            whole.text, whole.tail = said, cut(said, size, room, "mono" in kind)
+
+    def done(self, width: float, height: float) -> bytes:
+        """The file."""
+        size = {"width": _number(width), "height": _number(height)}
+        self._paper.attrib.update(size)
+        self.root.attrib.update(dict(size, viewBox="0 0 %s %s" % (size["width"], size["height"])))
+        for element in self.root:
+            element.tail = "\n"
+            for inner in element:
+                inner.tail = "\n"
+        self.root.text = "\n"
+        return xml.tostring(self.root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _number(value: float) -> str:
+    return ("%.1f" % value).rstrip("0").rstrip(".")
+
+
+def length(said: str, size: float, mono: bool = False) -> float:
+    """About how long a text is, a little more rather than less."""
+    return len(said) * size * (_MONO_WIDTH if mono else _SANS_WIDTH)
+
+
+def cut(said: str, size: float, room: float, mono: bool = False) -> str:
+    """A text that fits, its middle taken out where it is too long: names tell most at their ends."""
+    most = max(1, int(room / (size * (_MONO_WIDTH if mono else _SANS_WIDTH))))
+    if len(said) <= most:
+        return said
+    tail = (most - 1) * 2 // 3
+    return said[: most - 1 - tail] + "…" + (said[-tail:] if tail else "")

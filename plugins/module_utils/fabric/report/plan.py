@@ -1,0 +1,175 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The plan's document for people: tables for a terminal, and the files that a report is made of."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import rows
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import as_csv, count, markdown, table
+
+Document = t.Mapping[str, t.Any]
+
+# Columns of a terminal's tables: those that 120 characters have room for. The CSV files have all.
+_RAILS = ("rail", "mode", "subnet", "subnet6", "gateway", "pods", "MTU", "table", "networks", "room for nodes")
+_PORTS = (
+    "rail",
+    "netdev",
+    "pci",
+    "match",
+    "rdma",
+    "gpus",
+    "address",
+    "address6",
+    "gateway",
+    "gateway6",
+    "mtu",
+    "table",
+)
+_OBJECTS = ("kind", "name", "rail", "nodes", "node", "resource", "interface", "first", "last", "first6", "last6")
+_LEAVES = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
+
+
+def as_json(document: Document) -> bytes:
+    """The document as JSON, a rail, a unit and a node to a line: small, quick to write, and good to compare."""
+    parts = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            text = "[\n  %s\n ]" % ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in value)
+        else:
+            text = json.dumps(value, ensure_ascii=False)
+        parts.append(" %s: %s" % (json.dumps(key), text))
+    return ("{\n%s\n}\n" % ",\n".join(parts)).encode("utf-8")
+
+
+def counts(document: Document) -> dict[str, int]:
+    """How many nodes, rails, ports and units there are."""
+    return {
+        "nodes": len(document["nodes"]),
+        "rails": len(document["rails"]),
+        "ports": sum(len(node["ports"]) for node in document["nodes"]),
+        "units": len(document.get("units") or ()),
+    }
+
+
+def head(document: Document) -> list[str]:
+    """What the fabric is, in a few lines."""
+    fabric = document["fabric"]
+    kinds = ", ".join(fabric.get("attachments") or [fabric.get("attachment") or ""])
+    numbers = [count(number, what[:-1]) for what, number in counts(document).items() if number]
+    words = [kinds, fabric.get("provider"), "rdma mode %s" % fabric.get("rdma_mode"), fabric.get("link_layer")]
+    return [
+        "fabric %s: %s" % (fabric["name"], ", ".join(numbers)),
+        "%s, MTU %s" % (", ".join(word for word in words if word), fabric.get("mtu")),
+    ]
+
+
+def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
+    for rail in document["rails"]:
+        capacity = rail.get("capacity") or {}
+        networks = [network.get("network") for network in rail.get("networks") or ()]
+        keys = ("name", "mode", "subnet", "subnet6", "gateway", "pods", "mtu", "table")
+        yield (*(rail.get(key) for key in keys), networks, capacity.get("nodes"))
+
+
+def as_table(document: Document, most: int) -> str:
+    """Rails, ports and objects. Of more than ``most`` ports or objects, the first; what is left out is counted."""
+    lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  "), "", "PORTS"]
+    left = most
+    shown = 0
+    for node in document["nodes"]:
+        if left <= 0:
+            break
+        chosen = _choose(rows.PORTS, _PORTS, list(rows.ports(dict(document, nodes=[node])))[:left])
+        left -= len(chosen)
+        shown += len(chosen)
+        lines.append("  " + _node_line(node))
+        lines.extend(table(_PORTS, chosen, indent="    "))
+    lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv"))
+    objects = rows.objects(document)
+    lines.extend(["", "OBJECTS", *table(_OBJECTS, _choose(rows.OBJECTS, _OBJECTS, objects[:most]), indent="  ")])
+    lines.extend(_more(len(objects) - most, "object", "objects.csv"))
+    return "\n".join(lines)
+
+
+def _node_line(node: Document) -> str:
+    words = ["index %s" % node.get("index")]
+    words.extend(
+        "%s %s" % (key, node[key]) for key in ("unit", "place", "rack", "profile") if node.get(key) is not None
+    )
+    return "%s (%s)" % (node["name"], ", ".join(words))
+
+
+def _more(left: int, one: str, file: str) -> list[str]:
+    return ["  ... and %s more: see %s, written with -e report_dir=DIR" % (count(left, one), file)] if left > 0 else []
+
+
+def _choose(
+    columns: t.Sequence[str], wanted: t.Sequence[str], chosen: t.Iterable[tuple[t.Any, ...]]
+) -> list[tuple[t.Any, ...]]:
+    at = [columns.index(column) for column in wanted]
+    return [tuple(row[index] for index in at) for row in chosen]
+
+
+def leaf_table(document: Document, most: int) -> str:
+    """The ports of each leaf, for a terminal; at most ``most`` of them."""
+    lines: list[str] = []
+    left = most
+    leaves = rows.leaves(document)
+    for leaf in leaves:
+        if left <= 0:
+            break
+        lines.append(_leaf_line(leaf))
+        lines.extend(table(_LEAVES, _choose(rows.LEAVES, _LEAVES, leaf.rows[:left]), indent="  "))
+        lines.append("")
+        left -= len(leaf.rows)
+    lines.extend(_more(sum(len(leaf.rows) for leaf in leaves) - most, "leaf port", "leaves.csv"))
+    return "\n".join(lines).rstrip("\n")
+
+
+def _leaf_line(leaf: rows.Leaf) -> str:
+    line = "leaf %s, rail %s" % (leaf.name, leaf.rail) if leaf.name else "rail %s, leaves without names" % leaf.rail
+    unit = ", unit %s" % leaf.unit if leaf.unit else ""
+    advertised = [each for each in (leaf.aggregate, leaf.aggregate6) if each]
+    return "%s%s: %s%s" % (
+        line,
+        unit,
+        count(len(leaf.rows), "port"),
+        ", advertises %s" % " and ".join(advertised) if advertised else "",
+    )
+
+
+def leaf_page(document: Document) -> bytes:
+    """A Markdown page for the network team: QoS, then a table a leaf."""
+    fabric = document["fabric"]
+    lines = ["# Leaf ports of fabric %s" % fabric["name"], "", *_qos_lines(fabric.get("qos") or {})]
+    lines.append("The MTU is that of the nodes' ports, in bytes of IP packet; a leaf port must carry at least that.")
+    for leaf in rows.leaves(document):
+        lines.extend(["", "## %s" % _leaf_line(leaf).replace("leaf ", "Leaf ", 1).replace("rail ", "Rail ", 1), ""])
+        chosen = _choose(rows.LEAVES, _LEAVES, leaf.rows)
+        used = [at for at in range(len(_LEAVES)) if any(row[at] not in (None, "") for row in chosen)]
+        lines.extend(markdown([_LEAVES[at] for at in used], [[row[at] for at in used] for row in chosen]))
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def _qos_lines(qos: Document) -> list[str]:
+    plain = [(key, value) for key, value in qos.items() if isinstance(value, (str, int, list)) and value != []]
+    if not plain:
+        return []
+    return [*markdown(("QoS", "value"), plain), ""]
+
+
+def files(document: Document) -> dict[str, bytes]:
+    """The files of a report by their names, but for the picture and the comparison."""
+    leaf_rows = (row for leaf in rows.leaves(document) for row in leaf.rows)
+    return {
+        "plan.json": as_json(document),
+        "ports.csv": as_csv(rows.PORTS, rows.ports(document)),
+        "objects.csv": as_csv(rows.OBJECTS, rows.objects(document)),
+        "leaves.csv": as_csv(rows.LEAVES, leaf_rows),
+        "leaves.md": leaf_page(document),
+    }

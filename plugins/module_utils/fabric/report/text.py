@@ -1,0 +1,103 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Rows of cells as text: for a terminal, as Markdown, as CSV. The same rows give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import typing as t
+
+# Characters of a line: 120, less what Ansible puts before the lines of a message.
+WIDTH = 112
+GAP = 2
+# A column that has to give way keeps so many characters at least.
+_NARROW = 8
+_BREAKS = " ,/:;_-."
+
+Row = t.Sequence[t.Any]
+
+
+def cell(value: t.Any) -> str:
+    """A value as a cell: nothing for None, lists with commas."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(cell(each) for each in value)
+    return str(value)
+
+
+def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, indent: str = "") -> list[str]:
+    """The lines of a table at most ``width`` characters wide. Columns in which no row has anything are left out.
+
+    What does not fit goes on in the next line of its own column: nothing is cut off.
+    """
+    cells = [[cell(value) for value in row] for row in rows]
+    used = [at for at in range(len(head)) if any(row[at] for row in cells)]
+    if not used:
+        return []
+    columns = [[head[at]] + [row[at] for row in cells] for at in used]
+    widths = _fit([max(map(len, column)) for column in columns], [len(head[at]) for at in used], width - len(indent))
+    right = [all(text.isdigit() or not text for text in column[1:]) for column in columns]
+    lines: list[str] = []
+    for row in zip(*columns):
+        folded = [fold(text, size) for text, size in zip(row, widths)]
+        for at in range(max(map(len, folded))):
+            parts = [each[at] if at < len(each) else "" for each in folded]
+            texts = [
+                part.rjust(size) if number else part.ljust(size) for part, size, number in zip(parts, widths, right)
+            ]
+            lines.append((indent + (" " * GAP).join(texts)).rstrip())
+    return lines
+
+
+def _fit(natural: list[int], least: list[int], width: int) -> list[int]:
+    """Widths of columns that together fit: the widest give way first, to no less than their heads."""
+    widths = list(natural)
+    floor = [max(head, min(_NARROW, size)) for head, size in zip(least, natural)]
+    over = sum(widths) + GAP * (len(widths) - 1) - width
+    while over > 0:
+        can = [at for at in range(len(widths)) if widths[at] > floor[at]]
+        if not can:
+            break
+        widest = max(can, key=lambda at: (widths[at], at))
+        widths[widest] -= 1
+        over -= 1
+    return widths
+
+
+def fold(text: str, size: int) -> list[str]:
+    """A text in lines of at most ``size`` characters, broken after a space or a sign where there is one."""
+    lines = []
+    while len(text) > size:
+        cut = max(text.rfind(sign, 0, size) for sign in _BREAKS) + 1
+        space = text.rfind(" ", 0, size + 1) + 1
+        cut = space if space > size // 3 else cut if cut > size // 3 else size
+        lines.append(text[:cut].rstrip())
+        text = text[cut:].lstrip()
+    return [*lines, text]
+
+
+def markdown(head: t.Sequence[str], rows: t.Iterable[Row]) -> list[str]:
+    """The lines of a Markdown table."""
+    lines = ["| %s |" % " | ".join(head), "|%s" % ("---|" * len(head))]
+    lines.extend("| %s |" % " | ".join(cell(value).replace("|", "\\|") for value in row) for row in rows)
+    return lines
+
+
+def as_csv(head: t.Sequence[str], rows: t.Iterable[Row]) -> bytes:
+    """RFC 4180 but for the line's end, which is a line feed alone, as in every other file of a repository."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return out.getvalue().encode("utf-8")
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 node``, ``2 nodes``, ``4,096 nodes``."""
+    return "{:,} {}".format(number, one if number == 1 else many or one + "s")

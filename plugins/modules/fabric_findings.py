@@ -1,0 +1,119 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# The documentation of an action plugin, plugins/action/fabric_findings.py, which does the work on the control node.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_findings
+short_description: What lint says of fabric files, for people and for CI
+version_added: 0.2.0
+description:
+  - Reads fabric files, checks and plans them as the inventory plugin P(railyard.fabric.rails#inventory) does, and gives
+    all findings. Runs on the control node alone and contacts no host.
+  - A file with errors does not fail the task, so that what comes after it can show RV(table) and use RV(findings).
+    RV(passed) says whether the files are good.
+author:
+  - Railyard contributors (@railyard)
+attributes:
+  action:
+    description: Runs on the control node.
+    support: full
+  check_mode:
+    description: Writes nothing, and says what would be written.
+    support: full
+  diff_mode:
+    description: Reports are written anew as a whole.
+    support: none
+  platform:
+    description: Target system of the control node.
+    platforms: posix
+    support: full
+options:
+  files:
+    description:
+      - The fabric files, or directories that hold them. Relative paths begin at the working directory.
+      - Without any, the fabric files among the inventory's own sources.
+    type: list
+    elements: path
+    default: []
+  report_dir:
+    description:
+      - A directory on the control node for the reports C(findings.json), C(findings.sarif) (SARIF 2.1.0) and
+        C(findings.junit.xml). It is made where it is missing. Without it nothing is written.
+    type: path
+  strict:
+    description: Whether warnings count as errors do, in RV(passed) and in the JUnit report.
+    type: bool
+    default: false
+seealso:
+  - module: railyard.fabric.fabric_plan
+  - plugin: railyard.fabric.rails
+    plugin_type: inventory
+"""
+
+EXAMPLES = r"""
+- name: Check a fabric file, and leave reports for CI
+  railyard.fabric.fabric_findings:
+    files: [inventories/prod/fabric.yml]
+    report_dir: reports
+  register: checked
+
+- name: Show what was found
+  ansible.builtin.debug:
+    msg: "{{ checked.table }}"
+
+- name: Fail on errors
+  ansible.builtin.assert:
+    that: checked.passed
+    fail_msg: "{{ checked.summary }}"
+"""
+
+RETURN = r"""
+passed:
+  description: Whether no finding is an error, and with O(strict) none a warning.
+  returned: success
+  type: bool
+worst:
+  description: The worst severity, V(error), V(warning) or V(note); null without findings.
+  returned: success
+  type: str
+counts:
+  description: How many findings there are of each severity.
+  returned: success
+  type: dict
+  sample: {error: 1, warning: 0, note: 0}
+summary:
+  description: The counts as one line.
+  returned: success
+  type: str
+  sample: "inventories/prod/fabric.yml: 1 error"
+table:
+  description: The findings as a table, at most 120 characters wide.
+  returned: success
+  type: str
+findings:
+  description: The files, each with its findings in the order of their places.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - file: inventories/prod/fabric.yml
+      findings:
+        - code: RY112
+          severity: error
+          place: fabric.mtu
+          line: 8
+          column: 3
+          message: jumbo is not a whole number
+          remedy: write a whole number of bytes from 576 to 9978
+files:
+  description: The reports, each with its C(path), its C(size) in bytes, and whether it C(changed).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{path: reports/findings.json, size: 512, changed: true}]
+"""

@@ -1,0 +1,408 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan's tables and files, what two plans differ in, and the picture of the topology."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import re
+import time
+import typing as t
+from xml.etree import ElementTree as xml
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, plan, rows, text
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
+
+from .plan_documents import document
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _csv(raw: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(raw.decode("utf-8"))))
+
+
+# -- tables and files
+
+
+def test_every_port_is_in_the_files_with_its_names_and_addresses() -> None:
+    made = document(4, 2, units=2)
+    files = plan.files(made)
+    assert json.loads(files["plan.json"]) == made
+    ports = _csv(files["ports.csv"])
+    assert [(row["node"], row["rail"]) for row in ports] == [
+        (node["name"], port["rail"]) for node in made["nodes"] for port in node["ports"]
+    ]
+    for row, port in zip(ports, (port for node in made["nodes"] for port in node["ports"])):
+        assert (row["address"], row["gateway"], row["mtu"]) == (port["address"], port["gateway"], "9000")
+        assert row["rdma"] == port["rdma"]["name"] and row["pods_first"] == port["pods"]["first"]
+        assert row["network"] == port["names"]["network"] and row["leaf_port"] == port["leaf"]["port"]
+    leaves = _csv(files["leaves.csv"])
+    assert len(leaves) == len(ports)
+    assert {(row["leaf"], row["leaf_port"]) for row in leaves} == {
+        (port["leaf"]["name"], port["leaf"]["port"]) for node in made["nodes"] for port in node["ports"]
+    }
+    assert leaves[0]["prefix"] == made["nodes"][0]["ports"][0]["pods"]["subnet"]
+    assert leaves[0]["qos_class"] == "roce-p3-dscp26" and leaves[0]["vlan"] == "untagged"
+
+
+def test_an_object_is_said_once_and_counts_its_nodes() -> None:
+    made = document(3, 2)
+    objects = _csv(plan.files(made)["objects.csv"])
+    assert len({(row["kind"], row["name"]) for row in objects}) == len(objects)
+    pools = [row for row in objects if row["kind"] == "pool"]
+    assert len(pools) == 6 and all(row["nodes"] == "1" and row["node"] for row in pools)
+    networks = [row for row in objects if row["kind"] == "network"]
+    assert [(row["name"], row["nodes"], row["node"]) for row in networks] == [
+        ("gpu01-sriov", "3", ""),
+        ("gpu02-sriov", "3", ""),
+    ]
+
+
+def test_an_object_whose_rail_is_named_alike_for_all_nodes_is_not_one_nodes() -> None:
+    made = document(2, 1)
+    made["nodes"][1]["profile"] = "other"
+    policy = next(row for row in rows.objects(made) if row[0] == "policy")
+    said = dict(zip(rows.OBJECTS, policy))
+    assert said["nodes"] == 2 and said["profile"] is None and said["node"] is None
+
+
+@pytest.mark.parametrize(("nodes", "units"), [(2, 0), (40, 2)])
+def test_the_tables_fit_and_say_what_they_leave_out(nodes: int, units: int) -> None:
+    made = document(nodes, 8, units)
+    table, leaves = plan.as_table(made, 64), plan.leaf_table(made, 64)
+    assert max(len(line) for said in (table, leaves) for line in said.splitlines()) <= text.WIDTH
+    left = nodes * 8 - 64
+    assert ("and %d ports more: see ports.csv" % left in table) == (left > 0)
+    assert ("and %d leaf ports more: see leaves.csv" % left in leaves) == (left > 0)
+    addresses = re.findall(r"10\.\d+\.\d+\.\d+/27", table)
+    assert len(addresses) == min(64, nodes * 8)
+
+
+def test_a_wide_table_folds_its_cells() -> None:
+    made = document(1, 1)
+    made["nodes"][0]["ports"][0].update(
+        address6="fd00:1234:5678:9abc:def0:1234:5678:9abc/64", gateway6="fd00:1234:5678:9abc:def0:1234:5678:ffff"
+    )
+    table = plan.as_table(made, 10)
+    assert max(map(len, table.splitlines())) <= text.WIDTH and "address6" in table
+
+
+def test_infiniband_without_addresses_has_rows_too() -> None:
+    made = document(2, 2)
+    for node in made["nodes"]:
+        for port in node["ports"]:
+            port.update(address=None, gateway=None, pods=None, vfs=None, names=None, rdma=None)
+    for rail in made["rails"]:
+        rail.update(subnet=None)
+    files = plan.files(made)
+    assert len(_csv(files["ports.csv"])) == 4 and len(_csv(files["leaves.csv"])) == 4
+    assert plan.as_table(made, 10) and plan.leaf_table(made, 10) and topology(made)
+
+
+def test_a_leafs_own_address_is_the_gateway_of_its_link() -> None:
+    made = document(1, 1, units=1)
+    port = made["nodes"][0]["ports"][0]
+    port.update(address="10.1.0.0/31", gateway=None)
+    port["leaf"]["address"] = "10.1.0.1/31"
+    (row,) = _csv(plan.files(made)["leaves.csv"])
+    assert (row["prefix"], row["gateway"]) == ("10.1.0.0/31", "10.1.0.1")
+
+
+def test_vlans_of_vfs_are_the_leaf_ports() -> None:
+    made = document(1, 1)
+    for vlan, vf in zip((30, 20), made["nodes"][0]["ports"][0]["vfs"]["attributes"]):
+        vf["vlan"] = vlan
+    assert _csv(plan.files(made)["leaves.csv"])[0]["vlan"] == "20,30"
+
+
+def test_the_markdown_page_has_every_leaf_port() -> None:
+    made = document(6, 2, units=2)
+    page = plan.files(made)["leaves.md"].decode("utf-8")
+    assert page.count("\n## Leaf ") == 4
+    assert sum(line.startswith("| swp") for line in page.splitlines()) == 12
+
+
+# -- what two plans differ in
+
+BASE = document(3, 2, units=1)
+
+
+def _places(value: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
+    """The path of every single value."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _places(inner, (*path, key))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for at, inner in enumerate(value):
+            yield from _places(inner, (*path, at))
+    else:
+        yield path
+
+
+def _put(value: t.Any, path: tuple[t.Any, ...], new: t.Any) -> None:
+    for part in path[:-1]:
+        value = value[part]
+    value[path[-1]] = new
+
+
+# What an item is known by is no attribute of it: another is another item. Tested apart.
+KNOWN_BY = {"name", "rail", "rails", "attachment", "index", "format", "other_ports", "routes"}
+PLACES = [path for path in _places(BASE) if path[-1] not in KNOWN_BY or path[0] == "fabric" and path[-1] != "rails"]
+
+
+@given(st.sampled_from(PLACES), st.sampled_from(["other", 4711, ["x"], None]))
+def test_every_change_of_a_value_shows_up_once(path: tuple[t.Any, ...], new: t.Any) -> None:
+    changed = copy.deepcopy(BASE)
+    _put(changed, path, new)
+    old: t.Any = BASE
+    for part in path:
+        old = old[part]
+    assume(not (old in (None, [], {}) and new is None))
+    (change,) = diff.diff(BASE, changed)
+    assert change.after == new and change.before == old
+    assert change.attribute.split(".")[-1] == path[-1]
+    back = diff.diff(changed, BASE)
+    assert [(each.before, each.after) for each in back] == [(new, old)]
+
+
+@given(st.lists(st.integers(0, 9), unique=True, max_size=9), st.lists(st.integers(0, 9), unique=True, max_size=9))
+def test_nodes_that_come_and_go_are_said_once_each(gone: list[int], come: list[int]) -> None:
+    whole = document(10, 1)
+    old = dict(whole, nodes=[node for at, node in enumerate(whole["nodes"]) if at not in come])
+    new = dict(whole, nodes=[node for at, node in reversed(list(enumerate(whole["nodes"]))) if at not in gone])
+    changes = diff.diff(old, new)
+    names = {"ai-%03d" % (at + 1) for at in range(10)}
+    before, after = {node["name"] for node in old["nodes"]}, {node["name"] for node in new["nodes"]}
+    assert {change.subject for change in changes if change.kind == diff.ADDED} == after - before
+    assert {change.subject for change in changes if change.kind == diff.REMOVED} == before - after
+    assert len(changes) == len(before ^ after) and before | after <= names
+
+
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(0, 2))
+def test_a_plan_does_not_differ_from_itself(nodes: int, rails: int, units: int) -> None:
+    made = document(nodes, rails, units)
+    assert diff.diff(made, copy.deepcopy(made)) == []
+    assert diff.diff(diff.load(plan.as_json(made), "f"), made) == []
+
+
+def test_a_plan_without_what_is_empty_is_the_same() -> None:
+    old = copy.deepcopy(BASE)
+    for node in old["nodes"]:
+        for port in node["ports"]:
+            del port["routes"], port["address6"], port["match"]
+    assert diff.diff(old, BASE) == []
+
+
+def test_a_node_of_another_name_at_the_same_place_is_renamed() -> None:
+    new = copy.deepcopy(BASE)
+    new["nodes"][1]["name"] = "jupiter"
+    new["nodes"][1]["ports"][0]["mtu"] = 1500
+    first, second = diff.diff(BASE, new)
+    assert (first.kind, first.what, first.before, first.after) == (diff.RENAMED, "node", "ai-su1-002", "jupiter")
+    assert (second.kind, second.subject, second.attribute) == (diff.CHANGED, "jupiter gpu01", "mtu")
+
+
+def test_a_rail_and_a_unit_of_another_name_are_renamed_with_all_that_follows() -> None:
+    raw = json.dumps(BASE).replace('"gpu02"', '"east"').replace('"su1"', '"pod1"')
+    changes = diff.diff(BASE, json.loads(raw))
+    assert {(change.kind, change.what, change.attribute, change.after) for change in changes} == {
+        (diff.RENAMED, "rail", "", "east"),
+        (diff.RENAMED, "rail", "base", "east"),
+        (diff.RENAMED, "port", "base", "east"),
+        (diff.RENAMED, "unit", "", "pod1"),
+    }
+
+
+def test_a_port_that_goes_is_one_change() -> None:
+    new = copy.deepcopy(BASE)
+    del new["nodes"][0]["ports"][1]
+    (change,) = diff.diff(BASE, new)
+    assert (change.kind, change.what, change.subject) == (diff.REMOVED, "port", "ai-su1-001 gpu02")
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "kind"),
+    [
+        (("nodes", 0, "ports", 0, "address"), "10.9.0.1/27", diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "address"), "10.1.0.34/26", diff.CHANGED),
+        (("nodes", 0, "ports", 0, "table"), 900, diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "vfs", "attributes", 0, "mac"), "02:00:00:00:00:01", diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "names", "pool"), "other", diff.RENAMED),
+        (("nodes", 0, "ports", 0, "rdma", "name"), "mlx5_9", diff.RENAMED),
+        (("nodes", 0, "ports", 0, "mtu"), 1500, diff.CHANGED),
+        (("nodes", 0, "ports", 0, "gateway"), None, diff.REMOVED),
+        (("nodes", 0, "ports", 0, "address6"), "fd00::1/64", diff.ADDED),
+        (("units", 0, "leaves", 0, "aggregate"), "10.9.0.0/16", diff.RENUMBERED),
+        (("rails", 0, "capacity", "taken", "gateway"), 3, diff.CHANGED),
+        (("fabric", "reserved", "lan"), "10.0.0.0/8", diff.CHANGED),
+        (("fabric", "mtu"), 1500, diff.CHANGED),
+    ],
+)
+def test_the_kind_of_a_change(path: tuple[t.Any, ...], new: t.Any, kind: str) -> None:
+    changed = copy.deepcopy(BASE)
+    _put(changed, path, new)
+    (change,) = diff.diff(BASE, changed)
+    assert change.kind == kind
+
+
+def test_what_renumbers_comes_first_and_loud() -> None:
+    new = copy.deepcopy(document(64, 8))
+    old = copy.deepcopy(new)
+    for node in new["nodes"]:
+        for port in node["ports"]:
+            port["gateway"] = "10.255.255.1"
+            port["mtu"] = 1500
+    changes = diff.diff(old, new)
+    table = diff.as_table(changes, "old/plan.json").splitlines()
+    assert table[0].startswith("!!! RENUMBERED: 512 values of 512 objects.")
+    assert table[2].startswith("RENUMBERED") and "512" in table[2] and len(table) < 16
+    assert max(map(len, table)) <= text.WIDTH
+    assert table[-1] == "against old/plan.json: 512 renumbered, 512 changed"
+    data = json.loads(diff.as_json(changes, "old/plan.json"))
+    assert len(data["changes"]) == 1024 and data["counts"]["renumbered"] == 512
+
+
+values = st.recursive(
+    st.one_of(st.none(), st.integers(), st.text(max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["name", "rail", "index", "ports", "nodes", "number", "x"]), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.sampled_from(["rails", "nodes", "units", "x"]), st.lists(values, max_size=3)), values)
+def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t.Any) -> None:
+    raw = json.dumps(dict({"format": 1, "fabric": fabric}, **parts)).encode("utf-8")
+    try:
+        old = diff.load(raw, "old.json")
+    except RailyardError as error:
+        assert "Remedy: " in str(error)
+    else:
+        changes = diff.diff(old, BASE)
+        assert diff.as_table(changes, "old.json") and json.loads(diff.as_json(changes, "old.json"))
+        diff.diff(BASE, old)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"\xff", "this is not JSON"),
+        (b"{", "this is not JSON"),
+        (b"[]", "this is not a plan"),
+        (b'{"format": 2, "fabric": {}, "rails": [], "nodes": []}', "the plan's format is 2"),
+        (b'{"format": 1, "fabric": {}, "rails": []}', "the plan lacks nodes"),
+        (b"[" * 100000, "this is not JSON"),
+    ],
+)
+def test_what_is_no_plan_is_said_to_be_none(raw: bytes, said: str) -> None:
+    with pytest.raises(RailyardError, match=re.escape(said)) as caught:
+        diff.load(raw, "old.json")
+    assert str(caught.value).startswith("old.json: ") and "\n" not in str(caught.value)
+
+
+# -- the picture
+
+
+def _svg(raw: bytes) -> xml.Element:
+    root = xml.fromstring(raw)
+    assert root.tag == SVG + "svg"
+    return root
+
+
+def _words(root: xml.Element) -> str:
+    return " ".join("".join(element.itertext()) for element in root.iter(SVG + "text"))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rails", "units", "planes"),
+    [(1, 1, 0, 1), (2, 8, 0, 1), (64, 8, 2, 1), (64, 8, 0, 1), (128, 4, 4, 4), (512, 8, 16, 1), (300, 16, 0, 1)],
+)
+def test_the_picture_is_whole_and_stands_alone(nodes: int, rails: int, units: int, planes: int) -> None:
+    made = document(nodes, rails, units, planes)
+    raw = topology(made)
+    assert raw == topology(copy.deepcopy(made))
+    root = _svg(raw)
+    bare = raw.replace(b'xmlns="http://www.w3.org/2000/svg"', b"")
+    assert not re.search(rb"href|url\(|@import|<image|<script|https?:|@font-face", bare)
+    assert b"prefers-color-scheme: dark" in raw
+    assert root.get("role") == "img" and root.get("aria-labelledby") == "title text"
+    assert root.findtext(SVG + "title") and "%d GPU" % (nodes * rails * planes) in (
+        root.findtext(SVG + "desc") or ""
+    ).replace(",", "")
+    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+    for box in root.iter(SVG + "rect"):
+        left, top = float(box.get("x", "0")), float(box.get("y", "0"))
+        assert left >= 0 and left + float(box.get("width", "0")) <= width + 0.1
+        assert top >= 0 and top + float(box.get("height", "0")) <= height + 0.1
+
+
+def test_few_nodes_are_drawn_with_their_ports() -> None:
+    words = _words(_svg(topology(document(2, 8))))
+    for said in ("ai-001", "ai-002", "enp11s0f0np0", "10.8.0.66/27", "GPU 7", "gpu08"):
+        assert said in words
+
+
+def test_sixty_four_nodes_are_drawn_by_name() -> None:
+    root = _svg(topology(document(64, 8, 2)))
+    words = _words(root)
+    for unit in (1, 2):
+        for place in range(1, 33):
+            assert "ai-su%d-%03d" % (unit, place) in words
+    assert words.count("GPU 3") == 64 and "su2-r08" in words
+    assert float(root.get("width", "0")) < 2000 and float(root.get("height", "0")) < 1500
+
+
+def test_many_nodes_are_summed_up() -> None:
+    raw = topology(document(512, 8, 16))
+    words = _words(_svg(raw))
+    assert "unit su16" in words and words.count("32 nodes, 256 GPUs") == 16
+    assert "ai-su1-001" not in words
+
+
+@pytest.mark.parametrize(("units", "most"), [(0, 20_000), (128, 600_000), (4096, 1_200_000)])
+def test_the_picture_of_4096_nodes_is_bounded(units: int, most: int) -> None:
+    made = document(4096, 8, units)
+    start = time.process_time()
+    raw = topology(made)
+    assert len(raw) < most and time.process_time() - start < 10
+    root = _svg(raw)
+    assert float(root.get("width", "0")) < 12_000 and float(root.get("height", "0")) < 12_000
+    if units > 255:
+        assert "3842 more units" in _words(root)
+
+
+def test_a_node_without_a_port_on_a_rail_says_so() -> None:
+    made = document(2, 2)
+    del made["nodes"][0]["ports"][1]
+    assert _words(_svg(topology(made))).count("no port") == 1
+
+
+def test_odd_names_are_cut_and_kept_in_tips() -> None:
+    made = document(2, 2, 1)
+    made["nodes"][0]["name"] = "a-very-long-name-" * 3 + "<&>"
+    root = _svg(topology(made))
+    cut = [
+        element for element in root.iter(SVG + "text") if element.findtext(SVG + "title") == made["nodes"][0]["name"]
+    ]
+    assert cut and "…" in "".join(cut[0].itertext())
+
+
+def test_gpus_of_a_port_in_few_characters() -> None:
+    made = document(1, 3)
+    for port, gpus in zip(made["nodes"][0]["ports"], ([], [0, 1], [2, 3, 4, 7])):
+        port["gpus"] = gpus
+    words = _words(_svg(topology(made)))
+    for said in ("no GPU", "GPU 0,1", "GPU 2-4,7"):
+        assert said in words
