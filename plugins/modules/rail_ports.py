@@ -7,21 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_ports
-short_description: Give a node's rail ports their names, MTU, addresses, routing tables, rules and sysctls
+short_description: Give a node's rail ports their names, MTU, addresses, routes, rules and sysctls
 version_added: 0.1.0
 description:
   - Sets all that IP needs on a node's rail ports in one call, live, and in the files that the distribution reads at
     boot.
-  - Every rail port gets a routing table of its own, with the route of its subnet and, where there is a gateway, a
-    default route. One rule leads what comes from its address there, another what is bound to its interface. The main
-    table gets nothing but the route that comes with each address, and never a default route.
+  - A rail port may have a routing table of its own, with the route of its subnet and, where there is a gateway, a
+    default route. One rule leads what comes from its address there, another what is bound to its interface; for IPv6
+    there are two more, and the route of link-local addresses. Further routes may stand in that table or in the main
+    one. The main table gets nothing else but the route that comes with each address, and never a default route.
   - A rail port that has a PCI address keeps its netdev name over reboots by a systemd C(.link) file. Where the name
     differs now, the interface is renamed if it can go down for a moment without harm, else at the next boot.
-  - It also keeps router advertisements on a rail from giving the main table a default route (C(accept_ra) is 0).
+  - It also keeps router advertisements on a rail from giving the main table a default route, and the port addresses
+    that are not planned (C(accept_ra) and C(autoconf) are 0).
+  - An IPv6 address is waited for until the kernel has found out that no other host on the rail has it; one that
+    another host has is an error, and is tried again by the next run.
   - The interface, and the PCI function, that carry the connection or the default route are refused, as is a rail's
-    subnet that would lead the connection astray. Nothing is changed then.
+    subnet or a route that would lead the connection astray. Nothing is changed then.
   - Addresses, rules and routes that an earlier run set and the new plan does not have are taken away; what others set
-    is left as it is, but for rules with a planned priority and routes in a rail's table to a planned destination.
+    is left as it is, but for rules with a planned priority and routes in a rail's table to a planned destination. A
+    route of another interface in the main table to a planned destination is an error.
 options:
   ports:
     description:
@@ -48,10 +53,19 @@ options:
         description: MTU in bytes. Left as it is where it is not given.
         type: int
       address:
-        description: The port's IPv4 or IPv6 address with its prefix length. Without it the port gets none.
+        description:
+          - The port's IPv4 address with its prefix length. Without it the port gets none.
+          - Of a link with two addresses (V(/31)), either may be the port's.
+          - It may be an IPv6 address where O(ports[].address6) is not given.
         type: str
       gateway:
-        description: Next hop of the default route in O(ports[].table).
+        description: Next hop of the default route in O(ports[].table). Without it the table gets none.
+        type: str
+      address6:
+        description: The port's IPv6 address with its prefix length. Without it the port gets none.
+        type: str
+      gateway6:
+        description: As O(ports[].gateway), for IPv6. It may be a link-local address.
         type: str
       table:
         description: Number of the rail's own routing table. Not V(0), V(253), V(254) or V(255).
@@ -59,6 +73,22 @@ options:
       rule_priority:
         description: Priority of the rules that lead to O(ports[].table), from 1 to 32765.
         type: int
+      routes:
+        description: Routes beside those that come with address and gateway. The port needs an address of their family.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          to:
+            description: The destination with its prefix length. In the main table never V(0.0.0.0/0) or V(::/0).
+            type: str
+            required: true
+          via:
+            description: Next hop in the port's subnet, or an IPv6 link-local one. Without it all of it is on link.
+            type: str
+          table:
+            description: The table, which is O(ports[].table) or, where it is not given, the main one.
+            type: int
       sysctl:
         description:
           - Settings of the interface under C(net.ipv4.conf), such as C(arp_ignore), with whole numbers as values.
@@ -144,6 +174,17 @@ EXAMPLES = r"""
         rule_priority: 10002
         sysctl: {arp_ignore: 1, arp_announce: 2, rp_filter: 2}
 
+- name: A link to the leaf in both families, with the way to the other racks in the main table
+  railyard.fabric.rail_ports:
+    ports:
+      - rail: gpu01
+        netdev: enp11s0f0np0
+        address: 10.0.11.0/31
+        address6: fd00:11::/127
+        routes:
+          - {to: 10.0.0.0/16, via: 10.0.11.1}
+          - {to: "fd00::/32", via: "fe80::1"}
+
 - name: Set up all ports of the plan with systemd-networkd
   railyard.fabric.rail_ports:
     ports: "{{ railyard_node.ports | railyard.fabric.port_options('rail_ports') }}"
@@ -205,8 +246,11 @@ gathered:
           mtu: 4200
           address: 172.16.11.201/24
           gateway: 172.16.11.254
+          address6: null
+          gateway6: null
           table: 101
           rule_priority: 10001
+          routes: []
           sysctl: {arp_ignore: 1, arp_announce: 2, rp_filter: 2}
 effective_sysctl:
   description:
@@ -239,6 +283,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import task
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
 
+ROUTE = {
+    "to": {"type": "str", "required": True},
+    "via": {"type": "str"},
+    "table": {"type": "int"},
+}
 PORT = {
     "rail": {"type": "str", "required": True},
     "pci": {"type": "str"},
@@ -246,8 +295,11 @@ PORT = {
     "mtu": {"type": "int"},
     "address": {"type": "str"},
     "gateway": {"type": "str"},
+    "address6": {"type": "str"},
+    "gateway6": {"type": "str"},
     "table": {"type": "int"},
     "rule_priority": {"type": "int"},
+    "routes": {"type": "list", "elements": "dict", "options": ROUTE, "default": []},
     "sysctl": {"type": "dict", "default": {}},
 }
 

@@ -37,7 +37,8 @@ def _rdma(port: Port) -> dict[str, t.Any] | None:
 
 
 def _address(port: Port) -> dict[str, t.Any]:
-    return _pick(port, "rail", "pci", "netdev", "mtu", "address", "gateway", "table", "rule_priority", "sysctl")
+    keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
+    return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
 
 
 def _probe(port: Port) -> dict[str, t.Any] | None:

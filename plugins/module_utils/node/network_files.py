@@ -20,9 +20,9 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node import sysctl
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import Port
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import bare
+from ansible_collections.railyard.fabric.plugins.module_utils.node import ports_plan, sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import Port, Side
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import SCOPE_LINK, Route, bare
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 SYSTEMD_DIR = "/etc/systemd/network"
@@ -76,7 +76,7 @@ def common_files(kept: t.Sequence[Kept]) -> dict[str, File]:
         if each.port.pci and each.port.netdev:
             files["%s/%s%s.link" % (SYSTEMD_DIR, SYSTEMD_PREFIX, each.port.rail)] = File(_link_text(each), 0o644)
         lines += [sysctl.line(each.netdev, key, value) for key, value in sorted(each.port.sysctl.items())]
-        lines.append(sysctl.line(each.netdev, "accept_ra", "0", "ipv6"))
+        lines += [sysctl.line(each.netdev, key, value, "ipv6") for key, value in sorted(ports_plan.SYSCTL_6.items())]
     if lines:
         files[SYSCTL_FILE] = File(sysctl.text(HEAD, lines), 0o644)
     return files
@@ -179,16 +179,25 @@ def _network_text(each: Kept) -> str:
     link = (["MTUBytes=%d" % port.mtu] if port.mtu else []) + ["RequiredForOnline=no"]
     network = ["Description=Rail %s" % port.rail, "DHCP=no", "IPv6AcceptRA=no"]
     network += _network_lines()
-    network += ["Address=%s" % port.address] if port.address else []
+    network += ["Address=%s" % side.address for side in port.sides]
     sections = [("Match", ["Name=%s" % each.netdev]), ("Link", link), ("Network", network)]
-    if port.address and port.table:
-        table = ["Table=%d" % port.table]
-        source = ["Scope=link", "PreferredSource=%s" % port.address.ip] if port.address.version == 4 else []
-        sections.append(("Route", ["Destination=%s" % port.address.network] + source + table))
-        if port.gateway:
-            sections.append(("Route", ["Destination=%s" % _any(port), "Gateway=%s" % port.gateway] + table))
-        sections += _rule_sections(each, ("From=%s" % port.address.ip, "OutgoingInterface=%s" % each.netdev))
+    sections += [("Route", _route_lines(route)) for route in ports_plan.port_routes(port, 0)]
+    for side in _ruled(port):
+        sections += _rule_sections(each, side, ("From=%s" % side.address.ip, "OutgoingInterface=%s" % each.netdev))
     return _ini(sections)
+
+
+def _route_lines(route: Route) -> list[str]:
+    lines = ["Destination=%s" % route.destination]
+    lines += ["Scope=link"] if route.scope == SCOPE_LINK else []
+    lines += ["PreferredSource=%s" % route.source] if route.source else []
+    lines += ["Gateway=%s" % route.gateway] if route.gateway else []
+    return lines + ["Table=%d" % route.table]
+
+
+def _ruled(port: Port) -> list[Side]:
+    """The sides of a port that rules lead to its table."""
+    return port.sides if port.table is not None and port.priority is not None else []
 
 
 def _network_lines() -> list[str]:
@@ -196,15 +205,9 @@ def _network_lines() -> list[str]:
     return ["ConfigureWithoutCarrier=yes", "KeepConfiguration=static"]
 
 
-def _rule_sections(each: Kept, selectors: t.Sequence[str]) -> list[tuple[str, list[str]]]:
-    port = each.port
-    family = "Family=ipv%d" % port.address.version if port.address else ""
-    common = ["Table=%s" % port.table, "Priority=%s" % port.priority, family]
+def _rule_sections(each: Kept, side: Side, selectors: t.Sequence[str]) -> list[tuple[str, list[str]]]:
+    common = ["Table=%s" % each.port.table, "Priority=%s" % each.port.priority, "Family=ipv%d" % side.version]
     return [("RoutingPolicyRule", [selector] + common) for selector in selectors]
-
-
-def _any(port: Port) -> str:
-    return "::/0" if port.address and port.address.version == 6 else "0.0.0.0/0"
 
 
 def _networkctl_reload(system: System) -> None:
@@ -221,7 +224,7 @@ def _await_networkd(system: System, wanted: t.Sequence[tuple[Kept, str]], timeou
         while True:
             state = _networkd_state(system, each.ifindex)
             used, phase = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
-            if used == path and phase in SETTLED:
+            if used == path and (phase in SETTLED or _waits_for_carrier(system, each, phase)):
                 break
             if time.monotonic() >= deadline:
                 break
@@ -234,12 +237,18 @@ def _await_networkd(system: System, wanted: t.Sequence[tuple[Kept, str]], timeou
                 if used
                 else "see 'networkctl status %s'" % each.netdev,
             )
-        if phase != "configured":
+        if phase != "configured" and not _waits_for_carrier(system, each, phase):
             raise RailyardError(
                 "systemd-networkd says %r of %s" % (phase, each.netdev),
                 path,
                 "see 'journalctl -u systemd-networkd' for the reason",
             )
+
+
+def _waits_for_carrier(system: System, each: Kept, phase: str) -> bool:
+    """Whether a link cannot be done: without a carrier the kernel does not find out if an IPv6 address is another's."""
+    carrier = system.read("/sys/class/net/%s/carrier" % each.netdev)
+    return phase == "configuring" and each.port.side(6) is not None and carrier == "0"
 
 
 def _networkd_state(system: System, ifindex: int) -> dict[str, str]:
@@ -303,8 +312,8 @@ def _drop_in_directory(netdev: str) -> str:
 
 def _drop_in_text(each: Kept) -> str:
     sections = [("Link", ["RequiredForOnline=no"]), ("Network", _network_lines())]
-    if each.port.address and each.port.table:
-        sections += _rule_sections(each, ("OutgoingInterface=%s" % each.netdev,))
+    for side in _ruled(each.port):
+        sections += _rule_sections(each, side, ("OutgoingInterface=%s" % each.netdev,))
     return _ini(sections)
 
 
@@ -315,17 +324,24 @@ def _netplan_text(kept: t.Sequence[Kept]) -> str:
         lines += ["    %s:" % each.netdev, "      optional: true", "      dhcp4: false", "      dhcp6: false"]
         lines += ["      accept-ra: false"]
         lines += ["      mtu: %d" % port.mtu] if port.mtu else []
-        lines += ["      addresses: ['%s']" % port.address] if port.address else []
-        if port.address and port.table:
-            # netplan takes no route without a gateway but one of this scope
-            source = ", from: '%s'" % port.address.ip if port.address.version == 4 else ""
-            lines += ["      routes:"]
-            lines += ["        - {to: '%s', scope: link%s, table: %d}" % (port.address.network, source, port.table)]
-            if port.gateway:
-                lines += ["        - {to: '%s', via: '%s', table: %d}" % (_any(port), port.gateway, port.table)]
-            lines += ["      routing-policy:"]
-            lines += ["        - {from: '%s', table: %d, priority: %d}" % (port.source, port.table, port.priority or 0)]
+        addresses = ", ".join("'%s'" % side.address for side in port.sides)
+        lines += ["      addresses: [%s]" % addresses] if addresses else []
+        routes = ports_plan.port_routes(port, 0)
+        lines += ["      routes:"] if routes else []
+        lines += ["        - {%s}" % ", ".join(_netplan_route(route)) for route in routes]
+        lines += ["      routing-policy:"] if _ruled(port) else []
+        for side in _ruled(port):
+            rule = "        - {from: '%s', table: %d, priority: %d}"
+            lines += [rule % (side.source, port.table or 0, port.priority or 0)]
     return "\n".join(lines) + "\n"
+
+
+def _netplan_route(route: Route) -> list[str]:
+    parts = ["to: '%s'" % route.destination]
+    # netplan takes no route without a gateway but one of this scope
+    parts += ["via: '%s'" % route.gateway] if route.gateway else ["scope: link"]
+    parts += ["from: '%s'" % route.source] if route.source else []
+    return parts + ["table: %d" % route.table]
 
 
 class NetworkManager(Backend):
@@ -373,33 +389,34 @@ def _keyfile_text(each: Kept) -> str:
         "autoconnect-priority=100",
     ]
     hardware = (["mtu=%d" % port.mtu] if port.mtu else []) + (["transport-mode=datagram"] if each.infiniband else [])
-    manual = ["method=manual"]
-    # the default route of the rail's own table is one of the routes: no gateway for the main table
-    manual += ["never-default=true"]
-    if port.address:
-        manual += ["address1=%s" % port.address]
-    if port.address and port.table:
-        options = "table=%d" % port.table + (",src=%s" % port.address.ip if port.address.version == 4 else "")
-        manual += ["route1=%s" % port.address.network, "route1_options=%s" % options]
-        if port.gateway:
-            manual += ["route2=%s,%s" % (_any(port), port.gateway), "route2_options=table=%d" % port.table]
-        rule = "priority %d %s table %d"
-        manual += ["routing-rule1=" + rule % (port.priority or 0, "from %s" % bare_source(port), port.table)]
-        everything = "from %s oif %s" % (_any(port), each.netdev)
-        manual += ["routing-rule2=" + rule % (port.priority or 0, everything, port.table)]
     # the same link-local address as the kernel makes by itself, so that the GIDs stay what they are
-    quiet6 = ["method=link-local", "addr-gen-mode=eui64"]
-    if not port.address:
-        blocks = [("ipv4", ["method=disabled"]), ("ipv6", quiet6)]
-    elif port.address.version == 4:
-        blocks = [("ipv4", manual), ("ipv6", quiet6)]
-    else:
-        blocks = [("ipv4", ["method=disabled"]), ("ipv6", manual + ["addr-gen-mode=eui64"])]
+    six = ["addr-gen-mode=eui64"]
+    blocks = [
+        ("ipv4", _manual(each, 4) or ["method=disabled"]),
+        ("ipv6", (_manual(each, 6) or ["method=link-local"]) + six),
+    ]
     return _ini([("connection", connection), (kind, hardware)] + blocks)
 
 
-def bare_source(port: Port) -> str:
-    return bare(port.source) if port.source else ""
+def _manual(each: Kept, version: int) -> list[str]:
+    """A family's part of a keyfile; empty where the port has no address of it."""
+    port, side = each.port, each.port.side(version)
+    if not side:
+        return []
+    # the default route of the rail's own table is one of the routes: no gateway for the main table
+    lines = ["method=manual", "never-default=true", "address1=%s" % side.address]
+    routes = [route for route in ports_plan.port_routes(port, 0) if route.destination.version == version]
+    for number, route in enumerate(routes, 1):
+        hop = ",%s" % route.gateway if route.gateway else ""
+        options = ["table=%d" % route.table] + (["src=%s" % route.source] if route.source else [])
+        lines += ["route%d=%s%s" % (number, route.destination, hop)]
+        lines += ["route%d_options=%s" % (number, ",".join(options))]
+    if side in _ruled(port):
+        rule = "priority %d %s table %d"
+        selectors = ("from %s" % bare(side.source), "from %s oif %s" % (ports_plan.ANYWHERE[version], each.netdev))
+        for number, selector in enumerate(selectors, 1):
+            lines += ["routing-rule%d=" % number + rule % (port.priority or 0, selector, port.table or 0)]
+    return lines
 
 
 def _uuid(name: str) -> str:

@@ -17,13 +17,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node import network_files, ports_plan, sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_plan import Plan, Seen, Target
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, Port, Record, read_ports
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import (
+    RECORD,
+    Port,
+    Record,
+    Via,
+    read_ports,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
+    IP,
+    PROTOCOL_KERNEL,
     SCOPE_UNIVERSE,
+    TABLE_MAIN,
     Interface,
-    Link,
-    Route,
     Rtnetlink,
     Rule,
 )
@@ -61,7 +69,9 @@ class RailPorts(Subsystem):
         self._persist = persist
         self._timeout = timeout
         self._rtnl = rtnl or Rtnetlink()
+        # what has been done: links that may restart, IPv6 addresses that another host may have
         self._disturbed: set[int] = set()
+        self._tried: set[tuple[int, Interface]] = set()
         self._results: dict[str, t.Any] = {}
 
     @classmethod
@@ -78,10 +88,9 @@ class RailPorts(Subsystem):
         self._settle()
         seen = Seen()
         seen.record = Record.read(self._system)
-        seen.links = {link.ifindex: link for link in self._rtnl.links()}
-        seen.addresses = self._rtnl.addresses()
+        self._look_at_links(seen)
         known = self._ports + seen.record.ports + seen.record.former
-        versions = sorted({port.address.version for port in known if port.address}) or [4]
+        versions = sorted({side.version for port in known for side in port.sides}) or [4]
         seen.routes = [route for version in versions for route in self._rtnl.routes(version)]
         seen.rules = [rule for version in versions for rule in self._rtnl.rules(version)]
         seen["ports"] = [self._gather(port, seen) for port in self._ports or seen.record.ports]
@@ -101,21 +110,28 @@ class RailPorts(Subsystem):
         if link is None:
             bare = Port(port.place, port.rail, port.pci, None, None, None, None, None, None, {})
             return bare.as_options()
-        own = [each.interface for each in seen.of(link) if each.scope == SCOPE_UNIVERSE]
-        address = port.address if port.address in own else next(iter(own), None)
-        rule = _rule_of(address, port, seen) if address else None
-        default = _default(rule.table, link, seen) if rule else None
+        address, address6 = (_address_of(version, port, link, seen) for version in (4, 6))
+        rules = [_rule_of(each, port, seen) for each in (address, address6) if each]
+        rule = next((rule for rule in rules if rule), None)
+        table = rule.table if rule else None
+        if address is None and port.address6 is None and port.address and port.address.version == 6:
+            # asked for as the one address
+            address, address6 = address6, None
         read = {key: sysctl.read(self._system, link.name, key) for key in sorted(port.sysctl) or USUAL_SYSCTLS}
-        return port._replace(
+        live = port._replace(
             pci=port.pci or netdev_pci(self._system, link.name),
             netdev=link.name,
             mtu=link.mtu,
             address=address,
-            gateway=default.gateway if default else None,
-            table=rule.table if rule else None,
+            gateway=_gateway(address, table, link, seen),
+            address6=address6,
+            gateway6=_gateway(address6, table, link, seen),
+            table=table,
             priority=rule.priority if rule else None,
+            routes=(),
             sysctl={key: value for key, value in read.items() if value is not None},
-        ).as_options()
+        )
+        return live._replace(routes=_planned_like(port, _routes_beside(live, link, seen))).as_options()
 
     def _settle(self) -> None:
         """Wait until links that were disturbed (some drivers restart them for a new MTU) have their carrier again."""
@@ -127,12 +143,24 @@ class RailPorts(Subsystem):
             time.sleep(0.2)
         self._disturbed.clear()
 
+    def _look_at_links(self, seen: Seen) -> None:
+        """Links and addresses, once the kernel has found out which of ours another host on the rail has."""
+        wanted = {side.address for port in self._ports for side in port.sides} if self._state == "present" else set()
+        deadline = time.monotonic() + self._timeout
+        while True:
+            seen.links = {link.ifindex: link for link in self._rtnl.links()}
+            seen.addresses = self._rtnl.addresses()
+            tentative = [each for each in seen.addresses if each.interface in wanted and seen.is_unsettled(each)]
+            if not tentative or time.monotonic() >= deadline:
+                return
+            time.sleep(0.1)
+
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         seen = t.cast(Seen, state)
         record = seen.record
-        plan = Plan(self._system, self._rtnl, seen, self._disturbed)
+        plan = Plan(self._system, self._rtnl, seen, self._disturbed, self._tried)
         absent = self._state == "absent"
         wanted, former = self._ports, record.ports + record.former
         if absent:
@@ -142,7 +170,7 @@ class RailPorts(Subsystem):
         targets = plan.staying(wanted) if absent else plan.targets(wanted)
         plan.guard(Branch.observe(self._system), [] if absent else targets, former)
         if not absent:
-            plan.check(targets, plan.leaving(former, targets))
+            plan.check(targets, former)
         plan.raise_errors()
         backend = self._choose_backend(wanted)
         if not absent:
@@ -253,11 +281,41 @@ def _rule_of(address: Interface, port: Port, seen: Seen) -> Rule | None:
     return next((rule for rule in rules if rule.priority == port.priority), rules[0] if rules else None)
 
 
-def _default(table: int, link: Link, seen: Seen) -> Route | None:
-    for route in seen.routes:
-        if route.table == table and route.oif == link.ifindex and not route.destination.prefixlen:
-            return route
+def _address_of(version: int, port: Port, link: Link, seen: Seen) -> Interface | None:
+    """The interface's address of an IP version; the planned one where it has several."""
+    own = [each.interface for each in seen.of(link) if each.scope == SCOPE_UNIVERSE]
+    own = [each for each in own if each.version == version]
+    side = port.side(version)
+    return side.address if side and side.address in own else next(iter(own), None)
+
+
+def _gateway(address: Interface | None, table: int | None, link: Link, seen: Seen) -> IP | None:
+    """The next hop of the default route of a table."""
+    for route in seen.routes if address else []:
+        at = (route.table, route.oif, route.destination.version, route.destination.prefixlen)
+        if address and at == (table, link.ifindex, address.version, 0):
+            return route.gateway
     return None
+
+
+def _routes_beside(live: Port, link: Link, seen: Seen) -> list[Via]:
+    """The interface's routes in the main table and its own, but for those that come with address and gateway."""
+    by_themselves = ports_plan.port_routes(live, link.ifindex)
+    found: list[Via] = []
+    for route in seen.routes:
+        if route.oif != link.ifindex or route.table not in (TABLE_MAIN, live.table):
+            continue
+        if route.protocol == PROTOCOL_KERNEL or not route.destination.prefixlen or route.destination.is_link_local:
+            continue
+        if not any(ports_plan.is_same_route(route, each) for each in by_themselves):
+            found.append(Via(route.destination, route.gateway, None if route.table == TABLE_MAIN else route.table))
+    return found
+
+
+def _planned_like(port: Port, found: t.Sequence[Via]) -> tuple[Via, ...]:
+    """In the order of the plan; others after them."""
+    order = {route: number for number, route in enumerate(port.routes)}
+    return tuple(sorted(found, key=lambda route: (order.get(route, len(order)), str(route.to))))
 
 
 def _writer(

@@ -19,10 +19,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, connection_peer
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import Port, Record
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import MTU_LEAST_6, Port, Record, Side
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
+    IFA_F_DADFAILED,
     IFA_F_NOPREFIXROUTE,
+    IFA_F_OPTIMISTIC,
     IFA_F_SECONDARY,
+    IFA_F_TENTATIVE,
+    IP,
     PROTOCOL_KERNEL,
     PROTOCOL_STATIC,
     SCOPE_LINK,
@@ -40,6 +44,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 
 # As the kernel gives them to the routes that come with an address.
 KERNEL_METRIC = {4: 0, 6: 256}
+ANYWHERE: dict[int, Network] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
+LINK_LOCAL = ipaddress.ip_network("fe80::/64")
+# Settings of IPv6 that a rail port needs: a router on a rail must not become the default route of the main table, nor
+# give the port addresses that are not planned.
+SYSCTL_6 = {"accept_ra": "0", "autoconf": "0"}
 RuleKey = t.Tuple[int, int, t.Optional[Network], str, int]
 
 
@@ -57,6 +66,15 @@ class Seen(t.Dict[str, t.Any]):
 
     def of(self, link: Link) -> list[Address]:
         return [address for address in self.addresses if address.ifindex == link.ifindex]
+
+    def is_unsettled(self, address: Address) -> bool:
+        """Whether the kernel is finding out if another host has an IPv6 address, which may not be used until then.
+
+        Without a carrier it cannot, and does not begin.
+        """
+        link = self.links.get(address.ifindex)
+        state = address.flags & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC | IFA_F_DADFAILED)
+        return state == IFA_F_TENTATIVE and link is not None and link.carrier
 
 
 class Target(t.NamedTuple):
@@ -132,29 +150,46 @@ def _netdevs_of(system: System, device: str) -> list[str]:
 
 def rule_keys(port: Port, netdev: str) -> list[RuleKey]:
     """The rules of a port: what it sends, and what is bound to its interface before it has chosen an address."""
-    if not port.address or port.table is None or port.priority is None:
+    if port.table is None or port.priority is None:
         return []
-    version = port.address.version
-    return [
-        (version, port.priority, port.source, "", port.table),
-        (version, port.priority, None, netdev, port.table),
-    ]
+    keys: list[RuleKey] = []
+    for side in port.sides:
+        keys.append((side.version, port.priority, side.source, "", port.table))
+        keys.append((side.version, port.priority, None, netdev, port.table))
+    return keys
 
 
-def table_routes(port: Port, ifindex: int) -> list[Route]:
-    """The routes of a port in its own table."""
-    if not port.address or port.table is None:
+def port_routes(port: Port, ifindex: int) -> list[Route]:
+    """The routes of a port: those of its own table, then those planned beside them, on-link ones first."""
+    found = [route for side in port.sides for route in _table_routes(port, side, ifindex)]
+    for planned in sorted(port.routes, key=lambda each: each.via is not None):
+        table = TABLE_MAIN if planned.table is None else planned.table
+        side = port.side(planned.to.version)
+        if side:
+            found.append(_route(table, side, planned.to, ifindex, planned.via))
+    return found
+
+
+def _table_routes(port: Port, side: Side, ifindex: int) -> list[Route]:
+    if port.table is None:
         return []
-    address, version = port.address, port.address.version
     routes = []
-    if _has_subnet(address):
-        # an IPv6 address cannot be named as source before the kernel has seen that no one else has it
-        source, scope = (address.ip, SCOPE_LINK) if version == 4 else (None, SCOPE_UNIVERSE)
-        routes.append(Route(port.table, address.network, ifindex, None, source, 0, PROTOCOL_STATIC, scope))
-    if port.gateway:
-        anywhere = ipaddress.ip_network("::/0" if version == 6 else "0.0.0.0/0")
-        routes.append(Route(port.table, anywhere, ifindex, port.gateway, None, 0, PROTOCOL_STATIC, SCOPE_UNIVERSE))
+    if side.has_subnet:
+        routes.append(_route(port.table, side, side.address.network, ifindex, None))
+    if side.version == 6:
+        # else the rule for what is bound to the interface would send link-local traffic to the gateway
+        routes.append(_route(port.table, side, LINK_LOCAL, ifindex, None))
+    if side.gateway:
+        routes.append(_route(port.table, side, ANYWHERE[side.version], ifindex, side.gateway))
     return routes
+
+
+def _route(table: int, side: Side, to: Network, ifindex: int, via: IP | None) -> Route:
+    # an IPv6 address cannot be named as source before the kernel has seen that no one else has it
+    source, scope = None, SCOPE_UNIVERSE
+    if not via and side.version == 4:
+        source, scope = side.address.ip, SCOPE_LINK
+    return Route(table, to, ifindex, via, source, 0, PROTOCOL_STATIC, scope)
 
 
 def is_same_route(live: Route, wanted: Route) -> bool:
@@ -164,13 +199,18 @@ def is_same_route(live: Route, wanted: Route) -> bool:
     return wanted.source is None or live.source == wanted.source
 
 
+def _place(route: Route) -> tuple[int, Network, int]:
+    """Where a route stands: the rails' own tables are theirs alone, the main table is on its interface."""
+    return route.table, route.destination, route.oif if route.table == TABLE_MAIN else 0
+
+
+def _addresses_of(targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
+    return {(target.link.ifindex, side.address) for target in targets for side in target.port.sides}
+
+
 def rule_key(rule: Rule) -> RuleKey | None:
     """What a live rule is known by; None where it selects by more than a port's rules do."""
     return (rule.version, rule.priority, rule.source, rule.oif, rule.table) if rule.plain else None
-
-
-def _has_subnet(address: Interface) -> bool:
-    return address.network.prefixlen < address.network.max_prefixlen
 
 
 def _route_name(route: Route) -> str:
@@ -181,14 +221,18 @@ def _route_name(route: Route) -> str:
 class Plan:
     """The live changes. ``errors`` and ``warnings`` gather what is found on the way.
 
-    ``disturbed`` receives the indices of links whose carrier may go away for a moment, once that is done.
+    ``disturbed`` receives the indices of links whose carrier may go away for a moment, once that is done; ``tried``
+    the IPv6 addresses that were added, with their links' indices.
     """
 
-    def __init__(self, system: System, rtnl: Rtnetlink, seen: Seen, disturbed: set[int]) -> None:
+    def __init__(
+        self, system: System, rtnl: Rtnetlink, seen: Seen, disturbed: set[int], tried: set[tuple[int, Interface]]
+    ) -> None:
         self._system = system
         self._rtnl = rtnl
         self._seen = seen
         self._disturbed = disturbed
+        self._tried = tried
         # links that renaming takes down on the way, and with it their routes
         self._downed: set[int] = set()
         # links that lose their last IPv4 address on the way, and with it their IPv4 routes
@@ -310,8 +354,8 @@ class Plan:
                 self._refuse(target.port, "%s %s" % (target.link.name, why))
             elif target.port.pci and branch.why_function(target.port.pci):
                 self._refuse(target.port, str(branch.why_function(target.port.pci)))
-            elif target.port.address:
-                self._guard_way_back(branch, target.port, target.port.address)
+            else:
+                self._guard_way_back(branch, target.port)
         mine = {target.link.ifindex for target in targets}
         for port in former:
             link, _problem = find(self._system, port, self._seen)
@@ -323,40 +367,89 @@ class Plan:
         remedy = "leave it out: a rail port must not be an interface that the node is reached by"
         self.errors.append(Refused(message, at(port, "pci" if port.pci else "netdev"), remedy))
 
-    def _guard_way_back(self, branch: Branch, port: Port, address: Interface) -> None:
+    def _guard_way_back(self, branch: Branch, port: Port) -> None:
+        peer = connection_peer(self._system)
+        for side in port.sides:
+            self._guard_network(branch, port, side.key, side.address.network, peer)
+        for number, route in enumerate(port.routes):
+            if route.table is None:
+                self._guard_network(branch, port, "routes[%d].to" % number, route.to, peer)
+
+    def _guard_network(self, branch: Branch, port: Port, key: str, network: Network, peer: str | None) -> None:
+        """Refuse a route of the main table that would lead what goes over the branch to a rail."""
         remedy = "plan another subnet for the rail: its route would lead this connection astray"
+        safe = False
         for netdev, why in branch.netdevs.items():
             link = self._seen.named(netdev)
             for other in self._seen.of(link) if link else []:
-                if other.scope == SCOPE_UNIVERSE and other.interface.network.overlaps(address.network):
-                    message = "%s overlaps %s of %s, which %s" % (address.network, other.interface, netdev, why)
-                    self.errors.append(Refused(message, at(port, "address"), remedy))
-        peer = connection_peer(self._system)
-        if peer and ipaddress.ip_address(peer) in address.network:
-            message = "%s holds %s, from which this connection comes" % (address.network, peer)
-            self.errors.append(Refused(message, at(port, "address"), remedy))
+                theirs = other.interface.network
+                if other.scope != SCOPE_UNIVERSE or not theirs.overlaps(network):
+                    continue
+                if key.startswith("routes") and theirs.prefixlen > network.prefixlen:
+                    # the branch's own subnet is narrower, and so is found first
+                    safe = safe or (peer is not None and ipaddress.ip_address(peer) in theirs)
+                    continue
+                message = "%s overlaps %s of %s, which %s" % (network, other.interface, netdev, why)
+                self.errors.append(Refused(message, at(port, key), remedy))
+        if peer and ipaddress.ip_address(peer) in network and not safe:
+            message = "%s holds %s, from which this connection comes" % (network, peer)
+            self.errors.append(Refused(message, at(port, key), remedy))
 
-    def check(self, targets: t.Sequence[Target], leaving: t.Container[tuple[int, Interface]]) -> None:
-        """What the kernel or the driver would refuse half-way, said now. ``leaving``: addresses that go away."""
+    def check(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+        """What the kernel or the driver would refuse half-way, said now. ``former``: as earlier runs set them."""
+        leaving, before = self.leaving(former, targets), self.staying(former)
         for port, link, _name in targets:
             if port.mtu is not None and (port.mtu < link.min_mtu or (link.max_mtu and port.mtu > link.max_mtu)):
                 message = "%s takes an MTU from %d to %d, not %d" % (link.name, link.min_mtu, link.max_mtu, port.mtu)
                 self.errors.append(Unsupported(message, at(port, "mtu"), "plan an MTU that the NIC can do"))
             for key, value in port.sysctl.items():
                 self._check_sysctl(port, link, key, value)
-            if not port.address:
+            for side in port.sides:
+                self._check_side(port, link, side, leaving)
+            self._check_main_routes(port, link, before)
+
+    def _check_side(self, port: Port, link: Link, side: Side, leaving: t.Container[tuple[int, Interface]]) -> None:
+        if side.version == 6 and not self._has_ipv6(link.name):
+            message = "IPv6 is switched off for %s" % link.name
+            remedy = "switch it on (ipv6.disable on the kernel command line, disable_ipv6)"
+            self.errors.append(Unsupported(message, at(port, side.key), remedy))
+        if side.version == 6 and port.mtu is None and link.mtu < MTU_LEAST_6:
+            message = "the MTU of %s is %d, and IPv6 needs %d" % (link.name, link.mtu, MTU_LEAST_6)
+            self.errors.append(Unsupported(message, at(port, side.key), "plan an MTU"))
+        for other in self._seen.addresses:
+            if other.interface.ip != side.address.ip or other.ifindex == link.ifindex:
                 continue
-            if port.address.version == 6 and not self._has_ipv6(link.name):
-                message = "IPv6 is switched off for %s" % link.name
-                remedy = "switch it on (ipv6.disable on the kernel command line, disable_ipv6)"
-                self.errors.append(Unsupported(message, at(port, "address"), remedy))
-            for other in self._seen.addresses:
-                if other.interface.ip != port.address.ip or other.ifindex == link.ifindex:
+            if (other.ifindex, other.interface) not in leaving:
+                holder = self._seen.links[other.ifindex].name
+                message = "%s is the address of %s already" % (side.address.ip, holder)
+                self.errors.append(RailyardError(message, at(port, side.key), "take it from there first"))
+        self._check_duplicates(port, link, side)
+
+    def _check_duplicates(self, port: Port, link: Link, side: Side) -> None:
+        """What the kernel's duplicate address detection says of an address."""
+        live = next((each for each in self._seen.of(link) if each.interface == side.address), None)
+        # what failed before this run is tried again
+        if live and live.flags & IFA_F_DADFAILED and (link.ifindex, side.address) in self._tried:
+            message = "another host on the rail has %s, as the kernel's duplicate address detection found"
+            remedy = "find who has it (a node with another plan, a cable in another rail's switch), and run again"
+            self.errors.append(RailyardError(message % side.address.ip, at(port, side.key), remedy))
+        elif live and self._seen.is_unsettled(live):
+            message = "the kernel has not yet found out whether another host has %s"
+            remedy = "give more timeout, or see net.ipv6.conf.%s.dad_transmits" % link.name
+            self.errors.append(RailyardError(message % side.address.ip, at(port, side.key), remedy))
+
+    def _check_main_routes(self, port: Port, link: Link, former: t.Sequence[Target]) -> None:
+        """The main table is not ours alone: a route that another gave it is not taken away."""
+        ours = [route for each in former for route in port_routes(each.port, each.link.ifindex)]
+        for number, planned in enumerate(port.routes):
+            for live in self._seen.routes if planned.table is None else []:
+                if (live.table, live.destination) != (TABLE_MAIN, planned.to) or live.oif == link.ifindex:
                     continue
-                if (other.ifindex, other.interface) not in leaving:
-                    holder = self._seen.links[other.ifindex].name
-                    message = "%s is the address of %s already" % (port.address.ip, holder)
-                    self.errors.append(RailyardError(message, at(port, "address"), "take it from there first"))
+                if not any(is_same_route(live, route) for route in ours):
+                    holder = self._name_of(live.oif) if live.oif else "several next hops"
+                    message = "the main table has a route to %s by %s already" % (planned.to, holder)
+                    remedy = "take it away, or plan the rail's route in the rail's own table"
+                    self.errors.append(RailyardError(message, at(port, "routes[%d].to" % number), remedy))
 
     def _check_sysctl(self, port: Port, link: Link, key: str, value: str) -> None:
         if sysctl.read(self._system, link.name, key) is None:
@@ -392,9 +485,9 @@ class Plan:
                     "%s (%s) has no carrier: see its cable and the switch port" % (link.name, port.rail)
                 )
             wanted = [("ipv4", key, value) for key, value in sorted(port.sysctl.items())]
-            if sysctl.read(self._system, link.name, "accept_ra", "ipv6") is not None:
-                # a router on a rail must not become the default route of the main table
-                wanted.append(("ipv6", "accept_ra", "0"))
+            for key, value in sorted(SYSCTL_6.items()):
+                if sysctl.read(self._system, link.name, key, "ipv6") is not None:
+                    wanted.append(("ipv6", key, value))
             for family, key, value in wanted:
                 before = sysctl.read(self._system, link.name, key, family)
                 if before != value:
@@ -415,9 +508,7 @@ class Plan:
 
     def leaving(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
         """The addresses that :meth:`remove` takes away, as far as they are former ones."""
-        wanted = {(target.link.ifindex, target.port.address) for target in targets}
-        old = {(each.link.ifindex, each.port.address) for each in self.staying(former) if each.port.address}
-        return old - wanted
+        return _addresses_of(self.staying(former)) - _addresses_of(targets)
 
     def remove(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> None:
         """Take away what was ours and is not wanted, and what stands in the way: rules, then routes, then addresses.
@@ -449,31 +540,32 @@ class Plan:
                 )
 
     def _remove_routes(self, old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
-        wanted = [route for target in targets for route in table_routes(target.port, target.link.ifindex)]
-        places = {(route.table, route.destination) for route in wanted}
-        gone = [route for each in old for route in table_routes(each.port, each.link.ifindex)]
+        wanted = [route for target in targets for route in port_routes(target.port, target.link.ifindex)]
+        # of the main table only what is on the rail ports themselves is in the way
+        places = {_place(route) for route in wanted}
+        gone = [route for each in old for route in port_routes(each.port, each.link.ifindex)]
         for route in self._routes():
             if any(is_same_route(route, each) for each in wanted):
                 continue
-            if (route.table, route.destination) in places or any(is_same_route(route, each) for each in gone):
+            if _place(route) in places or any(is_same_route(route, each) for each in gone):
                 netdev = self._name_of(route.oif)
                 self._change(netdev, _route_name(route), str(route), None, _bound(self._rtnl.delete_route, route))
 
     def _remove_addresses(self, leaving: t.Container[tuple[int, Interface]], targets: t.Sequence[Target]) -> None:
-        wanted = {target.link.ifindex: target for target in targets if target.port.address}
+        wanted = {target.link.ifindex: target for target in targets if target.port.sides}
         removed: list[Address] = []
         for address in self._seen.addresses:
             target = wanted.get(address.ifindex)
-            planned = target.port.address if target else None
-            if planned == address.interface:
+            planned = [side.address for side in target.port.sides] if target else []
+            if address.interface in planned:
                 continue
-            wrong_prefix = planned is not None and planned.ip == address.interface.ip
+            wrong_prefix = any(each.ip == address.interface.ip for each in planned)
             if wrong_prefix or (address.ifindex, address.interface) in leaving:
                 removed.append(address)
                 netdev = target.name if target else self._name_of(address.ifindex)
                 act = _bound(self._rtnl.delete_address, address.ifindex, address.interface)
                 self._change(netdev, "address", str(address.interface), None, act)
-            elif target and planned and address.interface.ip in planned.network:
+            elif target and any(address.interface.ip in each.network for each in planned):
                 self.warnings.append(
                     "%s (%s) also has %s, which is not planned and not ours: left as it is"
                     % (target.link.name, target.port.rail, address.interface)
@@ -500,9 +592,10 @@ class Plan:
     def add(self, targets: t.Sequence[Target]) -> None:
         """Add what is missing: addresses, routes, rules."""
         for target in targets:
-            self._add_address(target)
+            for side in target.port.sides:
+                self._add_address(target, side)
         for target in targets:
-            for route in table_routes(target.port, target.link.ifindex):
+            for route in port_routes(target.port, target.link.ifindex):
                 if not any(is_same_route(live, route) for live in self._routes()):
                     self._add_route(target.name, route)
         live_rules = {rule_key(rule) for rule in self._seen.rules}
@@ -513,25 +606,35 @@ class Plan:
                     subject = "rule %d" % priority
                     self._change(subject, rule.selector, None, rule.action, _bound(self._rtnl.add_rule, rule))
 
-    def _add_address(self, target: Target) -> None:
-        address, link = target.port.address, target.link
-        if not address:
-            return
+    def _add_address(self, target: Target, side: Side) -> None:
+        address, link = side.address, target.link
         down = not link.up or link.ifindex in self._downed
         live = next((each for each in self._seen.of(link) if each.interface == address), None)
-        if live is None or live in self._lost or (down and address.version == 6):
-            act = _bound(self._rtnl.add_address, link.ifindex, address)
-            self._change(target.name, "address", None, str(address), act)
+        if live and live.flags & IFA_F_DADFAILED:
+            # perhaps who had it has it no more: the kernel looks again only for an address that is new
+            before = "%s, which another host has" % address
+            self._change(target.name, "address", before, str(address), self._adding(link, address, True))
+            return
+        if live is None or live in self._lost or (down and side.version == 6):
+            self._change(target.name, "address", None, str(address), self._adding(link, address))
             return
         # the kernel gives the route of an address back when its link comes up, unless it was told not to
         by_kernel = down and not live.flags & IFA_F_NOPREFIXROUTE
-        if _has_subnet(address) and not by_kernel:
-            metric = KERNEL_METRIC[address.version]
-            scope = SCOPE_LINK if address.version == 4 else SCOPE_UNIVERSE
-            source = address.ip if address.version == 4 else None
-            route = Route(TABLE_MAIN, address.network, link.ifindex, None, source, metric, PROTOCOL_KERNEL, scope)
+        if side.has_subnet and not by_kernel:
+            route = _route(TABLE_MAIN, side, address.network, link.ifindex, None)
+            route = route._replace(metric=KERNEL_METRIC[side.version], protocol=PROTOCOL_KERNEL)
             if not any(is_same_route(each, route) for each in self._routes()):
                 self._add_route(target.name, route)
+
+    def _adding(self, link: Link, address: Interface, again: bool = False) -> t.Callable[[], None]:
+        def act() -> None:
+            if again:
+                self._rtnl.delete_address(link.ifindex, address)
+            self._rtnl.add_address(link.ifindex, address)
+            if address.version == 6:
+                self._tried.add((link.ifindex, address))
+
+        return act
 
     def _add_route(self, netdev: str, route: Route) -> None:
         self._change(netdev, _route_name(route), None, str(route), _bound(self._rtnl.add_route, route))

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
     IP,
     RESERVED_TABLES,
+    TABLE_MAIN,
     Interface,
     Network,
 )
@@ -29,6 +30,43 @@ NAME_MAX = 15
 # The kernel's own rules stand at 0, 32766 and 32767.
 PRIORITIES = range(1, 32766)
 MTU_LEAST = 68
+# The least that IPv6 works with (RFC 8200): below it the kernel takes IPv6 off the interface.
+MTU_LEAST_6 = 1280
+
+Wrong = t.Callable[[str, str, str], None]
+
+
+class Side(t.NamedTuple):
+    """One IP family's part of a port. ``key``: the option that its address stands in."""
+
+    key: str
+    address: Interface
+    gateway: IP | None
+
+    @property
+    def version(self) -> int:
+        return int(self.address.version)
+
+    @property
+    def source(self) -> Network:
+        """The address as the selector of a rule."""
+        return ipaddress.ip_network(self.address.ip)
+
+    @property
+    def has_subnet(self) -> bool:
+        """Whether a route to others comes with the address."""
+        return self.address.network.prefixlen < self.address.network.max_prefixlen
+
+
+class Via(t.NamedTuple):
+    """A route beside those that come with address and gateway. ``table`` None: the main one; ``via`` None: on link."""
+
+    to: Network
+    via: IP | None
+    table: int | None
+
+    def as_options(self) -> dict[str, t.Any]:
+        return {"to": str(self.to), "via": str(self.via) if self.via else None, "table": self.table}
 
 
 class Port(t.NamedTuple):
@@ -44,11 +82,19 @@ class Port(t.NamedTuple):
     table: int | None
     priority: int | None
     sysctl: dict[str, str]
+    address6: Interface | None = None
+    gateway6: IP | None = None
+    routes: tuple[Via, ...] = ()
 
     @property
-    def source(self) -> Network | None:
-        """The port's address as the selector of a rule."""
-        return ipaddress.ip_network(self.address.ip) if self.address else None
+    def sides(self) -> list[Side]:
+        """What the port has of IPv4 and IPv6, in this order."""
+        found = [Side("address", self.address, self.gateway)] if self.address else []
+        return found + ([Side("address6", self.address6, self.gateway6)] if self.address6 else [])
+
+    def side(self, version: int) -> Side | None:
+        """The port's part in IP ``version``."""
+        return next((side for side in self.sides if side.version == version), None)
 
     def as_options(self) -> dict[str, t.Any]:
         """The port in the shape of the module's option."""
@@ -59,8 +105,11 @@ class Port(t.NamedTuple):
             "mtu": self.mtu,
             "address": str(self.address) if self.address else None,
             "gateway": str(self.gateway) if self.gateway else None,
+            "address6": str(self.address6) if self.address6 else None,
+            "gateway6": str(self.gateway6) if self.gateway6 else None,
             "table": self.table,
             "rule_priority": self.priority,
+            "routes": [route.as_options() for route in self.routes],
             "sysctl": {key: int(value) for key, value in self.sysctl.items()},
         }
 
@@ -74,13 +123,14 @@ def read_ports(options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
         ("pci", "pci"),
         ("netdev", "netdev"),
         ("address", "address"),
+        ("address6", "address6"),
         ("table", "table"),
         ("priority", "rule_priority"),
     ):
         first: dict[t.Any, Port] = {}
         for port in ports:
             value = getattr(port, attribute)
-            value = value.ip if attribute == "address" and value else value
+            value = value.ip if attribute in ("address", "address6") and value else value
             if value is not None and first.setdefault(value, port) is not port:
                 errors.append(
                     RailyardError(
@@ -89,8 +139,25 @@ def read_ports(options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
                         "give each rail port its own",
                     )
                 )
+    _check_main_routes(ports, errors)
     raise_all(errors)
     return ports
+
+
+def _check_main_routes(ports: t.Sequence[Port], errors: list[RailyardError]) -> None:
+    """The main table has one route to a destination: two ports cannot both have it."""
+    first: dict[Network, Port] = {}
+    for port in ports:
+        for number, route in enumerate(port.routes):
+            if route.table is None and first.setdefault(route.to, port) is not port:
+                message = "the main table's route to %s is that of %s (%s) too"
+                errors.append(
+                    RailyardError(
+                        message % (route.to, first[route.to].place, first[route.to].rail),
+                        "%s.routes[%d].to" % (port.place, number),
+                        "plan it for one port, or in each rail's own table",
+                    )
+                )
 
 
 def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardError]) -> Port:
@@ -116,7 +183,16 @@ def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardEr
     mtu = option.get("mtu")
     if mtu is not None and mtu < MTU_LEAST:
         wrong("mtu", "%d bytes is less than IP needs (%d)" % (mtu, MTU_LEAST), "plan a larger MTU")
-    address, gateway = _addresses(option, wrong)
+    address, gateway = _addresses(option, "address", "gateway", wrong)
+    address6, gateway6 = _addresses(option, "address6", "gateway6", wrong)
+    if address6 is not None and address6.version == 4:
+        wrong("address6", "%s is an IPv4 address" % address6, "write it as address")
+        address6 = gateway6 = None
+    if address is not None and address.version == 6 and option.get("address6"):
+        wrong("address", "%s is an IPv6 address, and address6 is given too" % address, "write an IPv4 address")
+        address = gateway = None
+    if mtu is not None and mtu < MTU_LEAST_6 and 6 in [each.version for each in (address, address6) if each]:
+        wrong("mtu", "%d bytes is less than IPv6 needs (%d)" % (mtu, MTU_LEAST_6), "plan a larger MTU")
     table, priority = option.get("table"), option.get("rule_priority")
     if table is not None and (table in RESERVED_TABLES or not 0 < table < 2**32):
         wrong("table", "%d is a table of the system's own" % table, "plan another number, such as 101")
@@ -124,47 +200,110 @@ def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardEr
     if priority is not None and priority not in PRIORITIES:
         wrong("rule_priority", "%d is not between 1 and 32765" % priority, "plan a number in that range")
         priority = None
-    if option.get("gateway") and option.get("table") is None:
-        wrong(
-            "gateway",
-            "there is no table for the route to it",
-            "plan a table: it never becomes a default of the main one",
-        )
+    for key in ("gateway", "gateway6"):
+        if option.get(key) and option.get("table") is None:
+            wrong(
+                key,
+                "there is no table for the route to it",
+                "plan a table: it never becomes a default of the main one",
+            )
     if option.get("table") is not None and option.get("rule_priority") is None:
         wrong("rule_priority", "table %d has no rule that leads to it" % option["table"], "plan a rule_priority")
     sysctl = _sysctl(option.get("sysctl") or {}, wrong)
-    return Port(place, rail, pci, netdev, mtu, address, gateway, table, priority, sysctl)
+    port = Port(place, rail, pci, netdev, mtu, address, gateway, table, priority, sysctl, address6, gateway6)
+    return port._replace(routes=_routes(option, port, wrong))
+
+
+def _routes(option: t.Mapping[str, t.Any], port: Port, wrong: Wrong) -> tuple[Via, ...]:
+    found: list[Via] = []
+    for number, each in enumerate(option.get("routes") or []):
+        place = "routes[%d]" % number
+        route = _route(each, place, option, port, wrong)
+        if route and (route.to, route.table) in [(other.to, other.table) for other in found]:
+            wrong(place + ".to", "there is a route to %s in that table already" % route.to, "leave one of them out")
+        elif route:
+            found.append(route)
+    return tuple(found)
 
 
 def _addresses(
-    option: t.Mapping[str, t.Any], wrong: t.Callable[[str, str, str], None]
+    option: t.Mapping[str, t.Any], key: str, gateway_key: str, wrong: Wrong
 ) -> tuple[Interface | None, IP | None]:
     address: Interface | None = None
     gateway: IP | None = None
-    text = option.get("address")
+    text = option.get(key)
     if text:
         try:
             address = ipaddress.ip_interface(text)
         except ValueError as error:
-            wrong("address", str(error), "write it with its prefix length, such as 172.16.11.201/24")
+            wrong(key, str(error), "write it with its prefix length, such as 172.16.11.201/24")
     if address is not None:
         problem = _not_a_hosts(address, "/" in str(text))
         if problem:
-            wrong("address", "%s %s" % (text, problem), "plan a host's address, with its prefix length")
+            wrong(key, "%s %s" % (text, problem), "plan a host's address, with its prefix length")
             address = None
-    text = option.get("gateway")
+    text = option.get(gateway_key)
     if text:
         try:
             gateway = ipaddress.ip_address(text)
         except ValueError as error:
-            wrong("gateway", str(error), "write an IP address without prefix length")
-    if gateway is not None:
-        if not option.get("address"):
-            wrong("gateway", "the port has no address to use it with", "plan an address or no gateway")
-        elif address is not None and (gateway not in address.network or gateway == address.ip):
-            which = "is the port's own address" if gateway == address.ip else "is not in %s" % address.network
-            wrong("gateway", "%s %s" % (gateway, which), "plan a gateway in the rail's subnet")
+            wrong(gateway_key, str(error), "write an IP address without prefix length")
+    if gateway is not None and not option.get(key):
+        wrong(gateway_key, "the port has no %s to use it with" % key, "plan an address or no gateway")
+    elif gateway is not None and address is not None:
+        problem = _not_a_next_hop(gateway, address)
+        if problem:
+            wrong(gateway_key, "%s %s" % (gateway, problem), "plan a gateway in the rail's subnet")
     return address, gateway
+
+
+def _not_a_next_hop(via: IP, address: Interface) -> str:
+    """Why an address cannot be a next hop of a port with this one; empty where it can."""
+    if via == address.ip:
+        return "is the port's own address"
+    # a router's link-local address is in every IPv6 link's reach
+    if via.version == 6 == address.version and via.is_link_local:
+        return ""
+    return "" if via in address.network else "is not in %s" % address.network
+
+
+def _route(
+    route: t.Mapping[str, t.Any], place: str, option: t.Mapping[str, t.Any], port: Port, wrong: Wrong
+) -> Via | None:
+    """Read one of a port's routes; what is wrong is told, and gives None."""
+    try:
+        to: Network = ipaddress.ip_network(str(route.get("to")))
+    except ValueError as error:
+        wrong(place + ".to", str(error), "write a network with its prefix length, such as 172.16.0.0/16")
+        return None
+    try:
+        via = ipaddress.ip_address(route["via"]) if route.get("via") else None
+    except ValueError as error:
+        wrong(place + ".via", str(error), "write an IP address without prefix length, or none")
+        return None
+    table = None if route.get("table") == TABLE_MAIN else route.get("table")
+    side = port.side(to.version)
+    if table is not None and table != option.get("table"):
+        wrong(place + ".table", "%d is not the port's table" % table, "name the port's own table, or none for main")
+    elif to.is_link_local or to.is_multicast or to.is_loopback:
+        wrong(place + ".to", "%s is never routed" % to, "leave it out")
+    elif table is None and not to.prefixlen:
+        wrong(place + ".to", "a rail never gives the main table a default route", "plan a table for it")
+    elif side is None:
+        # an address that is there and wrong has been told of
+        if not option.get("address6" if to.version == 6 else "address"):
+            wrong(place + ".to", "the port has no IPv%d address" % to.version, "plan one, or no such route")
+    elif not to.prefixlen and side.gateway:
+        wrong(place + ".to", "the default route of table %s is the gateway's" % table, "plan one of the two")
+    elif to == side.address.network:
+        wrong(place + ".to", "%s is the port's own subnet" % to, "leave it out: it comes with the address")
+    elif via is not None and via.version != to.version:
+        wrong(place + ".via", "%s is no next hop to %s" % (via, to), "write an IPv%d address" % to.version)
+    elif via is not None and _not_a_next_hop(via, side.address):
+        wrong(place + ".via", "%s %s" % (via, _not_a_next_hop(via, side.address)), "plan one in the rail's subnet")
+    else:
+        return Via(to, via, table)
+    return None
 
 
 def _not_a_hosts(address: Interface, has_prefix: bool) -> str:
@@ -180,7 +319,7 @@ def _not_a_hosts(address: Interface, has_prefix: bool) -> str:
     return "is the subnet's broadcast address" if ip.version == 4 and ip == network.broadcast_address else ""
 
 
-def _sysctl(values: t.Mapping[str, t.Any], wrong: t.Callable[[str, str, str], None]) -> dict[str, str]:
+def _sysctl(values: t.Mapping[str, t.Any], wrong: Wrong) -> dict[str, str]:
     read: dict[str, str] = {}
     for key, value in sorted(values.items()):
         if not SYSCTL.match(key):

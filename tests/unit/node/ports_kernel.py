@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink impor
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
 
 IPV4 = ("arp_announce", "arp_ignore", "rp_filter", "promote_secondaries")
-IPV6 = ("accept_ra", "disable_ipv6")
+IPV6 = ("accept_ra", "autoconf", "disable_ipv6")
 
 
 def write(path: Path, text: str) -> None:
@@ -44,7 +44,7 @@ class Kernel(rt.Rtnetlink):
                 (place / rename_from).rename(place / name)
                 continue
             for key in keys:
-                write(place / name / key, "1" if key == "accept_ra" else "0")
+                write(place / name / key, "1" if key in ("accept_ra", "autoconf") else "0")
 
     def nic(self, name: str, pci: str | None = None, up: bool = False, max_mtu: int = 9216) -> int:
         index = len(self.table) + 2

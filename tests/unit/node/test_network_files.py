@@ -32,6 +32,17 @@ FOUR: dict[str, t.Any] = {
 SIX = dict(FOUR, rail="gpu02", pci=None, netdev="eth2.7", address="fd00:12::c9/64", gateway="fd00:12::1", table=102)
 SIX["rule_priority"] = 10002
 NONE = {"rail": "gpu03", "pci": "0000:0d:00.0", "netdev": "ib3"}
+BOTH = dict(FOUR, address6="fd00:11::c9/64", gateway6="fe80::1")
+LINK = {
+    "rail": "gpu04",
+    "netdev": "enp14s0",
+    "address": "10.0.14.0/31",
+    "address6": "fd00:14::/127",
+    "routes": [
+        {"to": "10.0.0.0/16", "via": "10.0.14.1", "table": None},
+        {"to": "fd00::/32", "via": "fe80::1", "table": None},
+    ],
+}
 
 
 def kept(*options: dict[str, t.Any], infiniband: bool = False) -> list[files.Kept]:
@@ -128,10 +139,13 @@ def test_sysctls_of_all_rails_are_one_file() -> None:
         "net.ipv4.conf.enp11s0.arp_ignore = 1",
         "net.ipv4.conf.enp11s0.rp_filter = 2",
         "net.ipv6.conf.enp11s0.accept_ra = 0",
+        "net.ipv6.conf.enp11s0.autoconf = 0",
         "net/ipv4/conf/eth2.7/arp_ignore = 1",
         "net/ipv4/conf/eth2.7/rp_filter = 2",
         "net/ipv6/conf/eth2.7/accept_ra = 0",
+        "net/ipv6/conf/eth2.7/autoconf = 0",
         "net.ipv6.conf.ib3.accept_ra = 0",
+        "net.ipv6.conf.ib3.autoconf = 0",
     ]
 
 
@@ -158,6 +172,70 @@ def test_netplan_file_and_what_it_cannot_say() -> None:
         "RoutingPolicyRule",
         {"OutgoingInterface": "enp11s0", "Table": "101", "Priority": "10001", "Family": "ipv4"},
     ) in (sections(drop_in.text))
+
+
+def test_both_families_in_every_back_end() -> None:
+    (file,) = files.Networkd(System()).files(kept(BOTH)).values()
+    told = sections(file.text.replace("Address=fd00", "Address6=fd00"))
+    network = dict(told)["Network"]
+    assert (network["Address"], network["Address6"]) == ("172.16.11.201/24", "fd00:11::c9/64")
+    assert [values for name, values in told if name == "Route"][2:] == [
+        {"Destination": "fd00:11::/64", "Table": "101"},
+        {"Destination": "fe80::/64", "Table": "101"},
+        {"Destination": "::/0", "Gateway": "fe80::1", "Table": "101"},
+    ]
+    assert [values for name, values in told if name == "RoutingPolicyRule"][2:] == [
+        {"From": "fd00:11::c9", "Table": "101", "Priority": "10001", "Family": "ipv6"},
+        {"OutgoingInterface": "enp11s0", "Table": "101", "Priority": "10001", "Family": "ipv6"},
+    ]
+    plan, drop_in = (file.text for _path, file in sorted(files.Netplan(System()).files(kept(BOTH)).items()))
+    mine = yaml.safe_load(plan)["network"]["ethernets"]["enp11s0"]
+    assert mine["addresses"] == ["172.16.11.201/24", "fd00:11::c9/64"]
+    assert mine["routes"][2:] == [
+        {"to": "fd00:11::/64", "scope": "link", "table": 101},
+        {"to": "fe80::/64", "scope": "link", "table": 101},
+        {"to": "::/0", "via": "fe80::1", "table": 101},
+    ]
+    assert mine["routing-policy"][1] == {"from": "fd00:11::c9/128", "table": 101, "priority": 10001}
+    families = [values["Family"] for name, values in sections(drop_in) if name == "RoutingPolicyRule"]
+    assert families == ["ipv4", "ipv6"]
+    (file,) = files.NetworkManager(System()).files(kept(BOTH)).values()
+    assert keyfile(file.text)["ipv4"]["address1"] == "172.16.11.201/24"
+    assert dict(keyfile(file.text)["ipv6"]) == {
+        "method": "manual",
+        "never-default": "true",
+        "address1": "fd00:11::c9/64",
+        "route1": "fd00:11::/64",
+        "route1_options": "table=101",
+        "route2": "fe80::/64",
+        "route2_options": "table=101",
+        "route3": "::/0,fe80::1",
+        "route3_options": "table=101",
+        "routing-rule1": "priority 10001 from fd00:11::c9 table 101",
+        "routing-rule2": "priority 10001 from ::/0 oif enp11s0 table 101",
+        "addr-gen-mode": "eui64",
+    }
+
+
+def test_routes_of_the_main_table_say_so_and_need_no_rule() -> None:
+    (file,) = files.Networkd(System()).files(kept(LINK)).values()
+    told = sections(file.text.replace("Address=fd00", "Address6=fd00"))
+    assert "RoutingPolicyRule" not in dict(told)
+    assert [values for name, values in told if name == "Route"] == [
+        {"Destination": "10.0.0.0/16", "Gateway": "10.0.14.1", "Table": "254"},
+        {"Destination": "fd00::/32", "Gateway": "fe80::1", "Table": "254"},
+    ]
+    mine = yaml.safe_load(files.Netplan(System()).files(kept(LINK))[files.NETPLAN_FILE].text)
+    assert mine["network"]["ethernets"]["enp14s0"]["routes"][0] == {
+        "to": "10.0.0.0/16",
+        "via": "10.0.14.1",
+        "table": 254,
+    }
+    assert "routing-policy" not in mine["network"]["ethernets"]["enp14s0"]
+    (file,) = files.NetworkManager(System()).files(kept(LINK)).values()
+    assert keyfile(file.text)["ipv4"]["route1"] == "10.0.0.0/16,10.0.14.1"
+    assert keyfile(file.text)["ipv4"]["route1_options"] == "table=254"
+    assert "routing-rule1" not in keyfile(file.text)["ipv4"]
 
 
 def keyfile(text: str) -> configparser.ConfigParser:
@@ -199,20 +277,24 @@ def test_netplan_itself_reads_the_file(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     system.write_file("/etc/netplan/01-base.yaml", "network: {version: 2, ethernets: {eth0: {dhcp4: true}}}\n", 0o600)
     backend = files.Netplan(system)
-    for path, file in backend.files(kept()).items():
+    for path, file in backend.files(kept(FOUR, SIX, NONE, LINK)).items():
         backend.check(path, file.text)
         system.write_file(path, file.text, file.mode)
     subprocess.run(["netplan", "generate", "--root-dir", str(tmp_path)], check=True)
     ours = sections((tmp_path / "run/systemd/network/10-netplan-enp11s0.network").read_text())
     assert ("RoutingPolicyRule", {"From": "172.16.11.201/32", "Table": "101", "Priority": "10001"}) in ours
     assert ("Route", {"Destination": "0.0.0.0/0", "Gateway": "172.16.11.254", "Table": "101"}) in ours
+    theirs = sections(
+        (tmp_path / "run/systemd/network/10-netplan-enp14s0.network").read_text().replace("Address=fd", "6=fd")
+    )
+    assert ("Route", {"Destination": "fd00::/32", "Gateway": "fe80::1", "Table": "254"}) in theirs
     with pytest.raises(RailyardError, match="Invalid YAML"):
         backend.check(files.NETPLAN_FILE, "network: [")
 
 
 @pytest.mark.skipif(not shutil.which("nmcli"), reason="nmcli is not installed")
 def test_networkmanagers_own_library_reads_the_keyfiles() -> None:
-    for file in files.NetworkManager(System()).files(kept()).values():
+    for file in files.NetworkManager(System()).files(kept(BOTH, SIX, NONE, LINK)).values():
         done = subprocess.run(
             ["nmcli", "--offline", "connection", "modify", "connection.autoconnect", "yes"],
             input=file.text,
@@ -283,6 +365,17 @@ def test_networkd_reloads_and_is_waited_for(tmp_path: Path) -> None:
     told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network")
     files.Networkd(system).load(kept(FOUR), 1)
     assert commands.ran == ["networkctl reload"]
+
+
+def test_networkd_cannot_be_done_with_ipv6_without_a_carrier(tmp_path: Path) -> None:
+    system = node(tmp_path)
+    told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "configuring")
+    system.write_file("/sys/class/net/enp11s0/carrier", "0\n")
+    files.Networkd(system).load(kept(BOTH), 0.1)
+    for option, carrier in ((BOTH, "1"), (FOUR, "0")):
+        system.write_file("/sys/class/net/enp11s0/carrier", carrier)
+        with pytest.raises(RailyardError, match="says 'configuring' of enp11s0"):
+            files.Networkd(system).load(kept(option), 0.1)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ def port(number: int, **options: t.Any) -> Option:
         "mtu": 4200,
         "address": "172.16.%d.201/24" % (10 + number),
         "gateway": "172.16.%d.254" % (10 + number),
+        "address6": None,
+        "gateway6": None,
+        "routes": [],
         "table": 100 + number,
         "rule_priority": 10000 + number,
         "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
@@ -253,9 +256,94 @@ def test_ipv6_rails(node: Node) -> None:
     run(node, [six])
     assert changes(node, [six]) == []
     routes = [route for route in node.kernel.summary()["routes"] if route[0] == 101]
-    assert routes == [(101, "::/0", 3, "fd00:11::1"), (101, "fd00:11::/64", 3, "None")]
+    assert routes == [(101, "::/0", 3, "fd00:11::1"), (101, "fd00:11::/64", 3, "None"), (101, "fe80::/64", 3, "None")]
     node.kernel.sysctl("enp11s0", "disable_ipv6", "ipv6").write_text("1")
     assert "IPv6 is switched off for enp11s0" in errors(node, [six])
+
+
+def test_rail_ports_take_no_addresses_from_a_rails_router(node: Node) -> None:
+    run(node, [port(1)])
+    for key in ("accept_ra", "autoconf"):
+        assert node.kernel.sysctl("enp11s0", key, "ipv6").read_text() == "0"
+    assert "net.ipv6.conf.enp11s0.autoconf = 0" in node.kernel.summary()["files"]["etc/sysctl.d/90-railyard.conf"]
+
+
+def test_an_address_that_another_host_has_is_tried_again_by_the_next_run(node: Node) -> None:
+    both = port(1, address6="fd00:11::c9/64")
+    run(node, [both])
+    failed = [
+        each._replace(flags=rt.IFA_F_DADFAILED | rt.IFA_F_TENTATIVE) if each.interface.version == 6 else each
+        for each in node.kernel.held_addresses
+    ]
+    node.kernel.held_addresses = failed
+    done = [(each["attribute"], each["before"]) for each in run(node, [both])["changes"]]
+    assert done == [("address", "fd00:11::c9/64, which another host has")]
+    assert changes(node, [both]) == []
+
+
+def test_an_address_of_which_nothing_is_known_in_time_is_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = node.kernel.add_address
+
+    def tentative(index: int, interface: rt.Interface) -> None:
+        add(index, interface)
+        node.kernel.held_addresses = [
+            each._replace(flags=rt.IFA_F_TENTATIVE) if each.interface.version == 6 else each
+            for each in node.kernel.held_addresses
+        ]
+        node.kernel.table[index] = node.kernel.table[index]._replace(carrier=True)
+
+    monkeypatch.setattr(node.kernel, "add_address", tentative)
+    with pytest.raises(RailyardError, match="has not yet found out whether another host has fd00:11::c9") as told:
+        run(node, [port(1, address6="fd00:11::c9/64")])
+    assert told.value.place == "ports[0].address6 (gpu01)"
+    # one that is said to be usable meanwhile is
+    monkeypatch.setattr(node.kernel, "add_address", add)
+    node.kernel.held_addresses = [
+        each._replace(flags=rt.IFA_F_TENTATIVE | rt.IFA_F_OPTIMISTIC) for each in node.kernel.held_addresses
+    ]
+    run(node, [port(1, address6="fd00:11::c9/64")])
+
+
+def test_ipv6_needs_its_mtu(node: Node) -> None:
+    node.kernel.set_link(3, mtu=1000)
+    assert "the MTU of enp11s0 is 1000, and IPv6 needs 1280" in errors(node, [port(1, address6="fd00::1/64", mtu=None)])
+
+
+# -- routes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_route_that_leads_the_connection_astray_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def to(network: str, via: str | None = None) -> list[Option]:
+        return [port(1, routes=[{"to": network, "via": via, "table": None}])]
+
+    node.kernel.add_address(node.management, ipaddress.ip_interface("10.8.0.5/24"))
+    # the branch's own subnet is narrower, and so wins
+    assert changes(node, to("10.0.0.0/8"))
+    assert "10.8.0.0/24 overlaps 10.8.0.5/24 of eth0, which carries the default" in errors(node, to("10.8.0.0/24"))
+    assert "10.8.0.4/30 overlaps 10.8.0.5/24 of eth0" in errors(node, to("10.8.0.4/30"))
+    monkeypatch.setenv("SSH_CONNECTION", "10.8.0.9 50000 10.8.0.5 22")
+    assert changes(node, to("10.0.0.0/8"))
+    monkeypatch.setenv("SSH_CONNECTION", "10.77.0.9 50000 10.8.0.5 22")
+    text = errors(node, to("10.0.0.0/8"))
+    assert "ports[0].routes[0].to (gpu01): 10.0.0.0/8 holds 10.77.0.9, from which this connection comes" in text
+    # a rail's own table leads nothing astray
+    assert changes(node, [port(1, routes=[{"to": "10.0.0.0/8", "via": None, "table": 101}])])
+
+
+def test_routes_that_others_gave_the_port_stay_and_are_told(node: Node) -> None:
+    planned = {"to": "10.0.0.0/8", "via": "172.16.11.254", "table": None}
+    # an interface that keeps an address keeps its routes
+    node.kernel.add_address(3, ipaddress.ip_interface("192.0.2.1/24"))
+    run(node, [port(1, routes=[planned])])
+    other = rt.Route(rt.TABLE_MAIN, ipaddress.ip_network("10.9.0.0/16"), 3, None, None, 0, 4, 0)
+    node.kernel.add_route(other)
+    result = run(node, [port(1, routes=[planned])])
+    assert result["changes"] == []
+    theirs = {"to": "10.9.0.0/16", "via": None, "table": None}
+    assert result["gathered"]["ports"][0]["routes"] == [planned, theirs]
+    run(node, [], state="absent")
+    mains = [route[1] for route in node.kernel.summary()["routes"]]
+    assert mains == ["10.9.0.0/16", "192.0.2.0/24"]
 
 
 # -- interruption ----------------------------------------------------------------------------------------------------

@@ -19,16 +19,23 @@ GOOD: dict[str, t.Any] = {
     "mtu": 4200,
     "address": "172.16.11.201/24",
     "gateway": "172.16.11.254",
+    "address6": "fd00:11::c9/64",
+    "gateway6": "fe80::1",
     "table": 101,
     "rule_priority": 10001,
+    "routes": [
+        {"to": "10.0.0.0/8", "via": "172.16.11.253", "table": 101},
+        {"to": "fd00::/32", "via": "fe80::1", "table": None},
+    ],
     "sysctl": {"arp_ignore": 1},
 }
+FOUR = {key: GOOD[key] for key in GOOD if key not in ("address6", "gateway6", "routes")}
 
 
 def test_a_port_comes_back_as_it_was_given() -> None:
     (port,) = read_ports([GOOD])
     assert port.as_options() == GOOD
-    assert str(port.source) == "172.16.11.201/32"
+    assert [str(side.source) for side in port.sides] == ["172.16.11.201/32", "fd00:11::c9/128"]
 
 
 @pytest.mark.parametrize(
@@ -60,25 +67,63 @@ def test_a_port_comes_back_as_it_was_given() -> None:
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(option: dict[str, t.Any], place: str, message: str) -> None:
+    told(dict(FOUR, **option), place, message)
+
+
+def told(option: dict[str, t.Any], place: str, message: str) -> None:
     with pytest.raises(RailyardError) as error:
-        read_ports([dict(GOOD, **option)])
+        read_ports([option])
     assert message in error.value.message
     assert error.value.place == "ports[0].%s" % place
     assert error.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("option", "place", "message"),
+    [
+        ({"address6": "172.16.11.202/24", "gateway6": None, "routes": []}, "address6", "is an IPv4 address"),
+        ({"address6": "fd00:11::/64"}, "address6", "is the subnet itself"),
+        ({"gateway6": "fd00:12::1"}, "gateway6", "is not in fd00:11::/64"),
+        ({"gateway6": "172.16.11.254"}, "gateway6", "is not in fd00:11::/64"),
+        ({"address6": None, "routes": []}, "gateway6", "the port has no address6"),
+        ({"mtu": 1279}, "mtu", "less than IPv6 needs"),
+        ({"routes": [{"to": "0.0.0.0/0", "via": "172.16.11.254"}]}, "routes[0].to", "never gives the main table"),
+        ({"routes": [{"to": "::/0", "via": "fe80::1", "table": 254}]}, "routes[0].to", "never gives the main table"),
+        ({"routes": [{"to": "0.0.0.0/0", "table": 101}]}, "routes[0].to", "is the gateway's"),
+        ({"routes": [{"to": "10.0.0.1/8"}]}, "routes[0].to", "has host bits set"),
+        ({"routes": [{"to": "10.0.0.0/8", "table": 102}]}, "routes[0].table", "102 is not the port's table"),
+        ({"routes": [{"to": "172.16.11.0/24"}]}, "routes[0].to", "is the port's own subnet"),
+        ({"routes": [{"to": "fe80::/64", "table": 101}]}, "routes[0].to", "is never routed"),
+        ({"routes": [{"to": "10.0.0.0/8", "via": "172.16.12.1"}]}, "routes[0].via", "is not in 172.16.11.0/24"),
+        ({"routes": [{"to": "10.0.0.0/8", "via": "fe80::1"}]}, "routes[0].via", "fe80::1 is no next hop to 10.0.0.0/8"),
+        ({"routes": [{"to": "10.0.0.0/8", "via": "172.16.11.1/24"}]}, "routes[0].via", "does not appear to be"),
+        ({"routes": [{"to": "10.0.0.0/8"}, {"to": "10.0.0.0/8"}]}, "routes[1].to", "in that table already"),
+        ({"address6": None, "gateway6": None}, "routes[1].to", "has no IPv6 address"),
+        ({"table": None, "rule_priority": None, "gateway": None, "routes": []}, "gateway6", "there is no table"),
+    ],
+)
+def test_what_is_wrong_with_ipv6_and_routes(option: dict[str, t.Any], place: str, message: str) -> None:
+    told(dict(GOOD, **option), place, message)
+
+
 @pytest.mark.parametrize("address", ["10.0.0.0/31", "10.0.0.1/31", "10.0.0.1/32", "fd00::/127", "fd00:1::1/64"])
 def test_addresses_at_the_edges_are_taken(address: str) -> None:
-    (port,) = read_ports([dict(GOOD, address=address, gateway=None)])
+    (port,) = read_ports([dict(FOUR, address=address, gateway=None)])
     assert str(port.address) == address
 
 
 def test_ports_do_not_share_what_is_theirs_alone() -> None:
     with pytest.raises(Errors) as error:
-        read_ports([GOOD, dict(GOOD, address="172.16.11.201/25", gateway=None)])
-    assert [each.place for each in error.value.errors] == [
-        "ports[1].%s" % key for key in ("rail", "pci", "netdev", "address", "table", "rule_priority")
-    ]
+        read_ports([GOOD, dict(GOOD, address="172.16.11.201/25", gateway=None, routes=GOOD["routes"][1:])])
+    shared = ("rail", "pci", "netdev", "address", "address6", "table", "rule_priority", "routes[0].to")
+    assert [each.place for each in error.value.errors] == ["ports[1].%s" % key for key in shared]
+
+
+def test_one_ipv6_address_may_stand_where_an_ipv4_one_does() -> None:
+    (port,) = read_ports([dict(FOUR, address="fd00:11::c9/64", gateway="fe80::1")])
+    assert [(side.key, side.version, str(side.gateway)) for side in port.sides] == [("address", 6, "fe80::1")]
+    with pytest.raises(RailyardError, match="and address6 is given too"):
+        read_ports([dict(FOUR, address="fd00:11::c9/64", gateway=None, address6="fd00:12::c9/64")])
 
 
 def test_the_record_is_kept_and_read(tmp_path: Path) -> None:

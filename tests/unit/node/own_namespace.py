@@ -1,0 +1,158 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kernel itself in network namespaces of a test's own: a node with rail ports, and the leaf at their other ends.
+
+The ports are veth pairs. Each test runs in a child process, and the namespaces go with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+# Where a node keeps what a run may write: empty here, and gone afterwards.
+KEPT = ("/etc", "/run", "/var")
+Scenario = t.Callable[["LiveNode"], None]
+
+
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
+def shown(*words: str) -> list[dict[str, t.Any]]:
+    """What ``ip -j`` says; nothing where there is no such table."""
+    done = subprocess.run(["ip", "-j", *words], capture_output=True, text=True)
+    found: list[dict[str, t.Any]] = json.loads(done.stdout or "[]") if not done.returncode else []
+    return [each for each in found if each]
+
+
+class LiveNode:
+    """This process's namespace: ``rail1``... with the leaf's ``leaf1``... in a namespace of its own.
+
+    ``system`` has the kernel's sysfs and procfs of this namespace; all that a run may write is in memory.
+    """
+
+    def __init__(self) -> None:
+        self.system = System()
+        self._leaf = subprocess.Popen(["unshare", "--net", "sleep", "600"])
+        deadline = time.monotonic() + 10
+        while os.readlink("/proc/%d/ns/net" % self._leaf.pid) == os.readlink("/proc/self/ns/net"):
+            assert time.monotonic() < deadline, "the leaf's namespace does not come"
+            time.sleep(0.01)
+        ip("link", "set", "lo", "up")
+
+    def close(self) -> None:
+        self._leaf.kill()
+        self._leaf.wait()
+
+    def rail(self, number: int) -> str:
+        """A rail port ``railN``, down, and the leaf's end of it, up. Its name."""
+        name, end = "rail%d" % number, "leaf%d" % number
+        ip("link", "add", name, "type", "veth", "peer", "name", end)
+        ip("link", "set", end, "netns", str(self._leaf.pid))
+        self.leaf("ip", "link", "set", end, "up")
+        return name
+
+    def leaf(self, *command: str) -> str:
+        """Run a command in the leaf's namespace."""
+        inside = ["nsenter", "--net=/proc/%d/ns/net" % self._leaf.pid, *command]
+        return subprocess.run(inside, check=True, capture_output=True, text=True).stdout
+
+    def advertise(self, number: int) -> None:
+        """Let the leaf say on a rail that it is a router, with a prefix to take an address from (RFC 4861)."""
+        self.leaf(sys.executable, "-c", ADVERTISER, "leaf%d" % number)
+
+
+# A router advertisement: hop limit 64, lifetime 1800 s; prefix 2001:db8:77::/64, on link and for addresses
+ADVERTISER = """
+import socket, struct, sys, time
+sock = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+index = socket.if_nametoindex(sys.argv[1])
+sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
+body = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
+body += struct.pack("!BBBBIII16s", 3, 4, 64, 0xC0, 3600, 1800, 0, socket.inet_pton(socket.AF_INET6, "2001:db8:77::"))
+for _try in range(100):
+    try:
+        sock.sendto(body, ("ff02::1", 0, 0, index))
+        break
+    except OSError:
+        time.sleep(0.1)  # its link-local address is not ready yet
+else:
+    sys.exit("the leaf has no link-local address")
+"""
+
+
+@functools.lru_cache(None)
+def why_not() -> str:
+    """Why there can be no namespaces here; empty where there can."""
+    command = "ip link add a0 type veth peer name a1 && mount -t sysfs sysfs /sys"
+    try:
+        done = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", command], capture_output=True, text=True)
+    except OSError as error:
+        return str(error)
+    return done.stderr.strip() if done.returncode else ""
+
+
+def in_own_namespace(scenario: Scenario) -> t.Callable[[], None]:
+    """A test that runs the scenario on a live node of its own."""
+
+    @functools.wraps(scenario)
+    def test() -> None:
+        if why_not():
+            pytest.skip("no namespaces here: %s" % why_not())
+        come, go = os.pipe()
+        child = os.fork()
+        if not child:
+            text = ""
+            try:
+                os.close(come)
+                _run(scenario)
+            except BaseException:
+                text = traceback.format_exc()
+            finally:
+                with os.fdopen(go, "w") as stream:
+                    stream.write(text)
+                os._exit(bool(text))
+        os.close(go)
+        with os.fdopen(come) as stream:
+            said = stream.read()
+        os.waitpid(child, 0)
+        assert not said, said
+
+    # pytest must see the test's own arguments, and not the scenario's
+    del test.__wrapped__  # type: ignore[attr-defined]
+    return test
+
+
+def _run(scenario: Scenario) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.environ.pop("SSH_CONNECTION", None)
+
+    def call(name: str, *arguments: t.Any) -> None:
+        if getattr(libc, name)(*arguments):
+            raise OSError(ctypes.get_errno(), "%s: %s" % (name, os.strerror(ctypes.get_errno())))
+
+    call("unshare", CLONE_NEWNET | CLONE_NEWNS)
+    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    call("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
+    for place in KEPT:
+        call("mount", b"tmpfs", place.encode(), b"tmpfs", 0, None)
+    node = LiveNode()
+    try:
+        scenario(node)
+    finally:
+        node.close()

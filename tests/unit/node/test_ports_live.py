@@ -1,0 +1,316 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rail ports on the kernel itself: IPv6 beside IPv4, narrow links, routes, and what a rail's router says."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip, shown
+
+Option = t.Dict[str, t.Any]
+
+
+def port(number: int, **options: t.Any) -> Option:
+    planned: Option = {
+        "rail": "gpu%02d" % number,
+        "pci": None,
+        "netdev": "rail%d" % number,
+        "mtu": 4200,
+        "address": "172.16.%d.201/24" % number,
+        "gateway": "172.16.%d.254" % number,
+        "address6": "fd00:%d::c9/64" % number,
+        "gateway6": "fd00:%d::fe" % number,
+        "table": 100 + number,
+        "rule_priority": 10000 + number,
+        "routes": [],
+        "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
+    }
+    return dict(planned, **options)
+
+
+def subsystem(node: LiveNode, ports: list[Option], **options: t.Any) -> RailPorts:
+    return RailPorts(node.system, read_ports(ports), timeout=10, **dict({"backend": "networkd"}, **options))
+
+
+def predicted(node: LiveNode, ports: list[Option], **options: t.Any) -> list[dict[str, t.Any]]:
+    rails = subsystem(node, ports, **options)
+    return [change.as_dict() for change in rails.changes(rails.observe())]
+
+
+def run(node: LiveNode, ports: list[Option], **options: t.Any) -> dict[str, t.Any]:
+    rails = subsystem(node, ports, **options)
+    state = rails.observe()
+    changes = rails.changes(state)
+    after = converge(rails, state, changes, [])
+    return {
+        "changes": [change.as_dict() for change in changes],
+        "ports": after["ports"],
+        "warnings": rails.warnings,
+    }
+
+
+def addresses(netdev: str) -> list[dict[str, t.Any]]:
+    """The IPv6 addresses of more than link scope."""
+    found = shown("-6", "addr", "show", "dev", netdev, "scope", "global")
+    return [row for each in found for row in each["addr_info"] if row]
+
+
+def usable(netdev: str) -> list[str]:
+    """Those that may be used now."""
+    rows = [row for row in addresses(netdev) if not {"tentative", "dadfailed"}.intersection(row)]
+    return ["%(local)s/%(prefixlen)d" % row for row in rows]
+
+
+def routes(version: int, table: str) -> list[tuple[str, str, str]]:
+    rows = shown("-%d" % version, "route", "show", "table", table)
+    return sorted((row["dst"], row.get("gateway", ""), row.get("dev", "")) for row in rows)
+
+
+def rules(version: int) -> list[tuple[int, str, str]]:
+    rows = shown("-%d" % version, "rule")
+    return sorted((row["priority"], row["src"], row.get("oif", "")) for row in rows if 0 < row["priority"] < 32766)
+
+
+def everything() -> list[t.Any]:
+    """The tables that a run may change: the kernel keeps the local one by itself."""
+    found: list[t.Any] = [rules(4), rules(6), addresses("rail1")]
+    return found + [routes(version, table) for version in (4, 6) for table in ("main", "101", "102")]
+
+
+@in_own_namespace
+def test_both_families(node: LiveNode) -> None:
+    ports = [port(1), port(2, gateway6="fe80::1")]
+    for number in (1, 2):
+        node.rail(number)
+    said = predicted(node, ports)
+    assert not addresses("rail1")
+    result = run(node, ports)
+    assert result["changes"] == said
+    assert result["ports"] == ports
+    # an address is not called set before it may be used
+    assert usable("rail1") == ["fd00:1::c9/64"]
+    assert usable("rail2") == ["fd00:2::c9/64"]
+    assert rules(6) == [
+        (10001, "all", "rail1"),
+        (10001, "fd00:1::c9", ""),
+        (10002, "all", "rail2"),
+        (10002, "fd00:2::c9", ""),
+    ]
+    assert [each[:2] for each in rules(4)] == [
+        *((10001, "172.16.1.201"), (10001, "all"), (10002, "172.16.2.201"), (10002, "all"))
+    ]
+    assert routes(6, "101") == [
+        ("default", "fd00:1::fe", "rail1"),
+        ("fd00:1::/64", "", "rail1"),
+        ("fe80::/64", "", "rail1"),
+    ]
+    assert routes(6, "102")[0] == ("default", "fe80::1", "rail2")
+    for version in (4, 6):
+        assert "default" not in [each[0] for each in routes(version, "main")]
+    assert run(node, ports)["changes"] == []
+
+
+@in_own_namespace
+def test_where_packets_go(node: LiveNode) -> None:
+    node.rail(1)
+    node.rail(2)
+    run(node, [port(1), port(2)])
+
+    def way(*words: str) -> tuple[str, str]:
+        (row,) = shown("-6", "route", "get", *words)
+        return row["dev"], row.get("gateway", "")
+
+    assert way("fd00:9::1", "from", "fd00:1::c9") == ("rail1", "fd00:1::fe")
+    assert way("fd00:9::1", "from", "fd00:2::c9") == ("rail2", "fd00:2::fe")
+    assert way("fd00:1::7", "from", "fd00:1::c9") == ("rail1", "")
+    assert way("fd00:9::1", "oif", "rail2") == ("rail2", "fd00:2::fe")
+    # link-local traffic stays on its link, and does not go to the gateway
+    assert way("fe80::1234", "oif", "rail1") == ("rail1", "")
+
+
+@in_own_namespace
+def test_links_of_two_addresses_and_routes_in_the_main_table(node: LiveNode) -> None:
+    node.rail(1)
+    wanted = port(
+        1,
+        address="10.0.1.0/31",
+        gateway=None,
+        address6="fd00:1::/127",
+        gateway6=None,
+        table=None,
+        rule_priority=None,
+        routes=[
+            {"to": "10.0.0.0/16", "via": "10.0.1.1", "table": None},
+            {"to": "10.9.0.0/16", "via": None, "table": None},
+            {"to": "fd00::/32", "via": "fd00:1::1", "table": None},
+            {"to": "fd99::/32", "via": "fe80::1", "table": None},
+        ],
+    )
+    node.leaf("ip", "addr", "add", "10.0.1.1/31", "dev", "leaf1")
+    result = run(node, [wanted])
+    assert result["ports"] == [wanted]
+    assert rules(4) == rules(6) == []
+    assert routes(4, "main") == [
+        ("10.0.0.0/16", "10.0.1.1", "rail1"),
+        ("10.0.1.0/31", "", "rail1"),
+        ("10.9.0.0/16", "", "rail1"),
+    ]
+    assert [each for each in routes(6, "main") if not each[0].startswith("fe80")] == [
+        ("fd00:1::/127", "", "rail1"),
+        ("fd00::/32", "fd00:1::1", "rail1"),
+        ("fd99::/32", "fe80::1", "rail1"),
+    ]
+    assert run(node, [wanted])["changes"] == []
+    fewer = dict(wanted, routes=wanted["routes"][:1])
+    gone = [each["attribute"] for each in run(node, [fewer])["changes"] if each["after"] is None]
+    assert gone == ["route 10.9.0.0/16 table main", "route fd00::/32 table main", "route fd99::/32 table main"]
+    assert run(node, [fewer])["changes"] == []
+
+
+@in_own_namespace
+def test_a_table_without_a_default_route(node: LiveNode) -> None:
+    node.rail(1)
+    ways = [
+        {"to": "172.16.0.0/20", "via": "172.16.1.254", "table": 101},
+        {"to": "fd00::/32", "via": "fd00:1::fe", "table": 101},
+    ]
+    wanted = port(1, gateway=None, gateway6=None, routes=ways)
+    run(node, [port(1)])
+    assert run(node, [wanted])["ports"] == [wanted]
+    assert routes(4, "101") == [("172.16.0.0/20", "172.16.1.254", "rail1"), ("172.16.1.0/24", "", "rail1")]
+    assert [each[0] for each in routes(6, "101")] == ["fd00:1::/64", "fd00::/32", "fe80::/64"]
+    assert run(node, [wanted])["changes"] == []
+
+
+@in_own_namespace
+def test_only_what_was_dropped_is_mended(node: LiveNode) -> None:
+    ports = [port(1), port(2)]
+    for number in (1, 2):
+        node.rail(number)
+    run(node, ports)
+    before = everything()
+    # with its link an interface loses its IPv6 addresses, and all of its routes
+    ip("link", "set", "rail1", "down")
+    ip("-6", "rule", "del", "priority", "10002", "oif", "rail2")
+    ip("-6", "route", "del", "default", "table", "102")
+    changes = run(node, ports)["changes"]
+    assert {each["subject"] for each in changes} == {"rail1", "rail2", "rule 10002"}
+    assert ("rail1", "address", "fd00:1::c9/64") in [
+        (each["subject"], each["attribute"], each["after"]) for each in changes
+    ]
+    assert everything() == before
+    assert run(node, ports)["changes"] == []
+
+
+@in_own_namespace
+def test_absent_leaves_nothing_of_ours(node: LiveNode) -> None:
+    node.rail(1)
+    ip("link", "set", "rail1", "up", "mtu", "4200")
+    ip("addr", "add", "2001:db8::7/64", "dev", "rail1", "nodad")
+    time.sleep(2)
+    before = everything()
+    run(node, [port(1, routes=[{"to": "fd00::/32", "via": "fe80::1", "table": None}])])
+    run(node, [], state="absent")
+    assert everything() == before
+    assert not node.system.exists(RECORD)
+    assert predicted(node, [], state="absent") == []
+
+
+@in_own_namespace
+def test_an_address_that_another_host_has_is_told_and_tried_again(node: LiveNode) -> None:
+    node.rail(1)
+    node.leaf("ip", "addr", "add", "fd00:1::c9/64", "dev", "leaf1", "nodad")
+    with pytest.raises(RailyardError, match="another host on the rail has fd00:1::c9") as told:
+        run(node, [port(1)])
+    assert told.value.place == "ports[0].address6 (gpu01)"
+    # as long as it is so, each run says it
+    again = predicted(node, [port(1)])
+    assert ("address", "fd00:1::c9/64, which another host has", "fd00:1::c9/64") in [
+        (each["attribute"], each["before"], each["after"]) for each in again
+    ]
+    with pytest.raises(RailyardError, match="another host on the rail has fd00:1::c9"):
+        run(node, [port(1)])
+    node.leaf("ip", "addr", "del", "fd00:1::c9/64", "dev", "leaf1")
+    run(node, [port(1)])
+    assert usable("rail1") == ["fd00:1::c9/64"]
+    assert run(node, [port(1)])["changes"] == []
+
+
+@in_own_namespace
+def test_a_port_without_a_carrier_is_told_and_not_waited_for(node: LiveNode) -> None:
+    node.rail(1)
+    node.leaf("ip", "link", "set", "leaf1", "down")
+    rails = subsystem(node, [port(1)])
+    rails._timeout = 1.0
+    converge(rails, *(lambda seen: (seen, rails.changes(seen)))(rails.observe()), [])
+    assert any("rail1 (gpu01) has no carrier" in text for text in rails.warnings)
+
+
+@in_own_namespace
+def test_a_rails_router_gives_neither_default_route_nor_address(node: LiveNode) -> None:
+    """The same advertisement that an interface of no rail follows."""
+    for number in (1, 2):
+        node.rail(number)
+    run(node, [port(1)])
+    ip("link", "set", "rail2", "up")
+    for number in (1, 2):
+        node.advertise(number)
+    deadline = time.monotonic() + 10
+    while ("default", "rail2") not in [(to, dev) for to, _via, dev in routes(6, "main")]:
+        assert time.monotonic() < deadline, "the advertisement has no effect at all"
+        time.sleep(0.1)
+        node.advertise(1)
+        node.advertise(2)
+    assert ("default", "rail1") not in [(to, dev) for to, _via, dev in routes(6, "main")]
+    assert [row["local"] for row in addresses("rail1")] == ["fd00:1::c9"]
+    assert run(node, [port(1)])["changes"] == []
+
+
+@in_own_namespace
+def test_another_interfaces_route_in_the_main_table_is_not_taken_away(node: LiveNode) -> None:
+    for number in (1, 2):
+        node.rail(number)
+    ip("link", "set", "rail2", "up")
+    ip("route", "add", "10.0.0.0/8", "dev", "rail2")
+    wanted = port(1, routes=[{"to": "10.0.0.0/8", "via": "172.16.1.254", "table": None}])
+    with pytest.raises(RailyardError, match="the main table has a route to 10.0.0.0/8 by rail2 already") as told:
+        predicted(node, [wanted])
+    assert told.value.place == "ports[0].routes[0].to (gpu01)"
+    ip("route", "del", "10.0.0.0/8", "dev", "rail2")
+    run(node, [wanted])
+    # ours goes with the plan to another port
+    moved = [port(1), port(2, routes=[{"to": "10.0.0.0/8", "via": "172.16.2.254", "table": None}])]
+    run(node, moved)
+    assert ("10.0.0.0/8", "172.16.2.254", "rail2") in routes(4, "main")
+    assert run(node, moved)["changes"] == []
+
+
+@in_own_namespace
+def test_killed_anywhere_the_next_run_converges(node: LiveNode) -> None:
+    wanted = [
+        port(1, routes=[{"to": "fd00::/32", "via": "fe80::1", "table": None}]),
+        port(2, address=None, gateway=None),
+    ]
+    for number in (1, 2):
+        node.rail(number)
+    run(node, wanted)
+    whole = everything()
+    run(node, [], state="absent")
+    total = len(predicted(node, wanted))
+    assert total > 20
+    for count in range(1, total, 3):
+        rails = subsystem(node, wanted)
+        for change in rails.changes(rails.observe())[:count]:
+            change.act()
+        run(node, wanted)
+        assert everything() == whole, count
+        assert predicted(node, wanted) == [], count
+        run(node, [], state="absent")
