@@ -746,6 +746,15 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
     ("no prefix", common("prefix"), None, Demand(), [("missing", "node_prefix")], "such as 27"),
     ("no prefix, IPv6", common("prefix", RAIL6), None, Demand(), [("missing", "node_prefix6")], "such as 80"),
     ("prefix too short", common("prefix", node_prefix=23), None, Demand(), [("size", "node_prefix")], "from 24 to 32"),
+    ("prefix too long", common("prefix", node_prefix=33), None, Demand(), [("size", "node_prefix")], "from 24 to 32"),
+    (
+        "all but broadcast",
+        common(hosts=".1-.255"),
+        None,
+        Demand(),
+        [("unusable", "hosts")],
+        "holds the broadcast address",
+    ),
     ("no link", common("link", net("10.0.0.0/32")), None, Demand(), [("size", "subnet")], "take a /31 or larger"),
     (
         "unused ranges",
@@ -908,6 +917,35 @@ def test_a_supernet_has_room_for_its_rails() -> None:
     found = addressing.supernet_problem(net("fd00::/48"), 40, 1)
     assert found and (found.kind, found.key) == ("size", "rail_prefix6")
     assert found.remedy == "write a number from 48 to 128"
+
+    assert addressing.supernet_problem(net("172.16.0.0/31"), 32, 2) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "room"),
+    [
+        (".60-.63", 120),
+        (".59-.60", 0),
+        (".63-.64", 30),
+        (".64", 30),
+        (".60-.70", 30),
+        (".127", 120),
+        (".252-.255", 120),
+    ],
+)
+def test_what_a_unit_has_over_may_be_taken(text: str, room: int) -> None:
+    """30 places are the first 60 addresses of a unit's /26; the other 4 are nobody's."""
+    plan = planner(common("link", taken={"switches": text}), Units(30))
+    assert plan.room == room
+
+
+def test_words_of_other_modes_change_nothing() -> None:
+    """A word for all rails may mean something on some of them alone."""
+    words = {"block": 16, "node_prefix": 27, "host": "last", "leaf_end": "first"}
+    assert planner(common(**GOOD, **words)).share(1, 2, 2) == planner(common(**GOOD)).share(1, 2, 2)
+    assert planner(common(**GOOD, **words)).capacity(Demand()) == planner(common(**GOOD)).capacity(Demand())
+    link = common("link", block=16, node_prefix=27)
+    assert planner(link).share(1, 2, 2) == planner(common("link")).share(1, 2, 2)
 
 
 def test_a_mode_without_addresses_has_no_planner() -> None:
