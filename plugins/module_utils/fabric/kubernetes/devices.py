@@ -178,7 +178,7 @@ def _plugin(
     view: View, options: Options, plugin: str, profile: str, namespace: str, config: Object
 ) -> t.Iterator[Object]:
     name = "%s-%s-%s" % (view.name, plugin, profile)
-    labels = view.labels("device-plugin", **{"app.kubernetes.io/name": plugin})
+    labels = view.labels("cni", **{"app.kubernetes.io/name": plugin})
     directory, file, argument = _CONFIG[plugin]
     yield made("v1", "ConfigMap", name, labels, namespace=namespace, data={file: compact(config) + "\n"})
     match = {"app.kubernetes.io/name": plugin, "app.kubernetes.io/instance": name}

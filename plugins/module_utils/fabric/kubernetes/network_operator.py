@@ -306,11 +306,21 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
         elif network.attachment == "host-device":
             spec.update(resourceName=network.resource, metaPlugins=meta or None)
             yield made(API, "HostDeviceNetwork", network.name, labels, stated(spec))
+        else:
+            yield _of_vf_network(view, options, network, dict(spec, metaPlugins=meta or None))
 
-    def of_vf(network: Network) -> str:
-        return chain.meta(chain.plugins(view, network, network.sample))
 
-    yield from sriov_operator.networks(view, options, lambda network: ipam(view, network), of_vf)
+def _of_vf_network(view: View, options: Options, network: Network, spec: Object) -> Object:
+    """SriovNetwork or SriovIBNetwork, which the SR-IOV operator reads in its own namespace only."""
+    spec["resourceName"] = network.resource
+    kind = "SriovNetwork"
+    if network.attachment == "ib-sriov":
+        kind = "SriovIBNetwork"
+        spec["linkState"] = "enable"
+        if options.ufm_secret:
+            spec["capabilities"] = '{"infinibandGUID":true}'
+    labels = view.labels(COMPONENT, network.rail)
+    return made(sriov_operator.API, kind, network.name, labels, stated(spec), options.sriov_place(view.provider))
 
 
 def values(view: View, options: Options) -> Object:
@@ -327,6 +337,9 @@ def values(view: View, options: Options) -> Object:
             selector["network.nvidia.com/operator.mofed.wait"] = "false"
         made_values["sriov-network-operator"] = {
             "operator": {"resourcePrefix": view.prefix},
-            "sriovOperatorConfig": {"deploy": True, "configDaemonNodeSelector": selector},
+            "sriovOperatorConfig": {"deploy": True, "configDaemonNodeSelector": selector, "disableDrain": False},
         }
+        if any(network.isolated for network in view.of("sriov")):
+            # Without this image the operator lays no RDMA plugin on nodes, and pods would have no RDMA device.
+            made_values["sriov-network-operator"]["images"] = {"rdmaCni": options.reference("rdma-cni")}
     return made_values

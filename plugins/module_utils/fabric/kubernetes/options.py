@@ -27,6 +27,7 @@ IMAGES: dict[str, tuple[str, str, str]] = {
     "rdma-shared-device-plugin": ("nvcr.io/nvidia/mellanox", "k8s-rdma-shared-dev-plugin", "network-operator-v26.1.0"),
     "sriov-device-plugin": ("nvcr.io/nvidia/mellanox", "sriov-network-device-plugin", "network-operator-v26.1.0"),
     "cni-plugins": ("nvcr.io/nvidia/mellanox", "plugins", "network-operator-v26.1.0"),
+    "rdma-cni": ("nvcr.io/nvidia/mellanox", "rdma-cni", "network-operator-v26.1.0"),
     "multus": ("nvcr.io/nvidia/mellanox", "multus-cni", "network-operator-v26.1.0"),
     "ipoib": ("nvcr.io/nvidia/mellanox", "ipoib-cni", "network-operator-v26.1.0"),
     "nv-ipam": ("nvcr.io/nvidia/mellanox", "nvidia-k8s-ipam", "network-operator-v26.1.0"),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Policies and networks of the SR-IOV network operator: Spiderpool's bundled fork, and upstream's.
+"""Policies of the SR-IOV network operator: Spiderpool's bundled fork, and upstream's.
 
 The VFs are ours, made before the operator sees them: policies are ``externallyManaged``, so that the operator neither
 makes nor
@@ -20,7 +20,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     Object,
     View,
     made,
-    stated,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import UPSTREAM, Options
 
@@ -138,31 +137,6 @@ def _dpdk_vfs(options: Options, network: Network, count: int, place: str) -> int
             "take 1 to %d, or raise `vfs.count` in %s" % (count - 1, place),
         )
     return taken
-
-
-def networks(
-    view: View, options: Options, ipam: t.Callable[[Network], str], chain: t.Callable[[Network], str]
-) -> t.Iterator[Object]:
-    """SriovNetworks and SriovIBNetworks.
-
-    :param ipam: a network's address management as JSON text. :param chain: the plugins after the first, as upstream
-    wants them: JSON
-        objects, commas between, no brackets.
-    """
-    namespace = options.sriov_place(view.provider)
-    for network in view.of(*OF_VF):
-        spec: Object = {
-            "resourceName": network.resource,
-            "networkNamespace": view.namespace,
-            "ipam": ipam(network),
-            "metaPlugins": chain(network) or None,
-        }
-        if network.attachment == "ib-sriov":
-            spec["linkState"] = "enable"
-            if options.ufm_secret:
-                spec["capabilities"] = '{"infinibandGUID":true}'
-        kind = "SriovIBNetwork" if network.attachment == "ib-sriov" else "SriovNetwork"
-        yield made(API, kind, network.name, view.labels(COMPONENT, network.rail), stated(spec), namespace)
 
 
 def values(view: View, options: Options) -> Object:

@@ -55,7 +55,7 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
         # Registered memory must not be swapped or counted against the default lock limit.
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
         "resources": {"requests": dict(units), "limits": dict(units)},
-        "envFrom": [{"configMapRef": {"name": nccl.name(view, profile), "optional": True}}],
+        "env": [{"name": key, "value": value} for key, value in nccl.ucx(view, nccl.samples(view)[profile]).items()],
         "volumeMounts": [
             {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl.FILE, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
