@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import bits_of, network, parse_network
 
 Document = t.Mapping[str, t.Any]
 
@@ -145,11 +146,11 @@ def _count(
 
 def prefix(port: Document, rail: Document, six: str = "") -> str | None:
     """The network on the wire between a port and its leaf: the port's own, else its pods', else the rail's."""
-    address = port.get("address" + six)
-    if not six and address and ":" in address:
-        address = None
-    if address:
-        return str(ipaddress.ip_interface(address).network)
+    address = port.get("address" + six) or ""
+    bits = bits_of(address)
+    known = parse_network(address, bits)
+    if known and (":" in address) == bool(six):
+        return str(network(*known, bits))
     return _part(port, "pods").get("subnet" + six) or rail.get("subnet" + six)
 
 
