@@ -22,17 +22,8 @@ author:
   - Railyard contributors (@railyard)
 requirements:
   - mstflint, or NVIDIA MFT
-attributes:
-  check_mode:
-    description: Predicts the changes that are then made, and whether a reboot will be needed.
-    support: full
-  diff_mode:
-    description: Shows the parameters that differ, before and after.
-    support: full
-  platform:
-    description: Target system.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.node
 options:
   ports:
     description:

@@ -15,17 +15,8 @@ description:
     text is parsed.
 author:
   - Railyard contributors (@railyard)
-attributes:
-  check_mode:
-    description: Only reads.
-    support: full
-  diff_mode:
-    description: There is nothing to differ.
-    support: none
-  platform:
-    description: Target system.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.node.reads
 options:
   subset:
     description: Which parts to read. V(all) is every one.
@@ -108,6 +99,9 @@ nics:
     - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) says how near, as C(nvidia-smi topo)
       does.
     - C(branch) says why the card must not be touched, null where it may be.
+    - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are what the card says in its Vital Product
+      Data, which only root may read; null where there is none, or the card does not answer in a second.
+    - C(permanent_mac) is the hardware address that the port was made with, C(mac) the one that it has now.
   returned: when O(subset) has V(nics)
   type: list
   elements: dict
@@ -118,9 +112,13 @@ nics:
       vendor: 15b3
       device: '1017'
       driver: mlx5_core
+      slot: '4'
+      serial: MT2321X01234
+      part_number: MCX75310AAS-NEAT
       firmware: 16.35.2000 (MT_0000000008)
       altnames: []
       mac: 0c:42:a1:00:00:01
+      permanent_mac: 0c:42:a1:00:00:01
       link_layer: ethernet
       up: true
       operstate: up

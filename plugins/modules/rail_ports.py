@@ -62,9 +62,11 @@ options:
         description: Next hop of the default route in O(ports[].table). Without it the table gets none.
         type: str
       address6:
+        version_added: 0.2.0
         description: The port's IPv6 address with its prefix length. Without it the port gets none.
         type: str
       gateway6:
+        version_added: 0.2.0
         description: As O(ports[].gateway), for IPv6. It may be a link-local address.
         type: str
       table:
@@ -74,6 +76,7 @@ options:
         description: Priority of the rules that lead to O(ports[].table), from 1 to 32765.
         type: int
       routes:
+        version_added: 0.2.0
         description: Routes beside those that come with address and gateway. The port needs an address of their family.
         type: list
         elements: dict
@@ -126,17 +129,8 @@ options:
     type: str
     choices: [present, absent, gathered]
     default: present
-attributes:
-  check_mode:
-    description: Can run in check mode and says exactly what would be done.
-    support: full
-  diff_mode:
-    description: Says what is different, before and after.
-    support: full
-  platform:
-    description: Target system.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.node
 notes:
   - Needs root. Nothing but Python's standard library is needed on the node.
   - What the module has set is kept in C(/var/lib/railyard/rail_ports.json), so that a later run can take away just

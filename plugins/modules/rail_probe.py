@@ -19,17 +19,8 @@ author:
   - Railyard contributors (@railyard)
 requirements:
   - perftest on both nodes
-attributes:
-  check_mode:
-    description: The module changes nothing that lasts; in check mode it does what it does otherwise.
-    support: full
-  diff_mode:
-    description: There is nothing to differ.
-    support: none
-  platform:
-    description: Target system.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.node.reads
 options:
   mode:
     description:

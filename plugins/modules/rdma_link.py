@@ -22,18 +22,8 @@ description:
   - The RDMA device of the interface that carries the connection or the default route is refused.
 author:
   - Railyard contributors (@railyard)
-attributes:
-  check_mode:
-    description:
-      - Predicts exactly the changes that the module then makes; does not wait for links that are not there yet.
-    support: full
-  diff_mode:
-    description: Gives the differences in the return value RV(ignore:diff).
-    support: full
-  platform:
-    description: Target system.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.node
 options:
   ports:
     description:

@@ -23,17 +23,8 @@ description:
   - C(ib_core) is never loaded for this.
 author:
   - Railyard contributors (@railyard)
-attributes:
-  check_mode:
-    description: Predicts exactly the changes that the module then makes.
-    support: full
-  diff_mode:
-    description: Gives the differences in the return value RV(ignore:diff).
-    support: full
-  platform:
-    description: Target system.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.node
 options:
   mode:
     description:

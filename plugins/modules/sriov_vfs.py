@@ -27,17 +27,8 @@ author:
   - Railyard contributors (@railyard)
 requirements:
   - pyroute2 >= 0.7.2 on the node, where attributes are changed
-attributes:
-  check_mode:
-    description: Can run in check mode and say what it would change.
-    support: full
-  diff_mode:
-    description: Says what changed, or would change, in diff mode.
-    support: full
-  platform:
-    description: Target system.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.node
 options:
   ports:
     description:

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: identified
+short_description: A node's plan with the PCI addresses of ports that it knows by slot, serial, MAC or RDMA device
+version_added: 0.2.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Finds, for each port of the plan that has C(match), the one PCI function of the live node that is meant, and fills
+    in C(pci) and, where the plan names none, C(netdev). Other ports stay as they are.
+  - All that the plan says of a port must hold at once. What is looked at, in this order, is the PCI address, the card's
+    serial number, the card's slot, C(port) among the card's functions (from 1, in the order of their addresses), the
+    permanent hardware address, and the RDMA device's name.
+  - All that does not fit is one error, each line with place and remedy. That is what nothing or several functions
+    match, what one identity says against another, and a function that would be two ports.
+  - What the plan itself says is kept as C(identified), so that it can be done again after cards have moved.
+positional: nics
+options:
+  _input:
+    description: The node's plan, C(railyard_node).
+    type: dict
+    required: true
+  nics:
+    description: What M(railyard.fabric.rail_info) tells of the node as RV(railyard.fabric.rail_info#module:nics).
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Ask the node for its NICs
+  railyard.fabric.rail_info:
+    subset: [nics]
+  register: node
+
+- name: Find the rail ports
+  ansible.builtin.set_fact:
+    railyard_node: "{{ railyard_node | railyard.fabric.identified(node.nics) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The node's plan, with the ports found.
+  type: dict
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identify
+
+
+def identified(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    try:
+        return identify.identify(node, nics)
+    except RailyardError as error:
+        raise AnsibleFilterError(str(error)) from error
+    except (KeyError, TypeError) as error:
+        raise AnsibleFilterError("railyard.fabric.identified: this is no node's plan: %s" % error) from error
+
+
+class FilterModule:
+    """Railyard's filter of this name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"identified": identified}
