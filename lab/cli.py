@@ -65,7 +65,7 @@ def _down(arguments: Arguments) -> int:
 def _status(arguments: Arguments) -> int:
     lab = state.load(arguments.name)
     if lab is None and not arguments.json:
-        print("there is no lab '%s'; labs: %s" % (arguments.name, ", ".join(state.names()) or "none"))
+        print("there is no lab '%s'; labs: %s" % (arguments.name, ", ".join(state.guest_names()) or "none"))
         return 1
     if lab is None:
         print("null")

@@ -159,7 +159,7 @@ def require(name: str) -> Lab:
     """The lab ``name``; raises LabError when there is none."""
     lab = load(name)
     if lab is None:
-        others = ", ".join(names()) or "none"
+        others = ", ".join(guest_names()) or "none"
         raise LabError("there is no lab '%s' (labs: %s)" % (name, others), "lab up --name %s" % name)
     return lab
 
@@ -168,6 +168,11 @@ def names() -> list[str]:
     """The names of all labs of this checkout."""
     base = base_directory()
     return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
+
+
+def guest_names() -> list[str]:
+    """The names of those that have guests; a lab can also be a cluster alone."""
+    return [name for name in names() if (base_directory() / name / "lab.json").exists()]
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lab.cluster.binaries import API
 from lab.cluster.state import Cluster
 from lab.errors import LabError
 
@@ -84,8 +85,9 @@ class Api:
         except ValueError:
             value = {"message": text.decode("utf-8", "replace").strip()}
         if answer.status >= 400:
-            message = "the API server refuses %s %s: %s" % (method, path.partition("?")[0], value.get("message"))
-            raise Refused(answer.status, message, "see %s" % self.cluster.log("kube-apiserver"))
+            why = " ".join(str(value.get("message")).split())
+            message = "the API server refuses %s %s: %s" % (method, path.partition("?")[0], why)
+            raise Refused(answer.status, message, "mend what was asked for, or see %s" % self.cluster.log(API))
         return value
 
     def get(self, path: str) -> Any:

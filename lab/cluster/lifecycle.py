@@ -57,11 +57,13 @@ def up(wish: Wish, fresh: bool = False) -> tuple[Cluster, Done]:
         if cluster is None:
             _end(wish.name)  # processes of a cluster whose state somebody removed
         cluster = _ready(wish, cluster)
-        wanted = _schemas(cluster)
+        wanted, overridden = _schemas(cluster)
         done.started = _start(cluster)
         with Api(cluster) as api:
             if wanted:
                 done.crds = schemas.apply(api, wanted)
+                for line in overridden if done.crds else ():
+                    say(line)
             if wish.nodes is not None:
                 done.nodes = nodes.apply(api, wish.nodes)
     return cluster, done
@@ -109,16 +111,12 @@ def _ports(name: str, cluster: Cluster | None) -> dict[str, int]:
     return dict(zip(state.PORTS, labs.free_ports(len(state.PORTS), state.promised_ports(but=name))))
 
 
-def _schemas(cluster: Cluster) -> dict[str, schemas.Schema]:
-    """The CRDs that the cluster is to have, read before anything is started."""
+def _schemas(cluster: Cluster) -> tuple[dict[str, schemas.Schema], list[str]]:
+    """The CRDs that the cluster is to have, read before anything is started, and which folder's were passed over."""
     if cluster.crds is None and not schemas.DEFAULT.is_dir():
         say("no schemas in %s: the server has no custom resources (--crds DIR names another place)" % schemas.DEFAULT)
-        return {}
-    places = [schemas.DEFAULT] if cluster.crds is None else [Path(place) for place in cluster.crds]
-    found, overridden = schemas.read(places)
-    for line in overridden:
-        say("  " + line)
-    return found
+        return {}, []
+    return schemas.read([schemas.DEFAULT] if cluster.crds is None else [Path(place) for place in cluster.crds])
 
 
 def _start(cluster: Cluster) -> list[str]:

@@ -4,19 +4,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lab.cluster.api import Api
+from lab.cluster.api import MANAGER, Api, Refused
 from lab.errors import LabError
 from lab.progress import say
 from lab.state import REPOSITORY
 
 DEFAULT = REPOSITORY.parent / "shared" / "schemas"
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+YAML = "application/yaml"
+RULES = b"x-kubernetes-validations:"
+CEL = (1, 25)  # the first release that checks them by default
 SECONDS = 60.0
 
 
@@ -30,24 +33,29 @@ class Schema:
 
 
 def read(directories: list[Path]) -> tuple[dict[str, Schema], list[str]]:
-    """The CRDs in these directories and the folders in them, by name, and a line for each that another one overrides.
+    """The CRDs in these directories and their folders, by name, and a line for each folder that another overrides.
 
     What comes later wins: directories in the order given, files in the order of their paths. Raises LabError for a
     directory without CRDs, and for a file that has none or several.
     """
     found: dict[str, Schema] = {}
-    overridden: list[str] = []
+    overridden: dict[str, tuple[Schema, Schema]] = {}
     for directory in directories:
-        files = sorted(place for place in directory.rglob("*") if place.suffix in (".yaml", ".yml", ".json"))
+        files = sorted(place for place in directory.rglob("*") if place.suffix in (".yaml", ".yml"))
         if not files:
             raise LabError("no CRDs in %s" % directory, "give a folder of CRD files, or --no-crds")
         for file in files:
             schema = _schema(file)
             before = found.get(schema.name)
             if before is not None and _content(before.text) != _content(schema.text):
-                overridden.append("%s: %s is taken, not %s, which differs" % (schema.name, file, before.file))
+                overridden[schema.name] = (schema, before)
             found[schema.name] = schema
-    return found, overridden
+    folders: dict[tuple[Path, Path], int] = {}
+    for schema, before in overridden.values():
+        pair = (schema.file.parent, before.file.parent)
+        folders[pair] = folders.get(pair, 0) + 1
+    lines = ["%d CRDs are those of %s, not the other ones in %s" % (many, *pair) for pair, many in folders.items()]
+    return found, lines
 
 
 def _content(text: bytes) -> bytes:
@@ -59,40 +67,51 @@ def _schema(file: Path) -> Schema:
     """The CRD in a file. The server reads the YAML; here it is only asked for its name."""
     text = file.read_bytes()
     body = text.decode("utf-8", "replace")
-    remedy = "keep one CustomResourceDefinition a file in that folder, and nothing else"
     kinds = re.findall(r"^kind: *[\"']?(\w+)", body, re.MULTILINE)
     metadata = re.search(r"^metadata:\n((?:[ #].*\n|\n)+)", body, re.MULTILINE)
     name = re.search(r"^  name: *[\"']?([a-z0-9.-]+)", metadata.group(1) if metadata else "", re.MULTILINE)
-    if file.suffix == ".json":
-        try:
-            document = json.loads(body)
-            return Schema(str(document["metadata"]["name"]), file, text)
-        except (ValueError, KeyError, TypeError):
-            raise LabError("%s is no CRD" % file, remedy) from None
     if kinds != ["CustomResourceDefinition"] or name is None:
-        raise LabError("%s is no single CRD" % file, remedy)
+        raise LabError(
+            "%s is no single CRD" % file, "keep one CustomResourceDefinition a file in that folder, and nothing else"
+        )
     return Schema(name.group(1), file, text)
 
 
 def apply(api: Api, schemas: dict[str, Schema]) -> list[str]:
-    """Bring these CRDs onto the server and wait until it serves them; the names of those that this changed."""
-    before = _generations(api)
+    """Bring these CRDs onto the server and wait until it serves them; the names of those that this changed.
+
+    They are created or replaced, not applied: an older server refuses to apply a schema with keywords that it does not
+    know, and drops those when it is given the whole.
+    """
+    before = _present(api)
     changed = []
-    for number, (name, schema) in enumerate(sorted(schemas.items()), 1):
-        after = api.apply("%s/%s" % (PATH, name), schema.text)["metadata"]
-        if before.get(name) != (after["uid"], after["generation"]):
+    for name, schema in sorted(schemas.items()):
+        old = before.get(name)
+        try:
+            after = api.request(*_request(schema, old), kind=YAML)["metadata"]
+        except Refused as error:
+            raise LabError(error.message, "mend %s, or leave it out of the folder" % schema.file) from None
+        if old is None or (old["uid"], old["generation"]) != (after["uid"], after["generation"]):
             changed.append(name)
-        if number % 10 == 0 and changed:
-            say("  %d of %d CRDs" % (number, len(schemas)))
     _wait(api, set(schemas))
+    ignored = sum(RULES in schema.text for schema in schemas.values())
+    if changed and ignored and api.cluster.binaries.release < CEL:
+        say("%d CRDs have CEL rules, which a server before %d.%d does not check" % (ignored, *CEL))
     return changed
 
 
-def _generations(api: Api) -> dict[str, tuple[str, int]]:
-    return {
-        item["metadata"]["name"]: (item["metadata"]["uid"], item["metadata"]["generation"])
-        for item in api.get(PATH)["items"]
-    }
+def _request(schema: Schema, old: dict[str, Any] | None) -> tuple[str, str, bytes]:
+    if old is None:
+        return "POST", "%s?fieldManager=%s" % (PATH, MANAGER), schema.text
+    # the server replaces only what one says that one has seen
+    seen = b'\nmetadata:\n  resourceVersion: "%s"\n' % old["resourceVersion"].encode("ascii")
+    text = (b"\n" + schema.text).replace(b"\nmetadata:\n", seen, 1)
+    return "PUT", "%s/%s?fieldManager=%s" % (PATH, schema.name, MANAGER), text
+
+
+def _present(api: Api) -> dict[str, dict[str, Any]]:
+    """The metadata of the CRDs on the server, by name."""
+    return {item["metadata"]["name"]: item["metadata"] for item in api.get(PATH)["items"]}
 
 
 def _wait(api: Api, names: set[str]) -> None:

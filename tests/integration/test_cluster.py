@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import threading
+import time
 import typing as t
 from pathlib import Path
 
@@ -59,10 +60,13 @@ def pids(cluster: Cluster) -> dict[str, int]:
 
 
 def kill(cluster: Cluster, *names: str) -> None:
-    alive = process.members(cluster.running.directory)
+    alive = pids(cluster)
     for name in names:
-        os.kill(alive[name].pid, signal.SIGKILL)
-        os.waitpid(alive[name].pid, 0)
+        os.kill(alive[name], signal.SIGKILL)
+    end = time.monotonic() + 10
+    while set(names) & set(pids(cluster)):
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 # --- the lab's own promises -------------------------------------------------------------------------------------------
