@@ -1,0 +1,106 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import report
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome, run
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+# Of a directory, the files that may hold manifests. A file that is named itself may have any name.
+_SUFFIXES = (".yml", ".yaml", ".json", ".md", ".markdown", ".txt", ".rst", ".adoc", ".sh")
+_COMMA = re.compile(r",(?![^\[]*\])\s*|\s+")
+
+
+class ActionModule(Door):
+    """Makes a fabric file of manifests; documented in ``plugins/modules/fabric_import.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        "paths": {"type": "list", "elements": "path", "required": True},
+        "dest": {"type": "path"},
+        "force": {"type": "bool", "default": False},
+        "nodes": {"type": "raw"},
+        "name": {"type": "str"},
+        "profile": {"type": "str", "default": "server"},
+        "mtu": {"type": "int"},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        files = [(path, fabric_files.read(path)) for path in _files(options["paths"])]
+        wished = Options(options["name"], _nodes(options["nodes"]), options["profile"], options["mtu"])
+        outcome = run(files, wished)
+        result: dict[str, t.Any] = {
+            "changed": False,
+            "text": outcome.text,
+            "findings": [found.as_dict() for found in outcome.findings],
+            "counts": report.counts(outcome.findings),
+            "table": report.as_table(outcome.findings),
+            "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
+            "summary": report.summary(outcome),
+        }
+        if not outcome.text:
+            said = [found.text() for found in outcome.findings if found.finding.severity == "error"]
+            return dict(result, failed=True, msg="\n".join(said))
+        if options["dest"]:
+            result.update(_write(options["dest"], outcome, bool(options["force"]), check))
+        return result
+
+
+def _files(paths: t.Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for path in paths:
+        inside = sorted(_inside(path)) if os.path.isdir(path) else [path]
+        if not inside:
+            raise RailyardError("the directory holds no manifest, page or script", path, "name the files themselves")
+        found.extend(inside)
+    if not found:
+        raise RailyardError("no file is named", "paths", "name the manifests, such as -e import_from=manifests/")
+    return list(dict.fromkeys(fabric_files.shown_path(path) for path in found))
+
+
+def _inside(directory: str) -> t.Iterator[str]:
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if name.lower().endswith(_SUFFIXES) and not name.startswith("."):
+                yield os.path.join(folder, name)
+
+
+def _nodes(value: t.Any) -> dict[str, dict[str, t.Any]] | None:
+    """Nodes as a text of names, a list of names, or a mapping as in a fabric file."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        value = [name for name in _COMMA.split(value.strip()) if name]
+    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+        return {name: {} for name in value}
+    if isinstance(value, dict) and all(own is None or isinstance(own, dict) for own in value.values()):
+        return {str(name): dict(own or {}) for name, own in value.items()}
+    remedy = "write names or ranges, such as ai-[01:16], or a mapping as in a fabric file"
+    raise RailyardError("the nodes are neither names nor a mapping", "nodes", remedy)
+
+
+def _write(dest: str, outcome: Outcome, force: bool, check: bool) -> dict[str, t.Any]:
+    content = outcome.text.encode("utf-8")
+    before = fabric_files.read(dest) if os.path.exists(dest) else b""
+    if before and before != content and not force:
+        remedy = "name another file, or overwrite it with -e import_force=true"
+        raise Refused("there is another fabric file already, and it may hold what manifests do not say", dest, remedy)
+    folder, name = os.path.split(dest)
+    try:
+        (file,) = fabric_files.write(folder or ".", {name: content}, check)
+    except RailyardError as error:
+        remedy = "name a file that you may write, with -e fabric_file=OUT"
+        raise RailyardError(error.message.replace("report", "fabric file", 1), error.place, remedy) from error
+    shown = fabric_files.shown_path(dest)
+    diff = {"before": before.decode("utf-8", "replace"), "after": outcome.text}
+    diff.update(before_header=shown, after_header=shown)
+    return {"changed": file["changed"], "dest": shown, "diff": diff}

@@ -1,0 +1,481 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From drafted rails to the sections of a fabric file, and the comments in it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import addressing as addresses
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import counting, pools, rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.addressing import Addressed, Addressing
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
+    CNI,
+    NETWORK_OPERATOR,
+    SPIDERPOOL,
+    Facts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.weave import Draft, bare
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import (
+    BadRange,
+    HostRange,
+    label,
+    trailing_number,
+)
+
+PLUGIN = "railyard.fabric.rails"
+# What Linux gives a port that nobody configures; RFC 4392's for InfiniBand is as safe.
+SAFE_MTU = {False: 1500, True: 2044}
+_PREFIXES = {SPIDERPOOL: "spidernet.io", NETWORK_OPERATOR: "nvidia.com", CNI: "rdma"}
+_NAMESPACES = {SPIDERPOOL: "kube-system", NETWORK_OPERATOR: "default", CNI: "default"}
+_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9_]{0,61}[a-z0-9])?\Z")
+_STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
+_ON_VFS = ("sriov", "ib-sriov")
+
+
+class Options(t.NamedTuple):
+    """What the manifests cannot say. ``nodes``: names or ranges, each with its keys as in a fabric file."""
+
+    name: str | None = None
+    nodes: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
+    profile: str = "server"
+    mtu: int | None = None
+
+
+class Sections:
+    """The sections of a fabric file, and its comments by the path of the key below them."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, t.Any] = {}
+        self.comments: dict[tuple[str, ...], list[str]] = {}
+
+    def say(self, path: tuple[str, ...], line: str) -> None:
+        self.comments.setdefault(path, []).append(line)
+
+
+class Builder:
+    """Decides section by section; what it cannot decide it says in a finding and in a comment."""
+
+    def __init__(self, facts: Facts, drafts: t.Sequence[Draft], options: Options, found: Found) -> None:
+        self._facts = facts
+        self._drafts = drafts
+        self._options = options
+        self._found = found
+        self._out = Sections()
+        self._place = drafts[0].place
+        self._provider = self._choose_provider()
+        self._attachment = self._choose_attachment()
+        self._infiniband = self._attachment in ("ib-sriov", "ipoib") or self._ib_links()
+        self._names = self._rail_names()
+
+    def build(self) -> Sections:
+        out = self._out
+        made = addresses.addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
+        out.data["plugin"] = PLUGIN
+        out.data["fabric"] = self._fabric(made)
+        section = self._addresses(made)
+        if section:
+            out.data["addresses"] = section
+        out.data["rails"] = self._rails(made)
+        out.data["profiles"] = self._profiles()
+        out.data["nodes"] = self._nodes(made)
+        names = self._name_templates(made)
+        if names:
+            out.data["names"] = names
+        if self._facts.qos and not self._infiniband:
+            out.data["qos"] = dict(sorted(self._facts.qos.items(), reverse=True))
+        return out
+
+    # -- the fabric
+
+    def _choose_provider(self) -> str:
+        signs = self._facts.providers
+        for name in (SPIDERPOOL, NETWORK_OPERATOR, CNI):
+            if name in signs:
+                return name
+        message = "nothing says who serves the networks inside Kubernetes"
+        remedy = "correct fabric.provider where it is not %s" % SPIDERPOOL
+        self._found.add(rules.PROVIDER, self._place, message, remedy, "provider: %s" % SPIDERPOOL)
+        self._out.say(("fabric",), "CHECK: provider is a guess; the manifests do not show it")
+        return SPIDERPOOL
+
+    def _choose_attachment(self) -> str:
+        counts: dict[str, int] = {}
+        for draft in self._drafts:
+            for network in draft.networks[:1]:
+                counts[network.attachment] = counts.get(network.attachment, 0) + 1
+        if not counts:
+            shared = any(device.shared for draft in self._drafts for device in draft.devices)
+            guess = "macvlan" if shared else "ib-sriov" if self._ib_links() else "sriov"
+            message = "no manifest says how pods get onto the rails"
+            remedy = "correct fabric.attachment where it is not %s" % guess
+            self._found.add(rules.ATTACHMENT, self._place, message, remedy, "attachment: %s" % guess)
+            self._out.say(("fabric",), "CHECK: attachment is a guess; no network's manifest is there")
+            return guess
+        chosen = max(counts, key=lambda name: counts[name])
+        for draft in self._drafts:
+            for network in draft.networks[:1]:
+                if network.attachment != chosen:
+                    message = "%s is %s, and most rails are %s" % (shown(network.name), network.attachment, chosen)
+                    remedy = "write a fabric file for each, or another profile for the nodes that differ"
+                    self._found.add(rules.ATTACHMENTS, network.place, message, remedy, chosen)
+        return self._against_links(chosen)
+
+    def _ib_links(self) -> bool:
+        return any(device.link == "ib" for draft in self._drafts for device in draft.devices)
+
+    def _against_links(self, chosen: str) -> str:
+        links = {device.link for draft in self._drafts for device in draft.devices if device.link}
+        place = next((d.place for draft in self._drafts for d in draft.devices if d.link), self._place)
+        if "ib" in links and chosen == "sriov":
+            message = "the policy makes InfiniBand VFs, and the network is of type sriov, which is for Ethernet"
+            self._found.add(rules.LINK, place, message, "write ib-sriov", "attachment: ib-sriov")
+            return "ib-sriov"
+        if "eth" in links and chosen in ("ib-sriov", "ipoib"):
+            message = "the policy makes Ethernet VFs, and the network is of type %s" % chosen
+            self._found.add(
+                rules.LINK, place, message, "write linkType: ib, or the type sriov", "attachment: %s" % chosen
+            )
+        if "ib" in links and chosen in ("macvlan", "ipvlan"):
+            message = "%s does not exist on InfiniBand" % chosen
+            self._found.add(rules.LINK, place, message, "write ib-sriov or ipoib", "attachment: ib-sriov")
+            return "ib-sriov"
+        return chosen
+
+    def _fabric(self, made: Addressing) -> dict[str, t.Any]:
+        options = self._options
+        section: dict[str, t.Any] = {"name": options.name or "imported"}
+        if options.name is None:
+            self._out.say(("fabric", "name"), "CHECK: choose the fabric's name before anything is made from it")
+        section["attachment"] = self._attachment
+        section["provider"] = self._provider
+        if self._infiniband and self._attachment == "host-device":
+            section["link_layer"] = "infiniband"
+        section["mtu"] = self._mtu()
+        if made.pods_per_node:
+            section["pods_per_node"] = made.pods_per_node
+        reserved = self._facts.reserved
+        if reserved:
+            section["reserved"] = dict(reserved)
+        vfs = self._vfs()
+        if vfs:
+            section["vfs"] = vfs
+        return section
+
+    def _mtu(self) -> int:
+        """The fabric's; rails that have another say it themselves."""
+        said = [self._mtu_of(draft) for draft in self._drafts]
+        known = [mtu for mtu in said if mtu]
+        if self._options.mtu:
+            return self._options.mtu
+        if known:
+            return max(set(known), key=known.count)
+        mtu = SAFE_MTU[self._infiniband]
+        message = "nothing says the MTU of the rails"
+        remedy = "say what every switch of the rails carries"
+        remedy += ": 4092 is usual for InfiniBand" if self._infiniband else ": 4200 gives RoCE its transfers of 4096"
+        self._found.add(rules.MTU, self._place, message, remedy, "mtu: %d" % mtu)
+        self._out.say(("fabric", "mtu"), "DECIDE: what every switch of the rails carries; no manifest says it")
+        return mtu
+
+    def _mtu_of(self, draft: Draft) -> int | None:
+        ports = [port.mtu for port in self._facts.host_ports if port.netdev == draft.netdev and port.mtu]
+        devices = [device.mtu for device in draft.devices if device.mtu]
+        networks = [network.mtu for network in draft.networks if network.mtu]
+        every = ports + devices + networks
+        if len(set(every)) > 1:
+            message = "the MTU of %s is %s" % (shown(draft.label), " and ".join(map(str, sorted(set(every)))))
+            remedy = "let the port have at least what its pods have, and the switches at least the port's"
+            written = "mtu: %d" % max(every)
+            self._found.add(rules.MTUS, draft.place, message, remedy, written)
+        return max(every) if every else None
+
+    # -- VFs
+
+    def _counts(self) -> list[int | None]:
+        return [max((d.vfs for d in draft.devices if d.vfs), default=None) for draft in self._drafts]
+
+    def _vfs(self) -> dict[str, t.Any]:
+        if self._attachment not in _ON_VFS:
+            return {}
+        section: dict[str, t.Any] = {}
+        known = [count for count in self._counts() if count]
+        if known:
+            section["count"] = min(max(set(known), key=known.count), 127)
+        else:
+            section["count"] = 8
+            message = "nothing says how many VFs a port has"
+            self._found.add(rules.VFS, self._place, message, "say fabric.vfs.count: one for each pod", "vfs: 8")
+            self._out.say(("fabric", "vfs"), "DECIDE: as many VFs a port as pods of a node; no policy says it")
+        words = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
+        for word in words[:1]:
+            section.update({key: value for key, value in word.items() if all(each.get(key) == value for each in words)})
+        return section
+
+    def _own_vfs(self, place: int, draft: Draft) -> dict[str, t.Any]:
+        """What a rail's VFs have beside the fabric's."""
+        if self._attachment not in _ON_VFS:
+            return {}
+        common = self._out.data["fabric"].get("vfs", {})
+        own = dict(draft.networks[0].vfs) if draft.networks else {}
+        count = self._counts()[place - 1]
+        if count:
+            own["count"] = min(count, 127)
+        return {key: value for key, value in own.items() if common.get(key) != value}
+
+    # -- rails
+
+    def _rail_names(self) -> list[str]:
+        stems = []
+        for draft in self._drafts:
+            texts = [draft.network, draft.resource] + [pool.name for pool in draft.pools]
+            match = next((found for found in (_STEM.search(text) for text in texts if text) if found), None)
+            stems.append(match.group(1).lower() if match else "")
+        numbers = [draft.number or 0 for draft in self._drafts]
+        stem = stems[0] if len(set(stems)) == 1 and stems[0] else "rail"
+        if stem == "rail":
+            numbers = list(range(1, len(self._drafts) + 1)) if "" in stems else numbers
+        return ["%s%02d" % (stem, number) for number in numbers]
+
+    def _rails(self, made: Addressing) -> dict[str, t.Any]:
+        section: dict[str, t.Any] = {}
+        mtu = self._out.data["fabric"]["mtu"]
+        for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
+            rail: dict[str, t.Any] = {}
+            for version, suffix in ((4, ""), (6, "6")):
+                got = made.rails[version].get(place)
+                if got:
+                    rail.update(_family(got, suffix))
+                    if got.note:
+                        self._out.say(("rails", name), got.note)
+            if place not in made.rails[4] and place not in made.rails[6] and made.mode != addresses.NONE:
+                self._out.say(("rails", name), "DECIDE: this rail's subnet; no manifest says it")
+            own = self._mtu_of(draft)
+            if own and own != mtu and not self._options.mtu:
+                rail["mtu"] = own
+            vfs = self._own_vfs(place, draft)
+            if vfs:
+                rail["vfs"] = vfs
+            section[name] = rail
+        hosts = [rail for rail in section.values() if "hosts" in rail]
+        if hosts and self._found.said(rules.HOSTS):
+            self._out.say(
+                ("rails",), "CHECK: hosts are what the manifests leave free; has nobody else these addresses?"
+            )
+        if made.note:
+            self._out.say(("rails",), made.note)
+        return section
+
+    def _addresses(self, made: Addressing) -> dict[str, t.Any]:
+        section: dict[str, t.Any] = {}
+        if made.mode != addresses.SUBNET:
+            section["mode"] = made.mode
+        if made.node_prefix:
+            section["node_prefix6" if made.rails[6] and not made.rails[4] else "node_prefix"] = made.node_prefix
+        if made.gateway:
+            section["gateway"] = made.gateway
+        if made.leaf_end:
+            section["leaf_end"] = made.leaf_end
+        if (
+            self._provider == CNI
+            and made.mode == addresses.SUBNET
+            and any(rail.pods for rail in made.rails[4].values())
+        ):
+            section.update(self._blocks(made))
+        return section
+
+    def _blocks(self, made: Addressing) -> dict[str, t.Any]:
+        """Plain CNI plugins know no cluster: a node gets a block of its own out of the rail's pod addresses."""
+        smallest = min(rail.pods[1] - rail.pods[0] + 1 for rail in made.rails[4].values() if rail.pods)
+        block = 16
+        while block > 1 and block * max(self._node_count(), 2) > smallest:
+            block //= 2
+        message = "no address manager of this collection's serves these networks: plain CNI plugins count on each node"
+        remedy = "let each node have a block of addresses, or take the provider spiderpool"
+        self._found.add(rules.BLOCKS, self._place, message, remedy, "blocks of %d addresses a node" % block)
+        self._out.say(("addresses",), "CHECK: a node's pods get a block of addresses, for no one else counts them")
+        return {"mode": addresses.BLOCK, "block": block}
+
+    # -- profiles and nodes
+
+    def _profiles(self) -> dict[str, t.Any]:
+        ports: dict[str, t.Any] = {}
+        numbers = [draft.number for draft in self._drafts]
+        gpus = all(name.startswith("gpu") for name in self._names) and None not in numbers
+        lowest = 0 if 0 in numbers else 1
+        path = ("profiles", self._options.profile, "ports")
+        for name, draft in zip(self._names, self._drafts):
+            port: dict[str, t.Any] = {}
+            if draft.netdev:
+                port["netdev"] = draft.netdev
+            if draft.pci:
+                port["pci"] = draft.pci
+            if not port:
+                message = "nothing says which port of a node is on %s" % name
+                remedy = "write its netdev or its PCI address into the profile"
+                self._found.add(rules.NO_PORT, draft.place, message, remedy, "a port without identity")
+                self._out.say(path + (name,), "DECIDE: the port's netdev or pci; no manifest says it")
+            if gpus and draft.number is not None:
+                port["gpu"] = draft.number - lowest
+            if "netdev" in draft.counted:
+                self._out.say(path + (name,), "CHECK: counted on from the other ports")
+            ports[name] = port
+        self._say_counted()
+        if gpus:
+            message = "the GPUs of the ports follow from their names alone"
+            remedy = "compare with nvidia-smi topo -m"
+            self._found.add(
+                rules.GPUS,
+                self._place,
+                message,
+                remedy,
+                "gpu: %d for %s and so on" % (ports[self._names[0]]["gpu"], self._names[0]),
+            )
+            self._out.say(path, "CHECK: GPUs are numbered as the names are; nvidia-smi topo -m shows the truth")
+        return {self._options.profile: {"ports": ports}}
+
+    def _say_counted(self) -> None:
+        for key, what in (("netdev", "netdev"), ("resource", "resource"), ("network", "network")):
+            counted = [draft for draft in self._drafts if key in draft.counted]
+            if counted:
+                values = [str(getattr(draft, key)) for draft in counted]
+                message = "the %s of %d rails is nowhere in the manifests" % (what, len(counted))
+                remedy = "check these names on a node" if key == "netdev" else "give the manifests of all rails"
+                written = "%s, counted on from the others" % counting.compact(values)
+                self._found.add(rules.COUNTED, counted[0].place, message, remedy, written)
+
+    def _node_count(self) -> int:
+        if self._options.nodes:
+            count = 0
+            for pattern in self._options.nodes:
+                try:
+                    count += len(HostRange(pattern))
+                except BadRange:
+                    count += 1
+            return count
+        return len(self._known_nodes())
+
+    def _known_nodes(self) -> list[str]:
+        named = list(self._facts.nodes)
+        for draft in self._drafts:
+            for pool in draft.pools:
+                named.extend(pool.nodes)
+        return sorted(set(named), key=counting.natural)
+
+    def _nodes(self, made: Addressing) -> dict[str, t.Any]:
+        profile = self._options.profile
+        if self._options.nodes:
+            return {name: dict({"profile": profile}, **dict(own or {})) for name, own in self._options.nodes.items()}
+        named = self._known_nodes()
+        if not named:
+            message = "no manifest names the nodes"
+            if self._facts.mentioned:
+                message += "; the page mentions %s" % counting.compact(self._facts.mentioned)
+            remedy = "name them in the fabric file, such as ai-[01:16]: {profile: %s}, or with import_nodes" % profile
+            self._found.add(rules.NODES, self._place, message, remedy, "no nodes")
+            self._out.say(("nodes",), "DECIDE: the nodes, such as ai-[01:16]: {profile: %s}" % profile)
+            return {}
+        message = "only pools name nodes: %s" % counting.compact(named)
+        self._found.add(rules.NODES_NAMED, self._place, message, "add the others", "these alone")
+        self._out.say(("nodes",), "CHECK: these are the nodes that pools name; are there others?")
+        section = {}
+        for at, name in enumerate(named, 1):
+            node: dict[str, t.Any] = {"profile": profile}
+            index = made.indexes.get(name) or (None if trailing_number(name) else at)
+            if index and index != trailing_number(name):
+                node["index"] = index
+            section[name] = node
+        return section
+
+    # -- names
+
+    def _name_templates(self, made: Addressing) -> dict[str, t.Any]:
+        section: dict[str, t.Any] = {}
+        prefixes = {self._prefix(draft) for draft in self._drafts} - {""}
+        if len(prefixes) == 1:
+            prefix = prefixes.pop()
+            if prefix != _PREFIXES[self._provider]:
+                section["resource_prefix"] = prefix
+        elif prefixes:
+            message = "the resources have several prefixes: %s" % ", ".join(sorted(prefixes))
+            self._found.add(rules.NAMES, self._place, message, "take one", _PREFIXES[self._provider])
+        resources = [bare(draft.resource or "") for draft in self._drafts]
+        defaults = ["%s_%s" % (name, self._attachment.replace("-", "_")) for name in self._names]
+        self._template(section, "resource", resources, defaults, _RESOURCE.match)
+        networks = [draft.network or "" for draft in self._drafts]
+        defaults = ["%s-%s" % (name, self._attachment) for name in self._names]
+        self._template(section, "network", networks, defaults, _short_label)
+        spaces = {draft.namespace for draft in self._drafts} - {""}
+        if len(spaces) == 1 and spaces != {_NAMESPACES[self._provider]}:
+            section["namespace"] = spaces.pop()
+        if (
+            made.mode == addresses.SUBNET
+            and self._provider != CNI
+            and "mode" not in self._out.data.get("addresses", {})
+        ):
+            mine = [[pool.name for pool in draft.pools if pool.net and pool.net.version == 4] for draft in self._drafts]
+            if all(len(names) <= 1 for names in mine):
+                names = self._counted_pools([names[0] if names else "" for names in mine])
+                self._template(section, "pool", names, [""] * len(names), _short_label)
+        return section
+
+    def _prefix(self, draft: Draft) -> str:
+        words = [network.resource or "" for network in draft.networks] + [draft.resource or ""]
+        return next((word.rpartition("/")[0] for word in words if "/" in word), "")
+
+    def _counted_pools(self, names: list[str]) -> list[str]:
+        """Pools of rails that no manifest gives, where the names of the others count."""
+        known = {at: name for at, name in enumerate(names, 1) if name}
+        series = counting.series(known)
+        if series is None or not series.counts or len(known) == len(names):
+            return names
+        # gpu1-net11 counts twice: its second numeral is the subnet's
+        return (
+            [name or series.at(at) or "" for at, name in enumerate(names, 1)] if len(known) > 1 else [""] * len(names)
+        )
+
+    def _template(
+        self,
+        section: dict[str, t.Any],
+        key: str,
+        names: t.Sequence[str],
+        defaults: t.Sequence[str],
+        fits: t.Callable[[str], t.Any],
+    ) -> None:
+        """The one template that gives these names, where it is not the fabric file's own."""
+        if not any(names) or list(names) == list(defaults):
+            return
+        known = {at: name for at, name in enumerate(names, 1) if name}
+        series = counting.series(known)
+        whole = len(known) == len(names) and all(fits(name) for name in names)
+        if series and whole and series.by_one and (series.counts or len(names) == 1):
+            section[key] = series.template()
+            return
+        message = "no template gives the %s names %s" % (key, counting.compact([name for name in names if name]))
+        remedy = "let pods ask for the new names, or set names.%s" % key
+        self._found.add(rules.NAMES, self._place, message, remedy, "the fabric file's own names")
+
+
+def _short_label(text: str) -> bool:
+    return label(text, 63)
+
+
+def _family(got: Addressed, suffix: str) -> dict[str, t.Any]:
+    net = got.net
+    rail: dict[str, t.Any] = {"subnet" + suffix: pools.shown_net(net)}
+    if got.gateway is not None:
+        rail["gateway" + suffix] = pools.show(net.version, got.gateway)
+    if got.pods:
+        rail["pods" + suffix] = pools.shown_run(net, got.pods)
+    if got.hosts:
+        rail["hosts" + suffix] = pools.shown_run(net, got.hosts)
+    if got.taken:
+        rail["taken"] = {
+            re.sub(r"[^a-z0-9-]+", "-", name.lower()): pools.shown_run(net, run) for name, run in got.taken.items()
+        }
+    return rail

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Names that count along: the number of a rail in its objects' names, and the name that the next one must have."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+_COUNTED = re.compile(r"(?:gpu|rail|hca|nic|port|rdma|net|ib|mlx5_)[-_]?([0-9]{1,3})(?![0-9])", re.IGNORECASE)
+_BEST = re.compile(r"(?:gpu|rail)[-_]?([0-9]{1,3})(?![0-9])", re.IGNORECASE)
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def ordinal(name: str) -> int | None:
+    """The number of the rail that a name speaks of: ``gpu1-macvlan``, ``shared_cx5_gpu1``, ``eno3np2-rail2*``."""
+    found = _BEST.search(name) or _COUNTED.search(name)
+    return int(found.group(1)) if found else None
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key to sort by, in which ens9 is before ens10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(text) if part]
+
+
+class Series:
+    """Texts that differ by numbers which grow evenly with the rail's number."""
+
+    def __init__(self, parts: list[str], steps: list[tuple[int, int, int] | None]) -> None:
+        self._parts = parts
+        # of each numeral: its value at rail 0, its growth a rail, its width where it is filled with zeros
+        self._steps = steps
+
+    def at(self, number: int) -> str | None:
+        """The text of that rail; None where a numeral would be negative."""
+        text = []
+        for part, step in zip(self._parts, self._steps):
+            if step is None:
+                text.append(part)
+                continue
+            value = step[0] + step[1] * number
+            if value < 0:
+                return None
+            text.append("%0*d" % (step[2], value))
+        return "".join(text)
+
+    def template(self, offset: int = 0) -> str:
+        """The text as a template of the fabric file. ``offset``: what is added to a rail's own number to get ours."""
+        text = []
+        for part, step in zip(self._parts, self._steps):
+            if step is None or not step[1]:
+                text.append(part)
+                continue
+            start = step[0] + offset
+            field = "n%s" % ("%+d" % start if start else "")
+            text.append("{%s%s}" % (field, ":0%d" % step[2] if step[2] > 1 else ""))
+        return "".join(text)
+
+    @property
+    def by_one(self) -> bool:
+        """Whether every numeral stays or grows by one a rail, which is what a template can say."""
+        return all(step is None or step[1] in (0, 1) for step in self._steps)
+
+    @property
+    def counts(self) -> bool:
+        return any(step is not None and step[1] for step in self._steps)
+
+
+def series(known: t.Mapping[int, str]) -> Series | None:
+    """The series that all of these texts, by rail number, belong to; of one text that which counts its own number."""
+    if not known:
+        return None
+    numbers = sorted(known)
+    split = {number: _DIGITS.split(known[number]) for number in numbers}
+    first = split[numbers[0]]
+    if any(len(split[number]) != len(first) for number in numbers):
+        return None
+    steps: list[tuple[int, int, int] | None] = []
+    for at in range(len(first)):
+        column = {number: split[number][at] for number in numbers}
+        if at % 2 == 0:
+            if len(set(column.values())) > 1:
+                return None
+            steps.append(None)
+            continue
+        step = _step(column, at == _last_numeral(first, numbers[0]))
+        if step is None:
+            return None
+        steps.append(step)
+    made = Series(first, steps)
+    return made if all(made.at(number) == known[number] for number in numbers) else None
+
+
+def _last_numeral(parts: t.Sequence[str], number: int) -> int:
+    """Of a single text, the last numeral that is its rail's number."""
+    same = [at for at in range(1, len(parts), 2) if int(parts[at]) == number]
+    return same[-1] if same else -1
+
+
+def _step(column: t.Mapping[int, str], own: bool) -> tuple[int, int, int] | None:
+    numbers = sorted(column)
+    low, high = numbers[0], numbers[-1]
+    texts = list(column.values())
+    width = len(texts[0]) if any(text.startswith("0") and len(text) > 1 for text in texts) else 0
+    if any(len(text) > 9 for text in texts):
+        return (int(texts[0]), 0, len(texts[0])) if len(set(texts)) == 1 else None
+    if low == high:
+        return (int(texts[0]) - low, 1, width) if own else (int(texts[0]), 0, width)
+    growth, rest = divmod(int(column[high]) - int(column[low]), high - low)
+    return None if rest else (int(column[low]) - growth * low, growth, width)
+
+
+def compact(names: t.Sequence[str]) -> str:
+    """Names in a few words: runs of one series as first to last."""
+    if len(names) < 3:
+        return " and ".join(names)
+    numbered = {ordinal(name): name for name in names}
+    if None not in numbered and len(numbered) == len(names):
+        numbers = sorted(number for number in numbered if number is not None)
+        if numbers == list(range(numbers[0], numbers[-1] + 1)) and series(
+            {number: name for number, name in numbered.items() if number is not None}
+        ):
+            return "%s to %s" % (numbered[numbers[0]], numbered[numbers[-1]])
+    row = series(dict(enumerate(names)))
+    if row and row.counts and row.by_one:
+        return "%s to %s" % (names[0], names[-1])
+    return ", ".join(names[:4]) + (" and %d more" % (len(names) - 4) if len(names) > 4 else "")

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What manifests and pages say, kind by kind, before anything is made of it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Place
+
+SPIDERPOOL, NETWORK_OPERATOR, CNI = "spiderpool", "network-operator", "cni"
+
+
+@dataclass(frozen=True)
+class Net:
+    """An IP network; ``version`` is 4 or 6, ``first`` its address as a number."""
+
+    version: int
+    first: int
+    prefix: int
+
+    @property
+    def bits(self) -> int:
+        return 32 if self.version == 4 else 128
+
+    @property
+    def last(self) -> int:
+        return self.first + (1 << self.bits - self.prefix) - 1
+
+    @property
+    def usable(self) -> tuple[int, int]:
+        """The first and the last address that a port can have: IPv4 keeps two of a network for itself."""
+        if self.version == 4 and self.prefix < 31:
+            return self.first + 1, self.last - 1
+        return self.first, self.last
+
+    def holds(self, address: int) -> bool:
+        return self.first <= address <= self.last
+
+
+@dataclass
+class Pool:
+    """Addresses for pods. ``runs``: its ranges, sorted and apart. ``nodes``: the only nodes that it is for."""
+
+    place: Place
+    name: str
+    net: Net | None
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    gateway: int | None = None
+    nodes: list[str] = field(default_factory=list)
+    routes: list[str] = field(default_factory=list)
+    multus: list[str] = field(default_factory=list)
+    # of a pool that is cut into a prefix a node: its length
+    node_prefix: int | None = None
+    # of a pool that is cut into blocks: a block's addresses
+    block: int | None = None
+
+
+@dataclass
+class Network:
+    """One attachment of pods. ``vfs``: attributes as the fabric file has them."""
+
+    place: Place
+    kind: str
+    namespace: str
+    name: str
+    attachment: str
+    masters: list[str] = field(default_factory=list)
+    resource: str | None = None
+    pools: list[str] = field(default_factory=list)
+    mtu: int | None = None
+    isolated: bool | None = None
+    match_master: bool = False
+    vfs: dict[str, t.Any] = field(default_factory=dict)
+
+
+@dataclass
+class Device:
+    """A resource and the ports behind it. ``shared``: many pods have one port; else each has a VF."""
+
+    place: Place
+    resource: str
+    shared: bool
+    netdevs: list[str] = field(default_factory=list)
+    pci: list[str] = field(default_factory=list)
+    vfs: int | None = None
+    mtu: int | None = None
+    link: str | None = None
+
+
+@dataclass
+class Ask:
+    """What a pod asks for: networks as (namespace, name), and resources."""
+
+    place: Place
+    networks: list[tuple[str, str]] = field(default_factory=list)
+    resources: list[str] = field(default_factory=list)
+
+
+@dataclass
+class HostPort:
+    """What a shell line gives a port of a node."""
+
+    place: Place
+    netdev: str
+    address: int | None = None
+    prefix: int | None = None
+    gateway: int | None = None
+    mtu: int | None = None
+
+
+@dataclass
+class Facts:
+    pools: list[Pool] = field(default_factory=list)
+    networks: list[Network] = field(default_factory=list)
+    devices: list[Device] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    host_ports: list[HostPort] = field(default_factory=list)
+    # addresses that nobody may get: name -> (IP version, first, last)
+    taken: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    # networks that no rail may overlap
+    reserved: dict[str, str] = field(default_factory=dict)
+    # number of a pod's interface -> the network on it, as a page's route table shows
+    routes: dict[int, Net] = field(default_factory=dict)
+    # networks of the whole fabric, as shell lines and routes name them
+    supernets: list[Net] = field(default_factory=list)
+    # nodes that manifests name, and those that a page only mentions
+    nodes: list[str] = field(default_factory=list)
+    mentioned: list[str] = field(default_factory=list)
+    providers: dict[str, int] = field(default_factory=dict)
+    qos: dict[str, int] = field(default_factory=dict)
+    manifests: int = 0
+
+    def provider(self, name: str) -> None:
+        """One more sign of this provider."""
+        self.providers[name] = self.providers.get(name, 0) + 1

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Who gives pods their addresses: the ipam part of a CNI configuration, and nv-ipam's pools."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, rules, shape, texts
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
+    NETWORK_OPERATOR,
+    SPIDERPOOL,
+    Facts,
+    Network,
+    Pool,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.pool import pool_of
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.shape import (
+    ANY,
+    FLAG,
+    ITEMS,
+    NUMBER,
+    TEXT,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Scalar, Value
+
+GROUP = "nv-ipam.nvidia.com"
+
+_IPPOOL: shape.Shape = {
+    "subnet": TEXT,
+    "perNodeBlockSize": NUMBER,
+    "gateway": TEXT,
+    "exclusions": ITEMS,
+    "perNodeExclusions": ITEMS,
+    "nodeSelector": ANY,
+    "defaultGateway": FLAG,
+    "routes": ITEMS,
+}
+_CIDRPOOL: shape.Shape = {
+    "cidr": TEXT,
+    "gatewayIndex": NUMBER,
+    "perNodeNetworkPrefix": NUMBER,
+    "exclusions": ITEMS,
+    "perNodeExclusions": ITEMS,
+    "staticAllocations": ITEMS,
+    "nodeSelector": ANY,
+    "defaultGateway": FLAG,
+    "routes": ITEMS,
+}
+
+
+def of_text(manifest: texts.Manifest, value: Value | None, made: Network, facts: Facts, found: Found) -> None:
+    """An ``ipam`` that is JSON in a text."""
+    if not isinstance(value, Scalar) or not value.text.strip():
+        return
+    reading = texts.embedded(value)
+    if not isinstance(reading.value, Mapping) or not reading.whole:
+        place = shape.place_at(manifest, value, "spec.ipam")
+        found.add(
+            rules.JSON, place, "the text of ipam is no JSON object", "close its braces and quotes", "what is there"
+        )
+    of_value(manifest, reading.value, made, facts, found)
+
+
+def of_value(manifest: texts.Manifest, value: Value | None, made: Network, facts: Facts, found: Found) -> None:
+    """An ``ipam`` object: it names pools, or holds one."""
+    kind = shape.plain_text(shape.entry(value, "type"))
+    if not isinstance(value, Mapping) or not kind:
+        return
+    place = shape.place_at(manifest, value, "ipam")
+    if kind == "spiderpool":
+        facts.provider(SPIDERPOOL)
+        for key in ("default_ipv4_ippool", "default_ipv6_ippool"):
+            items = getattr(shape.entry(value, key), "items", ())
+            made.pools.extend(filter(None, map(shape.plain_text, items)))
+    elif kind == "nv-ipam":
+        facts.provider(NETWORK_OPERATOR)
+        name = shape.plain_text(shape.entry(value, "poolName"))
+        made.pools.extend([name] if name else [])
+    elif kind in ("whereabouts", "host-local"):
+        if kind == "host-local":
+            message = "host-local counts on each node by itself: two nodes give the same address"
+            remedy = "take an address manager for the cluster, or a block of addresses a node"
+            found.add(rules.IPAM, place, message, remedy, "its range for the pods of all nodes")
+        _own_pools(value, place, made, facts, found)
+    else:
+        message = "addresses come from %s, which the plan knows nothing of" % shown(kind)
+        found.add(rules.IPAM, place, message, "say the rail's subnet and pods in the fabric file", "no pods")
+
+
+def _own_pools(value: Mapping, place: Place, made: Network, facts: Facts, found: Found) -> None:
+    blocks: list[Value] = [value]
+    for key in ("ipRanges", "ranges"):
+        for item in getattr(shape.entry(value, key), "items", ()):
+            blocks.extend(getattr(item, "items", None) or [item])
+    for block in blocks:
+        pool = _own_pool(block, value, place, "%s#%d" % (made.name, len(made.pools) + 1), found)
+        if pool:
+            facts.pools.append(pool)
+            made.pools.append(pool.name)
+
+
+def _own_pool(block: Value, value: Mapping, place: Place, name: str, found: Found) -> Pool | None:
+    def word(*keys: str) -> str:
+        return next(filter(None, (shape.plain_text(shape.entry(block, key)) for key in keys)), "")
+
+    subnet = word("range", "subnet")
+    if not subnet:
+        return None
+    first, last = word("range_start", "rangeStart"), word("range_end", "rangeEnd")
+    head, dash, tail = subnet.partition("-")
+    if dash:  # whereabouts takes first-last/prefix as well
+        first, (last, slash, prefix) = first or head, tail.partition("/")
+        subnet = "%s%s%s" % (last, slash, prefix)
+    fields = shape.Fields(place)
+    net = pools.prefixed(subnet)
+    if net:
+        around = pools.around(*net)
+        subnet = pools.shown_net(around)
+        low, high = around.usable
+        run = (first or pools.show(net[0], low), last or pools.show(net[0], high))
+        fields.put("ips", ["%s-%s" % run], place)
+    fields.put("subnet", subnet, place)
+    gateway = word("gateway") or shape.plain_text(shape.entry(value, "gateway"))
+    # a range without ends holds the gateway too, and the plugin leaves it out by itself
+    excluded = [shape.plain_text(item) for item in getattr(shape.entry(block, "exclude"), "items", ())]
+    excluded = [_as_range(text) for text in excluded if text]
+    if gateway:
+        fields.put("gateway", gateway, place)
+        excluded.append(gateway)
+    fields.put("excludeIPs", excluded, place)
+    return pool_of(fields, name, found)
+
+
+def _as_range(text: str) -> str:
+    got = pools.prefixed(text)
+    if not got:
+        return text
+    net = pools.around(*got)
+    return "%s-%s" % (pools.show(net.version, net.first), pools.show(net.version, net.last))
+
+
+def ip_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
+    """An IPPool: one flat subnet of which each node gets blocks, which nv-ipam chooses by itself."""
+    _namespace, name = shape.name_of(manifest)
+    spec = shape.entry(manifest.root, "spec")
+    fields = shape.read(manifest, spec if isinstance(spec, Mapping) else None, _IPPOOL, found)
+    facts.provider(NETWORK_OPERATOR)
+    inner = shape.Fields(fields.place)
+    for key in ("subnet", "gateway"):
+        if fields.text(key):
+            inner.put(key, fields.text(key), fields.place_of(key))
+    net = pools.prefixed(fields.text("subnet") or "")
+    if net:
+        low, high = pools.around(*net).usable
+        inner.put("ips", ["%s-%s" % (pools.show(net[0], low), pools.show(net[0], high))], fields.place_of("subnet"))
+    excluded = [_exclusion(item) for item in fields.items("exclusions")]
+    gateway = fields.text("gateway")
+    inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
+    facts.pools.append(pool_of(inner, name, found))
+    facts.pools[-1].block = fields.number("perNodeBlockSize")
+    if facts.pools[-1].block:
+        message = "the pool %s is cut into blocks, and nv-ipam itself decides which node has which" % shown(name)
+        remedy = "take a prefix a node (a CIDRPool) where the plan shall know a node's addresses"
+        found.add(rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")
+
+
+def _exclusion(item: Value) -> str:
+    first, last = (shape.plain_text(shape.entry(item, key)) for key in ("startIP", "endIP"))
+    return "%s-%s" % (first, last) if first and last else ""
+
+
+def cidr_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
+    """A CIDRPool: each node has a network of its own."""
+    _namespace, name = shape.name_of(manifest)
+    spec = shape.entry(manifest.root, "spec")
+    fields = shape.read(manifest, spec if isinstance(spec, Mapping) else None, _CIDRPOOL, found)
+    facts.provider(NETWORK_OPERATOR)
+    pool = Pool(fields.place, name, None)
+    facts.pools.append(pool)
+    text = fields.text("cidr") or ""
+    pool.net = pools.subnet(text, [], fields.place_of("cidr"), found)
+    length = fields.number("perNodeNetworkPrefix")
+    if pool.net is None or length is None or not pool.net.prefix <= length <= pool.net.bits:
+        message = "perNodeNetworkPrefix %s does not cut %s into networks of nodes" % (length, shown(text))
+        remedy = "write the length of one node's network, such as 27"
+        found.add(rules.SUBNET, fields.place_of("perNodeNetworkPrefix"), message, remedy, "no networks of nodes")
+        return
+    pool.node_prefix = length
+    index = fields.number("gatewayIndex")
+    if index is not None:
+        pool.gateway = pool.net.first + index
+    for item in fields.items("staticAllocations"):
+        node = shape.plain_text(shape.entry(item, "nodeName"))
+        if node:
+            facts.nodes.append(node)
+            message = "the node %s has a network of its own choice" % shown(node)
+            remedy = "say the node's index so that the plan gives it the same one"
+            place = shape.place_at(manifest, item, "spec.staticAllocations")
+            found.add(rules.NOT_KNOWN, place, message, remedy, "the network that follows from its index")

@@ -1,0 +1,214 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The SR-IOV network operator's kinds, and the configuration of the SR-IOV device plugin."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import ipam, rules, shape
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
+    NETWORK_OPERATOR,
+    Device,
+    Facts,
+    Network,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.shape import (
+    ANY,
+    FLAG,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Fields,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.texts import Manifest
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import pci
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Value
+
+GROUP = "sriovnetwork.openshift.io"
+
+_SELECTORS: shape.Shape = {"vendor": TEXT, "deviceID": TEXT, "pfNames": TEXTS, "rootDevices": TEXTS, "netFilter": TEXT}
+_POLICY: shape.Shape = {
+    "resourceName": TEXT,
+    "nodeSelector": ANY,
+    "numVfs": NUMBER,
+    "nicSelector": _SELECTORS,
+    "priority": NUMBER,
+    "deviceType": TEXT,
+    "isRdma": FLAG,
+    "linkType": TEXT,
+    "mtu": NUMBER,
+    "eSwitchMode": TEXT,
+    "excludeTopology": FLAG,
+    "externallyManaged": FLAG,
+    "needVhostNet": FLAG,
+    "vdpaType": TEXT,
+    "bridge": ANY,
+}
+_NETWORK: shape.Shape = {
+    "networkNamespace": TEXT,
+    "resourceName": TEXT,
+    "ipam": TEXT,
+    "vlan": NUMBER,
+    "vlanQoS": NUMBER,
+    "vlanProto": TEXT,
+    "spoofChk": TEXT,
+    "trust": TEXT,
+    "linkState": TEXT,
+    "minTxRate": NUMBER,
+    "maxTxRate": NUMBER,
+    "capabilities": TEXT,
+    "metaPlugins": TEXT,
+    "logLevel": TEXT,
+    "logFile": TEXT,
+}
+# The operator's own rule up to its release 1.6.
+_RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
+_VF_RANGE = re.compile(r"(.+)#([0-9]+)-([0-9]+)\Z")
+
+
+def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SriovNetworkNodePolicy. Its resource has the operator's prefix, which the manifest does not say."""
+    _namespace, name = shape.name_of(manifest)
+    spec = shape.entry(manifest.root, "spec")
+    fields = shape.read(manifest, spec if isinstance(spec, Mapping) else None, _POLICY, found)
+    resource = fields.text("resourceName") or ""
+    if not _RESOURCE.match(resource):
+        message = "the operator refuses the resource name %s" % (shown(resource) if resource else "that is missing")
+        remedy = "use letters, digits and underscores"
+        found.add(rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, _named(resource))
+    vfs = fields.number("numVfs")
+    if not vfs:
+        message = "the policy %s makes no VFs" % shown(name)
+        found.add(rules.VFS, fields.place_of("numVfs"), message, "say numVfs, at most 127 for ConnectX", "no count")
+    if fields.text("deviceType") == "vfio-pci":
+        message = "vfio-pci has no RDMA device and no netdev in the pod"
+        remedy = "write deviceType: netdevice"
+        found.add(rules.NOT_KNOWN, fields.place_of("deviceType"), message, remedy, "VFs with their kernel driver")
+    elif fields.flag("isRdma") is False:
+        message = "isRdma is false: pods get VFs without RDMA"
+        found.add(rules.NOT_KNOWN, fields.place_of("isRdma"), message, "write isRdma: true", "VFs with RDMA")
+    link = (fields.text("linkType") or "").lower() or None
+    if link not in (None, "eth", "ib"):
+        message = "linkType %s is neither eth nor ib" % shown(fields.text("linkType") or "")
+        found.add(
+            rules.LINK, fields.place_of("linkType"), message, "write eth or ib", "what follows from the attachment"
+        )
+        link = None
+    device = Device(
+        fields.place, resource, False, _pf_names(fields, found), _addresses(fields), vfs, fields.number("mtu"), link
+    )
+    if not device.netdevs and not device.pci:
+        message = "the policy %s selects no port by pfNames or rootDevices" % shown(name)
+        remedy = "name the ports: a rail is one port of each node"
+        found.add(rules.SELECTOR, fields.place_of("nicSelector"), message, remedy, "the resource without a port")
+    facts.devices.append(device)
+
+
+def _pf_names(fields: Fields, found: Found) -> list[str]:
+    names = []
+    for name in fields.texts("nicSelector.pfNames"):
+        part = _VF_RANGE.match(name)
+        if part:
+            message = "%s is a part of the port's VFs" % shown(name)
+            remedy = "give a rail all VFs of its port"
+            found.add(rules.NOT_KNOWN, fields.place_of("nicSelector.pfNames"), message, remedy, part.group(1))
+        names.append(part.group(1) if part else name)
+    return list(dict.fromkeys(names))
+
+
+def _addresses(fields: Fields) -> list[str]:
+    found = [pci(text) for text in fields.texts("nicSelector.rootDevices")]
+    return [address for address in found if address]
+
+
+def _named(resource: str) -> str:
+    return "a name of its own" if not resource else re.sub(r"[^a-z0-9]+", "_", resource.lower()).strip("_")
+
+
+def network(manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SriovNetwork or SriovIBNetwork."""
+    namespace, name = shape.name_of(manifest)
+    spec = shape.entry(manifest.root, "spec")
+    fields = shape.read(manifest, spec if isinstance(spec, Mapping) else None, _NETWORK, found)
+    infiniband = shape.plain_text(shape.entry(manifest.root, "kind")) == "SriovIBNetwork"
+    facts.provider(NETWORK_OPERATOR)
+    if not fields.text("resourceName"):
+        message = "the network %s names no resourceName" % shown(name)
+        found.add(rules.NO_RESOURCE, fields.place, message, "name the resource of its VFs", "the resource of the rail")
+    made = Network(
+        fields.place,
+        "SriovNetwork",
+        fields.text("networkNamespace") or namespace,
+        name,
+        "ib-sriov" if infiniband else "sriov",
+        resource=fields.text("resourceName"),
+        isolated='"rdma"' in (fields.text("metaPlugins") or ""),
+    )
+    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("minTxRate", "min_tx_rate"), ("maxTxRate", "max_tx_rate")):
+        value = fields.number(key)
+        if value and not infiniband:
+            made.vfs[ours] = value
+    for key, ours in (("trust", "trust"), ("spoofChk", "spoofchk")):
+        word = (fields.text(key) or "").lower()
+        if word in ("on", "off") and not infiniband:
+            made.vfs[ours] = word == "on"
+    if fields.text("linkState") in ("auto", "disable") or (fields.text("linkState") == "enable" and not infiniband):
+        made.vfs["link_state"] = fields.text("linkState")
+    ipam.of_text(manifest, shape.entry(spec, "ipam"), made, facts, found)
+    facts.networks.append(made)
+
+
+def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: Found, default_prefix: str) -> None:
+    """The SR-IOV device plugin's ``resourceList``."""
+    items = shape.entry(root, "resourceList")
+    for item in getattr(items, "items", ()):
+        if not isinstance(item, Mapping):
+            continue
+        known = {
+            "resourceName": TEXT,
+            "resourcePrefix": TEXT,
+            "deviceType": TEXT,
+            "excludeTopology": FLAG,
+            "additionalInfo": ANY,
+            "selectors": ANY,
+        }
+        fields = shape.read(manifest, item, known, found, path="resourceList[]")
+        selectors = fields.any("selectors")
+        if isinstance(selectors, Mapping):
+            selected = [selectors]
+        else:
+            selected = [each for each in getattr(selectors, "items", ()) if isinstance(each, Mapping)]
+        netdevs: list[str] = []
+        addresses: list[str] = []
+        for each in selected:
+            chosen = shape.read(
+                manifest,
+                each,
+                {
+                    "vendors": TEXTS,
+                    "devices": TEXTS,
+                    "drivers": TEXTS,
+                    "pfNames": TEXTS,
+                    "rootDevices": TEXTS,
+                    "pciAddresses": TEXTS,
+                    "acpiIndexes": TEXTS,
+                    "linkTypes": TEXTS,
+                    "isRdma": FLAG,
+                    "needVhostNet": FLAG,
+                    "ddpProfiles": TEXTS,
+                    "vdpaType": TEXT,
+                    "pKeys": TEXTS,
+                },
+                found,
+                path="resourceList[].selectors",
+            )
+            netdevs.extend(name.partition("#")[0] for name in chosen.texts("pfNames"))
+            addresses.extend(filter(None, map(pci, chosen.texts("rootDevices") + chosen.texts("pciAddresses"))))
+        prefix = fields.text("resourcePrefix") or default_prefix
+        name = "%s/%s" % (prefix, fields.text("resourceName") or "")
+        facts.devices.append(Device(fields.place, name, False, netdevs, addresses))

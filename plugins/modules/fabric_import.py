@@ -1,0 +1,140 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# The documentation of an action plugin, plugins/action/fabric_import.py, which does the work on the control node.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_import
+short_description: A fabric file from the manifests that a cluster has
+version_added: 0.2.0
+description:
+  - Reads Kubernetes manifests of rails as they are found in the field, and writes the fabric file that means them.
+    Runs on the control node alone and contacts no host.
+  - Files may be YAML or JSON, or pages and scripts with manifests in fenced blocks, heredocs or indented text.
+  - Understood are Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
+    the SR-IOV operator's SriovNetworkNodePolicy, SriovNetwork and SriovIBNetwork; the configuration of the RDMA shared
+    device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy,
+    MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; what pods ask for; and lines of scripts that
+    give ports their addresses.
+  - What is broken is mended where the intent is certain. Everything mended, concluded or not understood is a finding
+    with its file, its line, its remedy and what was written. The findings' codes are in C(docs/import.md).
+  - In the file a comment C(CHECK) marks what was concluded, and C(DECIDE) what no manifest says.
+author:
+  - Railyard contributors (@railyard)
+attributes:
+  action:
+    description: Runs on the control node.
+    support: full
+  check_mode:
+    description: Writes nothing, and says whether it would.
+    support: full
+  diff_mode:
+    description: Shows the fabric file as it is and as it becomes.
+    support: full
+  platform:
+    description: Target system of the control node.
+    platforms: posix
+    support: full
+options:
+  paths:
+    description:
+      - The files, or directories of files. Of a directory, all files are read that end as manifests, pages and scripts
+        do.
+    type: list
+    elements: path
+    required: true
+  dest:
+    description: The fabric file to write. Without it nothing is written, and RV(text) has it.
+    type: path
+  force:
+    description: Whether O(dest) is overwritten where it is there and has other content.
+    type: bool
+    default: false
+  nodes:
+    description:
+      - The nodes, which manifests seldom name. A text or a list of names and ranges, such as V(ai-[01:16]), or a
+        mapping as the C(nodes) of a fabric file, in which C(profile) need not be said.
+      - Without it, the nodes that pools name; without these, an empty section, of which lint says that it is empty.
+    type: raw
+  name:
+    description: The fabric's name. Without it, C(imported).
+    type: str
+  profile:
+    description: The name of the profile.
+    type: str
+    default: server
+  mtu:
+    description:
+      - What the switches of the rails carry, in bytes. Without it, what the manifests say; where they say nothing,
+        1500, and 2044 for InfiniBand.
+    type: int
+seealso:
+  - module: railyard.fabric.fabric_findings
+  - plugin: railyard.fabric.rails
+    plugin_type: inventory
+"""
+
+EXAMPLES = r"""
+- name: Make a fabric file of a directory of manifests
+  railyard.fabric.fabric_import:
+    paths: [manifests/]
+    dest: inventories/prod/fabric.yml
+    name: prod
+    mtu: 4200
+    nodes:
+      "ai-[01:16]": {address: "10.1.16.[1:16]"}
+  register: imported
+
+- name: Show what was found
+  ansible.builtin.debug:
+    msg: "{{ imported.table }}"
+"""
+
+RETURN = r"""
+text:
+  description: The fabric file.
+  returned: always
+  type: str
+dest:
+  description: Where it was written.
+  returned: when O(dest) is given
+  type: str
+findings:
+  description: What was mended, concluded or not understood, in the order of files and lines.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - file: manifests/pools.yml
+      line: 7
+      column: 3
+      place: spec.subnet
+      code: IM301
+      severity: warning
+      message: "172.16.11.0/16 has host bits: the address is not the first of a /16"
+      remedy: "write 172.16.11.0/24, in which the ranges and the gateway are; a /16 is 172.16.0.0/16"
+      written: 172.16.11.0/24
+counts:
+  description: How many findings there are of each severity.
+  returned: always
+  type: dict
+  sample: {error: 0, warning: 3}
+table:
+  description: The findings as a table, at most 120 characters wide.
+  returned: always
+  type: str
+lint:
+  description: What lint says of the fabric file, a line each.
+  returned: always
+  type: list
+  elements: str
+summary:
+  description: What was read and what it gave, as one line.
+  returned: always
+  type: str
+  sample: "16 manifests give 8 rails; to decide: 0, mended or to check: 12"
+"""
