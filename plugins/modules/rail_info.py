@@ -99,8 +99,8 @@ nics:
     - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) says how near, as C(nvidia-smi topo)
       does.
     - C(branch) says why the card must not be touched, null where it may be.
-    - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are what the card says in its Vital Product
-      Data, which only root may read; null where there is none, or the card does not answer in a second.
+    - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are what the card says in its Vital
+      Product Data, which only root may read; null where there is none, or the card does not answer in a second.
     - C(permanent_mac) is the hardware address that the port was made with, C(mac) the one that it has now.
   returned: when O(subset) has V(nics)
   type: list
