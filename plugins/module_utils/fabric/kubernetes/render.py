@@ -22,11 +22,12 @@ VALUES = "values"
 NODES = "nodes"
 
 
-def render(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, str]:
+def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes: bool = False) -> dict[str, str]:
     """Path -> text, in the order of their names. The same plan gives the same bytes.
 
-    ``COMPONENT/KIND[-RAIL].yaml`` holds objects; ``values/CHART.yaml`` values for Helm; ``nodes/NODE/PATH`` what lies
-    on nodes.
+    ``COMPONENT/KIND[-RAIL].yaml`` holds objects, ``values/CHART.yaml`` values for Helm, and with ``nodes``
+    ``nodes/NODE/PATH`` what lies on nodes, which no cluster applies.
+
     :raises RailyardError: for an option or a plan that cannot be served.
     """
     parts: dict[str, list[str]] = {}
@@ -36,7 +37,7 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None) -> di
     files.update(_kustomizations(parts))
     for chart, values in components.values(document, given).items():
         files["%s/%s.yaml" % (VALUES, chart)] = "---\n" + yaml_text.text(values)
-    for node, own in components.node_files(document, given):
+    for node, own in components.node_files(document, given) if nodes else ():
         for path, text in own.items():
             files["%s/%s%s" % (NODES, node, path)] = text
     return dict(sorted(files.items()))

@@ -75,6 +75,8 @@ def test_files_hold_every_object_once(provider: str, attachment: str, mode: str)
     wanted = list(components.objects(plan, options))
     assert sorted(map(json.dumps, read)) == sorted(map(json.dumps, wanted))
     _kustomizations_reach(files)
+    on_nodes = {"nodes/%s%s" % (node, path) for node, own in components.node_files(plan, options) for path in own}
+    assert set(render.render(plan, options, nodes=True)) - set(files) == on_nodes
 
 
 def _kustomizations_reach(files: t.Mapping[str, str]) -> None:
@@ -82,7 +84,7 @@ def _kustomizations_reach(files: t.Mapping[str, str]) -> None:
     for folder in yaml.safe_load(files[render.KUSTOMIZATION])["resources"]:
         inner = "%s/%s" % (folder, render.KUSTOMIZATION)
         reached |= {inner} | {"%s/%s" % (folder, name) for name in yaml.safe_load(files[inner])["resources"]}
-    left = {path for path in files if path not in reached and not path.startswith(("values/", "nodes/"))}
+    left = {path for path in files if path not in reached and not path.startswith("values/")}
     # Test pods are started by people.
     assert left == {path for path in files if path.startswith("workload/")}
 

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A directory of rendered files, beside whatever else its owner keeps there.
+
+A list of our own files lies among them, so that one which left the plan is removed, and no file of anybody else's
+ever is.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+
+INDEX = ".railyard-files"
+
+
+def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str, list[str]]:
+    """Write what differs and remove what we once wrote and is no longer wanted; with ``check`` only say so.
+
+    Gives the paths, relative to ``directory``, that were (or would be) ``written`` and ``removed``.
+    """
+    try:
+        old = _index(directory)
+        removed = [path for path in old if path not in files and os.path.lexists(os.path.join(directory, path))]
+        by_folder: dict[str, dict[str, bytes]] = {}
+        for path, content in {**files, INDEX: "".join(path + "\n" for path in files).encode("utf-8")}.items():
+            folder, name = os.path.split(path)
+            by_folder.setdefault(folder, {})[name] = content
+        written: list[str] = []
+        for folder, inside in by_folder.items():
+            done = fabric_files.write(os.path.join(directory, folder), inside, check)
+            written.extend(os.path.join(folder, name) for name, each in zip(inside, done) if each["changed"])
+        for path in () if check else removed:
+            _remove(directory, path)
+    except (OSError, RailyardError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        place = error.place if isinstance(error, RailyardError) else error.filename
+        raise RailyardError(
+            "the files cannot be written: %s" % (getattr(cause, "strerror", None) or error),
+            str(place or directory),
+            "name a directory that you may write, with -e render_dir=DIR",
+        ) from error
+    return {"written": sorted(path for path in written if path != INDEX), "removed": sorted(removed)}
+
+
+def _index(directory: str) -> list[str]:
+    """Our own files, as the list says. A path that leads out of the directory is not ours, whoever wrote it there."""
+    path = os.path.join(directory, INDEX)
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    top = os.path.join(os.path.realpath(directory), "")
+    return [line for line in lines if line and os.path.realpath(os.path.join(directory, line)).startswith(top)]
+
+
+def _remove(directory: str, path: str) -> None:
+    """Remove the file, and the folders that it leaves empty."""
+    os.unlink(os.path.join(directory, path))
+    folder = os.path.dirname(path)
+    while folder:
+        try:
+            os.rmdir(os.path.join(directory, folder))
+        except OSError:
+            return
+        folder = os.path.dirname(folder)

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A directory of rendered files: ours are kept up to date, nobody else's is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rendered
+
+FILES = {"a/b/one.yaml": b"1\n", "a/two.yaml": b"2\n", "three.yaml": b"3\n"}
+
+
+def held(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != rendered.INDEX
+    }
+
+
+def test_files_are_written_once(tmp_path: Path) -> None:
+    done = rendered.write(str(tmp_path / "out"), FILES, check=False)
+    assert done == {"written": sorted(FILES), "removed": []}
+    assert held(tmp_path / "out") == FILES
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert rendered.write(str(tmp_path / "out"), FILES, check=False) == {"written": [], "removed": []}
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
+
+
+def test_check_mode_says_and_does_not(tmp_path: Path) -> None:
+    directory = tmp_path / "out"
+    assert rendered.write(str(directory), FILES, check=True)["written"] == sorted(FILES)
+    assert not directory.exists()
+    rendered.write(str(directory), FILES, check=False)
+    fewer = {"three.yaml": b"new\n"}
+    said = rendered.write(str(directory), fewer, check=True)
+    assert said == {"written": ["three.yaml"], "removed": ["a/b/one.yaml", "a/two.yaml"]}
+    assert held(directory) == FILES
+    assert rendered.write(str(directory), fewer, check=False) == said
+    assert held(directory) == fewer
+
+
+def test_only_our_own_files_and_empty_folders_go(tmp_path: Path) -> None:
+    rendered.write(str(tmp_path), FILES, check=False)
+    (tmp_path / "a" / "theirs.yaml").write_bytes(b"theirs")
+    done = rendered.write(str(tmp_path), {}, check=False)
+    assert done["removed"] == sorted(FILES)
+    assert held(tmp_path) == {"a/theirs.yaml": b"theirs"}
+    assert not (tmp_path / "a" / "b").exists()
+
+
+def test_a_list_that_leads_outside_is_not_followed(tmp_path: Path) -> None:
+    outside, directory = tmp_path / "outside.yaml", tmp_path / "out"
+    outside.write_bytes(b"kept")
+    directory.mkdir()
+    (directory / "link").symlink_to(tmp_path)
+    (directory / rendered.INDEX).write_text("../outside.yaml\nlink/outside.yaml\n%s\n" % outside)
+    assert rendered.write(str(directory), {}, check=False)["removed"] == []
+    assert outside.read_bytes() == b"kept"
+
+
+def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a file where a folder should be")
+    with pytest.raises(RailyardError) as caught:
+        rendered.write(str(tmp_path), FILES, check=False)
+    assert caught.value.message == "the files cannot be written: Not a directory"
+    assert caught.value.place.startswith(str(tmp_path / "a"))
+    assert "render_dir" in caught.value.remedy
