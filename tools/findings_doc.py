@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,7 +24,11 @@ FAMILIES = {
     "RY3": "Addresses, routing and MTU",
     "RY4": "Rails, profiles and nodes",
     "RY5": "Attachment, rdma mode and firmware",
-    "RY6": "SR-IOV",
+    "RY6": "SR-IOV and InfiniBand",
+    "RY7": "QoS",
+    "RY8": "Kubernetes and its providers",
+    "RY90": "GPUs and their rails",
+    "RY95": "Scale",
 }
 
 HEAD = """\
@@ -31,8 +36,9 @@ HEAD = """\
 # Findings
 
 Every finding about a [fabric file](fabric-file.md) has a code that stays, a place, and a remedy. An **error** stops
-before any host is contacted; a **warning** is shown. All findings come at once, in the order of the file, and one
-mistake gives one finding. The shape is
+before any host is contacted; a **warning** is shown. Findings marked so can be let stand for a reason, by the file's
+section [lint](fabric-file.md#lint-findings-that-stand); they are then shown as a **note**. All findings come at once,
+in the order of the file, and one mistake gives one finding. The shape is
 
     FILE:LINE: CODE PLACE: what is wrong. Remedy: what to do.
 
@@ -49,7 +55,7 @@ def page() -> str:
     parts = [HEAD % example.BASE]
     for prefix, family in FAMILIES.items():
         rules = [rule for code, rule in sorted(RULES.items()) if code.startswith(prefix)]
-        parts.append("## %sxx: %s\n\n| code | severity | what is wrong |\n|---|---|---|" % (prefix, family))
+        parts.append("## %s: %s\n\n| code | severity | what is wrong |\n|---|---|---|" % (prefix.ljust(5, "x"), family))
         parts[-1] += "".join(
             "\n| [%s](#%s) | %s | %s |" % (rule.code, rule.code.lower(), rule.severity, rule.title) for rule in rules
         )
@@ -60,10 +66,12 @@ def page() -> str:
 
 def _entry(rule: Rule) -> str:
     (finding,) = lint(example.whole(rule.bad).encode("utf-8")).findings
-    return "### %s\n\n%s (%s). Bad:\n\n%s\n    %s\n\nGood:\n\n%s" % (
+    severity = rule.severity + (", may be let stand" if rule.lowers else "")
+    return "### %s\n\n%s (%s).%sBad:\n\n%s\n    %s\n\nGood:\n\n%s" % (
         rule.code,
         rule.title,
-        rule.severity,
+        severity,
+        "\n\n%s\n\n" % textwrap.fill(rule.why, 120) if rule.why else " ",
         _yaml(rule.bad),
         finding.text(),
         _yaml(rule.good),

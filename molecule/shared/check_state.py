@@ -62,9 +62,9 @@ class Live:
         self.sysctl = dict(line.split(":", 1) for line in self.text["sysctl"].split())
 
 
-def differences(fabric: dict[str, t.Any], node: dict[str, t.Any], live: Live) -> t.Iterator[str]:
-    if live.mode != fabric["rdma_mode"]:
-        yield "RDMA mode is %s, planned %s" % (live.mode, fabric["rdma_mode"])
+def differences(node: dict[str, t.Any], live: Live) -> t.Iterator[str]:
+    if live.mode != node["rdma_mode"]:
+        yield "RDMA mode is %s, planned %s" % (live.mode, node["rdma_mode"])
     if live.text["boot_unit"].strip() == "failed":
         yield "railyard-boot.service has failed"
     main = [route for route in live.routes if route.get("table", "main") == "main" and route["dst"] == "default"]
@@ -142,7 +142,7 @@ def main(inventory: str) -> int:
     )
     status = 0
     for name, hostvars in json.loads(listed.stdout)["_meta"]["hostvars"].items():
-        found = list(differences(hostvars["railyard_fabric"], hostvars["railyard_node"], Live(name)))
+        found = list(differences(hostvars["railyard_node"], Live(name)))
         for difference in found:
             print("%s: %s" % (name, difference))
             status = 1

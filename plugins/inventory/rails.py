@@ -18,8 +18,10 @@ description:
     run, whatever other inventory sources there are.
   - Put the plugin first in C(enable_plugins), before P(ansible.builtin.auto#inventory) and
     P(ansible.builtin.yaml#inventory).
+  - A finding that the file lets stand is shown as a note, with the reason. It goes to standard error, as warnings do.
   - The group C(railyard_nodes) has all nodes and the variable C(railyard_fabric). Each node has the variable
     C(railyard_node) and is in the group C(railyard_profile_NAME) of its profile, with underscores for hyphens.
+  - The C(vars) of a group that the file describes are that group's variables.
   - The keys of the file are described in C(docs/fabric-file.md), the findings in C(docs/findings.md).
 notes:
   - Values are taken as they are written. Templates and YAML tags are not worked out, but in a node's own C(vars), whose
@@ -46,6 +48,25 @@ options:
     description: The nodes by name or host range, each with its C(profile).
     type: dict
     required: true
+  addresses:
+    description: How the rails get their addresses, for all that do not say it themselves.
+    type: dict
+  units:
+    description: The scalable units by name, each with its places for C(nodes) and its leaves.
+    type: dict
+  groups:
+    description: What is different for the nodes whose C(groups) name it.
+    type: dict
+  names:
+    description: Templates of the names of Kubernetes objects.
+    type: dict
+  qos:
+    description: How RoCE packets are marked, kept apart and slowed down.
+    type: dict
+  lint:
+    description: Findings that may stand, each with its C(rule), C(place) and C(reason).
+    type: list
+    elements: dict
 """
 
 EXAMPLES = r"""
@@ -76,7 +97,7 @@ from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import NOTE, WARNING
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import MAX_BYTES
@@ -114,6 +135,8 @@ class InventoryModule(BaseInventoryPlugin):
         for finding in outcome.findings:
             if finding.severity == WARNING and outcome.plan:
                 self.display.warning(finding.text(path))
+            elif finding.severity == NOTE and outcome.plan:
+                self.display.display("[NOTE]: %s" % finding.text(path), stderr=True)
         if outcome.plan is None:
             self._stop([finding.text(path) for finding in outcome.findings])
         else:
@@ -155,6 +178,10 @@ class InventoryModule(BaseInventoryPlugin):
         for profile in plan.fabric.profiles:
             inventory.add_group(_group(profile))
             inventory.add_child(GROUP, _group(profile))
+        for described in plan.fabric.groups.values():
+            inventory.add_group(described.name)
+            for name, value in described.vars.items():
+                inventory.set_variable(described.name, name, value)
         for planned in plan.nodes:
             node = planned.node
             inventory.add_host(node.name, group=_group(node.profile or ""))

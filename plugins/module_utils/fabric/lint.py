@@ -12,10 +12,33 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric import sour
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR, Finding, Path, Report
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read import read
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import addresses, names, rails, rdma, sriov
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import (
+    addresses,
+    file,
+    gpus,
+    kubernetes,
+    names,
+    qos,
+    rails,
+    rdma,
+    scale,
+    sriov,
+    units,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
 
 # Each family looks at the fabric as far as it could be read; what could not is None there, and is not said again.
-FAMILIES = (names.check, addresses.check, rails.check, rdma.check, sriov.check)
+FAMILIES = (
+    names.check,
+    units.check,
+    addresses.check,
+    rails.check,
+    rdma.check,
+    sriov.check,
+    kubernetes.check,
+    gpus.check,
+    scale.check,
+)
 # These look at the plan, which a fabric with errors does not have.
 PLAN_CHECKS = (sriov.check_plan,)
 
@@ -38,12 +61,16 @@ def lint(raw: bytes) -> Outcome:
     if document is None:
         return Outcome(None, report.findings(_nowhere))
     fabric = read(document, report)
+    variants = Variants(fabric)
     for check in FAMILIES:
-        check(fabric, report)
-    plan = None if report.failed else Plan(fabric)
+        check(fabric, variants, report)
+    if fabric.qos:
+        qos.check(fabric, report)
+    plan = None if report.failed else Plan(fabric, variants)
     if plan:
         for check_plan in PLAN_CHECKS:
             check_plan(plan, report)
+        file.check_lint(report)
     return Outcome(None if report.failed else plan, report.findings(document.position))
 
 

@@ -22,11 +22,14 @@ NETDEV = re.compile(r"(?!\.{1,2}\Z)[!-.0-9;-~]{1,15}\Z")
 RDMA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 # What drivers call their devices: a rename to such a name collides once cards are found in another order.
 RDMA_OF_KERNEL = re.compile(r"(?:mlx[45]|mthca|bnxt_re|irdma|i40iw|hfi1|qedr|efa|hns|mana|erdma|rxe|siw)_?\d+\Z")
+MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
+# What a slot's label or a card's serial number may hold: what SMBIOS and VPD print.
+TOKEN = re.compile(r"[!-~](?:[ -~]{0,62}[!-~])?\Z")
 PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])\Z")
 
 _RANGE = re.compile(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_COUNTER = re.compile(r"n([+-][0-9]{1,9})?(?::0([1-9]))?\Z")
+_COUNTER = re.compile(r"([a-z])([+-][0-9]{1,9})?(?::0([1-9]))?\Z")
 
 
 def label(text: str, limit: int) -> bool:
@@ -38,6 +41,12 @@ def pci(text: str) -> str | None:
     """A PCI address with its domain and in lower case, as sysfs spells it."""
     found = PCI.match(text.lower())
     return "%s:%s:%s.%s" % ((found.group(1) or "0000",) + found.groups()[1:]) if found else None
+
+
+def mac(text: str) -> str | None:
+    """A unicast MAC address in lower case with colons; None for anything else."""
+    plain = text.lower().replace("-", ":")
+    return plain if MAC.match(plain) and not int(plain[:2], 16) & 1 and plain != "00:00:00:00:00:00" else None
 
 
 def nearest(text: str, choices: t.Iterable[str]) -> str | None:
@@ -93,6 +102,11 @@ class HostRange:
     def ranges(self) -> int:
         return len(self._ranges)
 
+    @property
+    def last(self) -> int:
+        """How many values the last range has; 1 without ranges."""
+        return len(self._ranges[-1]) if self._ranges else 1
+
     def __iter__(self) -> t.Iterator[str]:
         return (text for text, _number in self.numbered())
 
@@ -133,22 +147,60 @@ class HostRange:
 
 
 class BadTemplate(ValueError):
-    """A template of generated rails with a field that is none."""
+    """A template with a field that is none."""
 
 
-def fill(template: str, number: int) -> str:
-    """``gpu{n:02}`` for rail 3 is ``gpu03``, ``172.16.{n+10}.0/24`` is ``172.16.13.0/24``.
+class Template:
+    """A text with fields: ``gpu{n:02}`` for n = 3 is ``gpu03``, ``172.16.{n+10}.0/24`` is ``172.16.13.0/24``.
 
+    A field is a name, for numbers with what to add to it (``{n+10}``) and the digits to fill up to (``{n:02}``).
+
+    :param fields: the names that it may have: ``n p`` and so on for numbers, those in ``texts`` for texts.
     :raises BadTemplate: with the field that is none.
     """
 
-    def one(found: t.Match[str]) -> str:
-        counter = _COUNTER.match(found.group(1))
-        if not counter:
-            raise BadTemplate(found.group(0))
-        return "%0*d" % (int(counter.group(2) or 0), number + int(counter.group(1) or 0))
+    def __init__(self, text: str, fields: t.Collection[str] = ("n",), texts: t.Collection[str] = ()) -> None:
+        self.text = text
+        # For the operator %: the values are put in by one step, at tens of thousands of ports.
+        self._form = ""
+        self._offsets: list[tuple[str, int]] = []
+        self.fields: set[str] = set()
+        end = 0
+        for found in _FIELD.finditer(text):
+            self._form += self._literal(text[end : found.start()])
+            self._form += self._field(found.group(0), found.group(1), fields, texts)
+            end = found.end()
+        self._form += self._literal(text[end:])
 
-    filled = _FIELD.sub(one, template)
-    if "{" in filled or "}" in filled:
-        raise BadTemplate(template)
-    return filled
+    def fill(self, values: t.Mapping[str, t.Any]) -> str:
+        """The text with the values of at least its fields."""
+        if not self._offsets:
+            return self._form % values
+        more = dict(values)
+        for name, offset in self._offsets:
+            more["%s%+d" % (name, offset)] = values[name] + offset
+        return self._form % more
+
+    def _literal(self, text: str) -> str:
+        if "{" in text or "}" in text:
+            raise BadTemplate(self.text)
+        return text.replace("%", "%%")
+
+    def _field(self, whole: str, inner: str, fields: t.Collection[str], texts: t.Collection[str]) -> str:
+        if inner in texts:
+            self.fields.add(inner)
+            return "%%(%s)s" % inner
+        counter = _COUNTER.match(inner)
+        if not counter or counter.group(1) not in fields:
+            raise BadTemplate(whole)
+        name, offset = counter.group(1), int(counter.group(2) or 0)
+        self.fields.add(name)
+        if offset:
+            self._offsets.append((name, offset))
+            name = "%s%+d" % (name, offset)
+        return "%%(%s)0%dd" % (name, int(counter.group(3) or 0)) if counter.group(3) else "%%(%s)d" % name
+
+
+def fill(template: str, number: int) -> str:
+    """:class:`Template` for a rail's number alone."""
+    return Template(template).fill({"n": number})

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identity
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import parse_address
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
 
@@ -39,28 +40,81 @@ def test_fabric_variables_are_the_contract() -> None:
         "link_layer": "ethernet",
         "mtu": 4200,
         "rails": ["gpu01", "gpu02", "gpu03"],
+        "attachments": ["macvlan"],
+        "max_nodes": None,
+        "pods_per_node": None,
+        "routing": {"mode": "source", "cross_rail": True},
+        "resource_prefix": "spidernet.io",
+        "namespace": "kube-system",
+        "qos": None,
     }
     assert planned(SRIOV).fabric_vars()["rdma_mode"] == "exclusive"
 
 
 def test_node_variables_are_the_contract() -> None:
     node = nodes(MACVLAN)["ai-1"]
-    assert {key: node[key] for key in ("name", "index", "profile")} == {"name": "ai-1", "index": 1, "profile": "hgx"}
+    assert {key: value for key, value in node.items() if key != "ports"} == {
+        "name": "ai-1",
+        "index": 1,
+        "unit": None,
+        "unit_number": None,
+        "place": None,
+        "rack": None,
+        "site": None,
+        "profile": "hgx",
+        "attachment": "macvlan",
+        "rdma_mode": "shared",
+        "gpus": {"0": None, "1": None, "2": None},
+        "other_ports": [],
+        "groups": ["rack_1"],
+    }
     assert node["ports"][0] == {
         "rail": "gpu01",
         "number": 1,
+        "base": "gpu01",
+        "plane": 1,
         "pci": "0000:0b:00.0",
         "netdev": "enp11s0f0np0",
+        "match": None,
         "rdma": {"name": "mlx5_gpu01", "type": "hardware"},
         "gpus": [0],
         "mtu": 4200,
         "address": "172.16.11.201/24",
+        "address6": None,
         "gateway": "172.16.11.254",
+        "gateway6": None,
         "table": 101,
         "rule_priority": 10001,
+        "routes": [],
         "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
+        "leaf": {
+            "name": None,
+            "port": None,
+            "address": "172.16.11.254",
+            "address6": None,
+            "aggregate": "172.16.11.0/24",
+            "aggregate6": None,
+        },
+        "pods": {
+            "first": "172.16.11.1",
+            "last": "172.16.11.200",
+            "subnet": "172.16.11.0/24",
+            "gateway": "172.16.11.254",
+            "first6": None,
+            "last6": None,
+            "subnet6": None,
+            "gateway6": None,
+        },
         "vfs": None,
         "firmware": {"link_type": "eth", "sriov_en": True, "num_of_vfs": 16},
+        "names": {
+            "resource": "gpu01_macvlan",
+            "network": "gpu01-macvlan",
+            "pool": "ai-10-1-16-gpu01",
+            "policy": None,
+            "interface": "net1",
+        },
+        "expect": {"speed": None, "width": None, "pcie_gen": None, "pcie_lanes": None, "gpu_distance": None},
     }
     third = node["ports"][2]
     assert (third["mtu"], third["table"], third["rule_priority"], third["gpus"]) == (9000, 103, 10003, [])
@@ -89,6 +143,8 @@ def test_a_rail_needs_room_for_its_own_nodes_alone() -> None:
 
 def test_ranges_run_along() -> None:
     text = MACVLAN.replace("groups: [rack_1]", "ports: {gpu01: {netdev: 'eth[7:8]', pci: '0000:0[1:2]:00.0'}}")
+    text = text.replace("  provider: spiderpool", "  provider: spiderpool\n  vfs: {count: 1}")
+    text = text.replace("macvlan", "sriov").replace("rdma_mode: shared", "rdma_mode: exclusive")
     found = nodes(text)
     assert [found[name]["ports"][0]["netdev"] for name in ("ai-1", "ai-2", "ai-3")] == ["eth7", "eth8", "enp11s0f0np0"]
     assert [found[name]["ports"][0]["pci"] for name in ("ai-1", "ai-2")] == ["0000:01:00.0", "0000:02:00.0"]
@@ -194,12 +250,12 @@ def test_no_two_allocations_overlap(fabric: tuple[str, list[str]]) -> None:
             for attributes in port["vfs"]["attributes"]:
                 vfs += 1
                 macs.add(attributes["mac"])
-    for planned_node in plan.nodes:
-        for each in planned_node.ports:
-            assert each.address is not None and each.rail.subnet and each.rail.pods and each.rail.hosts
-            assert each.rail.subnet.first < each.address < each.rail.subnet.last
-            assert not each.rail.pods.holds(each.address) and each.address != each.rail.gateway
-            assert each.rail.hosts.holds(each.address)
+            scheme = plan.fabric.rails[port["number"] - 1].scheme
+            own = parse_address(port["address"].partition("/")[0])
+            assert own is not None and scheme and scheme.pods and scheme.hosts
+            assert scheme.network.first < own < scheme.network.last
+            assert not scheme.pods.holds(own) and port["address"].partition("/")[0] != port["gateway"]
+            assert scheme.hosts.holds(own)
     assert len(addresses) == total and len(macs) == vfs
     assert len(tables) == len({table for _rail, table, _priority in tables}) == len(plan.fabric.rails)
 

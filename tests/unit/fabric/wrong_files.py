@@ -56,7 +56,7 @@ plugin: railyard.fabric.rails
 fabric:
   name: ai
   attachment: sriov
-  provider: cni
+  provider: network-operator
   mtu: 4200
   mac_seed: one
   vfs: {count: 4, trust: true, spoofchk: off, vlan: 100, qos: 3, link_state: auto, min_tx_rate: 10, max_tx_rate: 20}
@@ -76,7 +76,7 @@ INFINIBAND = """\
 plugin: railyard.fabric.rails
 fabric:
   name: ib
-  attachment: sriov
+  attachment: ib-sriov
   provider: network-operator
   link_layer: infiniband
   mtu: 4092
@@ -163,9 +163,13 @@ WRONG = [
     change("a key that does not belong", "  routing:", "  colour: blue\n  routing:", "RY110", "fabric.colour"),
     change("a key in capitals", "    mtu: 9000", "    MTU: 9000", "RY110", "rails.gpu03.MTU"),
     change(
-        "an unknown key of a port", "0000:0d:00.0}", "0000:0d:00.0, mac: 1}", "RY110", "profiles.hgx.ports.gpu03.mac"
+        "an unknown key of a port",
+        "0000:0d:00.0}",
+        "0000:0d:00.0, row: 1}",
+        "RY110",
+        "profiles.hgx.ports.gpu03.row",
     ),
-    change("an unknown key of a node", "    index: 4", "    index: 4\n    rack: 7", "RY110", "nodes.jupiter.rack"),
+    change("an unknown key of a node", "    index: 4", "    index: 4\n    row: 7", "RY110", "nodes.jupiter.row"),
     change("an unknown key of firmware", "sriov_en: true", "sriov: true", "RY110", "profiles.hgx.firmware.sriov"),
     change("an unknown key of routing", "first_table", "table", "RY110", "fabric.routing.table"),
     sriov("an unknown key of vfs", "trust: true", "trusted: true", "RY110", "fabric.vfs.trusted"),
@@ -177,7 +181,14 @@ WRONG = [
     change("no MTU", "  mtu: 4200\n", "", "RY111", "fabric.mtu", 2),
     change("no subnet", "    subnet: 172.16.13.0/24\n", "", "RY111", "rails.gpu03.subnet", 16),
     change("a rail without a value", "profiles:\n", "  gpu04:\nprofiles:\n", "RY111", "rails.gpu04"),
-    change("no netdev", "netdev: enp13s0f0np0, ", "", "RY111", "profiles.hgx.ports.gpu03.netdev"),
+    change(
+        "nothing to know a port by",
+        "netdev: enp13s0f0np0, pci: 0000:0d:00.0",
+        "gpu: 3",
+        "RY111",
+        "profiles.hgx.ports.gpu03.netdev",
+    ),
+    change("no netdev for macvlan", "netdev: enp13s0f0np0, ", "", "RY808", "profiles.hgx.ports.gpu03"),
     change("no profile", "    profile: hgx\n    index: 4", "    index: 4", "RY111", "nodes.jupiter.profile", 38),
     change("a node without a value", "  jupiter:", "  saturn-9:\n  jupiter:", "RY111", "nodes.saturn-9"),
     sriov("no rail names", 'name: "gpu{n:02}", ', "", "RY111", "rails.name"),
@@ -392,15 +403,9 @@ WRONG = [
         "nodes.sun-[1:99999999]",
     ),
     # RY5xx: rdma mode and attachment
-    change(
-        "an attachment of later",
-        "attachment: macvlan\n  provider: spiderpool\n  link_layer: ethernet\n  rdma_mode: shared",
-        "attachment: ipoib\n  provider: spiderpool\n  link_layer: ethernet\n  rdma_mode: shared",
-        "RY501",
-        "fabric.attachment",
-    ),
+    change("an attachment of InfiniBand", "attachment: macvlan", "attachment: ipoib", "RY503", "fabric.link_layer", 6),
     change("exclusive for macvlan", "rdma_mode: shared", "rdma_mode: exclusive", "RY502", "fabric.rdma_mode"),
-    sriov("shared for sriov", "  mtu: 4200", "  rdma_mode: shared\n  mtu: 4200", "RY502", "fabric.rdma_mode"),
+    sriov("shared for sriov", "  mtu: 4200", "  rdma_mode: shared\n  mtu: 4200", "RY507", "fabric.rdma_mode"),
     change("rxe named siww", "soft_rdma: null", "soft_rdma: siww", "RY114", "profiles.hgx.soft_rdma"),
     infiniband("rxe on InfiniBand", "  dgx:\n", "  dgx:\n    soft_rdma: rxe\n", "RY504", "profiles.dgx.soft_rdma"),
     change("InfiniBand in the firmware", "link_type: eth", "link_type: ib", "RY505", "profiles.hgx.firmware.link_type"),
@@ -415,7 +420,7 @@ WRONG = [
     sriov("fewer VFs in the firmware", "num_of_vfs: 8", "num_of_vfs: 4", "RY607", "profiles.hgx.firmware.num_of_vfs"),
     sriov("SR-IOV off in the firmware", "num_of_vfs: 8", "sriov_en: no", "RY608", "profiles.hgx.firmware.sriov_en"),
     # One mistake that others depend on
-    change("misspelt hosts", "    hosts: .201-.253", "    host: .201-.253", "RY110", "rails.gpu03.host"),
+    change("misspelt hosts", "    hosts: .201-.253", "    host: .201-.253", "RY321", "rails.gpu03.host"),
     change(
         "a misspelt PCI address",
         ", pci: 0000:0d:00.0",

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addressing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
-    Range,
+    IPV6,
+    Network,
+    Outermost,
+    bits_of,
+    clashes,
     overlaps,
     parse_address,
-    show,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
-    ETHERNET,
-    Fabric,
-    Node,
-    Port,
-    Rail,
-    ports_of,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import Demand, OwnPlanner, Planner
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, Rule, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.file import MISSING
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants, ports_of
 
 _SECOND = "  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n"
 _GOOD = "rails:\n  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n" + _SECOND
@@ -30,6 +31,25 @@ _GOOD = "rails:\n  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200,
 
 def _rails(first: str) -> str:
     return "rails:\n  gpu01: {%s}\n%s" % (first, _SECOND)
+
+
+def _cut(supernet: str, prefix: int) -> str:
+    """Rails that are cut from a supernet, with a /27 for each node."""
+    return "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: %d}\n" % (supernet, prefix) + (
+        "rails: {gpu01: {}, gpu02: {}}\n"
+    )
+
+
+_UNITS = 'units:\n  su[1:2]: {nodes: 32}\nnodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
+
+
+def _own(more: str, fabric: str = "") -> str:
+    """Rails with a prefix for each node and rail."""
+    return (
+        _fabric(fabric)
+        + "\naddresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}\n" % more
+        + ("rails: {gpu01: {}, gpu02: {}}")
+    )
 
 
 def _fabric(more: str, mtu: int = 4200) -> str:
@@ -47,7 +67,12 @@ HOST_BITS = rule(
     "RY303", "A network is written as an address in it", _rails("subnet: 172.16.11.1/24, hosts: .201-.253"), _GOOD
 )
 SUBNET_SIZE = rule("RY304", "A rail's subnet is too small", _rails("subnet: 172.16.11.0/31"), _GOOD)
-IPV6 = rule("RY305", "IPv6 is not yet supported", _rails("subnet: fd00:11::/64"), _GOOD)
+FAMILY = rule(
+    "RY305",
+    "An IPv6 address stands at a key for IPv4, or the other way round",
+    _rails("subnet: fd00:11::/64"),
+    'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n+10}::/64", hosts6: "::c9-::fd"}',
+)
 OUTSIDE = rule(
     "RY306",
     "An address is not in its rail's subnet",
@@ -141,144 +166,361 @@ MTU_STEP = rule(
     WARNING,
 )
 
+UNUSED = rule(
+    "RY321",
+    "A key says nothing in the rail's address mode",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, node_prefix: 27"),
+    _GOOD,
+    why="Each mode has keys of its own, and what another mode would make of one is easily taken for granted.",
+)
+TAKEN = rule(
+    "RY322",
+    "Addresses are set aside, and given out",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .10-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
+)
+SHARE_SMALL = rule(
+    "RY323",
+    "A node's part of a rail is too small for its pods",
+    _own("node_prefix: 30", ", pods_per_node: 8"),
+    _own("node_prefix: 28", ", pods_per_node: 8"),
+    why="Of a node's prefix, the network's and the broadcast address, the gateway and the port's own address are no"
+    " pod's: a /27 has 28 for pods, and a /30 none.",
+)
+PODS_FULL = rule(
+    "RY324",
+    "A rail has not enough addresses for the pods",
+    _fabric(", pods_per_node: 128"),
+    _fabric(", pods_per_node: 64"),
+)
+GROWTH = rule(
+    "RY325",
+    "A rail has no room for the declared number of nodes",
+    _fabric(", max_nodes: 100"),
+    _fabric(", max_nodes: 50"),
+    why="Growing a subnet later renumbers what is in it, so the room is asked for while it costs nothing.",
+)
+UNITS_FULL = rule(
+    "RY326",
+    "A rail's subnet has no room for the units",
+    _cut("172.16.0.0/16", 22) + _UNITS,
+    _cut("172.16.0.0/16", 21) + _UNITS,
+)
+SUPERNET = rule(
+    "RY327",
+    "The supernet has no room for all rails",
+    _cut("172.16.0.0/16", 16),
+    _cut("172.16.0.0/15", 16),
+)
+GATEWAY_CHOICE = rule(
+    "RY328",
+    "A gateway cannot be what is written",
+    _own("node_prefix: 27, gateway: 172.16.0.1"),
+    _own("node_prefix: 27, gateway: first"),
+)
+NO_PODS = rule(
+    "RY329",
+    "Pods shall have addresses on a rail that has none for them",
+    _fabric(", pods_per_node: 8") + "\n" + _rails("subnet: 172.16.11.0/24, gateway: .254, hosts: .201-.253"),
+    _fabric(", pods_per_node: 8") + "\n" + _GOOD,
+)
+NO_ROUTER = rule(
+    "RY330",
+    "Nodes have networks of their own, and no router between them",
+    _own("node_prefix: 27, gateway: none"),
+    _own("node_prefix: 27, gateway: first"),
+    WARNING,
+)
+ONE_FAMILY = rule(
+    "RY331",
+    "Some rails have IPv6 and others do not",
+    "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
+    + _SECOND,
+    "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
+    "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, subnet6: fd00:12::/64, hosts6: '::c9-::fd'}",
+    WARNING,
+    why="A job chooses one family for all of its rails: NCCL's NCCL_IB_ADDR_FAMILY holds for every device.",
+)
+DESTINATION = rule(
+    "RY332",
+    "Routing by destination needs a gateway where nodes have networks of their own",
+    _own("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
+    _own("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
+)
+
 # Tables 0, 253, 254 and 255 are unspec, default, main and local; priorities 32766 and 32767 look up main and default.
 _KERNEL_TABLES = (0, 253, 254, 255)
 _KERNEL_PRIORITY = 32766
 # What the kernel takes off a netdev's MTU for RoCE's headers before it chooses the RDMA MTU (its ib_addr.h).
 _ROCE_HEADERS = 96
 _ROCE_MTUS = (1024, 2048, 4096)
+# Kind of the planner's problem -> the rule that says it.
+_RULES: dict[str, Rule] = {
+    addressing.MISSING: MISSING,
+    addressing.SIZE: SUBNET_SIZE,
+    addressing.CHOICE: GATEWAY_CHOICE,
+    addressing.UNUSED: UNUSED,
+    addressing.OUTSIDE: OUTSIDE,
+    addressing.UNUSABLE: UNUSABLE,
+    addressing.GATEWAY_HELD: GATEWAY_TAKEN,
+    addressing.OVERLAP: RANGES_OVERLAP,
+    addressing.TAKEN: TAKEN,
+    addressing.SMALL: SHARE_SMALL,
+    addressing.PODS: PODS_FULL,
+    addressing.GROWTH: GROWTH,
+    addressing.UNITS: UNITS_FULL,
+    addressing.FULL: HOSTS_FULL,
+}
+# Problems of what the file asks of all rails.
+_ASKED = (addressing.GROWTH, addressing.PODS, addressing.SMALL)
 
 
-def check(fabric: Fabric, report: Report) -> None:
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _subnets(fabric, report)
+    planners = fabric.planners()
+    demands = demands_of(fabric, variants)
+    short: dict[str, list[tuple[Path, Rail, addressing.Problem]]] = {}
     for rail in fabric.rails:
-        _inside(rail, report)
-    _capacity(fabric, report)
+        demand, source = demands[rail.name]
+        for each in planners[rail.name].values() if rail.mode is not None else ():
+            for problem in each.problems(demand):
+                path = source if problem.key == "pods_per_node" else rail.where(problem.key)
+                if problem.kind in _ASKED:
+                    short.setdefault(problem.kind, []).append((path, rail, problem))
+                # What could not be read has been reported, and looks like missing here.
+                elif problem.kind != addressing.MISSING or not report.within(path):
+                    report.add(_RULES[problem.kind], path, problem.message, problem.remedy)
+        _hosts(fabric, rail, report)
+        _router(fabric, rail, report)
+        _podless(fabric, rail, report)
+    for kind, found in short.items():
+        _short(kind, found, demands, report)
+    _families(fabric, report)
+    _capacity(fabric, variants, planners, report)
     _management(fabric, report)
     _routing(fabric, report)
     _mtu(fabric, report)
 
 
+def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
+    """Rail -> what it must have addresses for, and where the pods of each node are said."""
+    found: dict[str, tuple[Demand, Path]] = {}
+    counts: dict[str, int] = {}
+    pods: dict[str, tuple[int, Path]] = {}
+    for variant in variants:
+        nodes = variants.nodes_of(variant)
+        plain = sum(1 for node in nodes if not node.ports)
+        for name in variant.ports if plain else ():
+            counts[name] = counts.get(name, 0) + plain
+        for node in nodes:
+            for name in ports_of(node, variant) if node.ports else ():
+                counts[name] = counts.get(name, 0) + 1
+        for rail in fabric.rails:
+            each, path = _pods(fabric, rail, variant)
+            if each is not None and each > pods.get(rail.name, (0, ()))[0]:
+                pods[rail.name] = (each, path)
+    for rail in fabric.rails:
+        most = pods.get(rail.name)
+        demand = Demand(counts.get(rail.name, 0), fabric.max_nodes, most[0] if most else None)
+        found[rail.name] = (demand, most[1] if most else ())
+    return found
+
+
+def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Path]:
+    """How many pods of a node need an address on a rail, and where that is said."""
+    if fabric.pods_per_node is not None:
+        return fabric.pods_per_node, ("fabric", "pods_per_node")
+    if variant.has_vfs:
+        count = variant.vfs_on(fabric, rail).get("count")
+        return (count.value, count.path) if count and count.value else (None, ())
+    return (1, variant.attachment_path) if variant.attachment == "host-device" else (None, ())
+
+
+def _short(
+    kind: str,
+    found: list[tuple[Path, Rail, addressing.Problem]],
+    demands: t.Mapping[str, tuple[Demand, Path]],
+    report: Report,
+) -> None:
+    """What is asked of all rails at once, and more than one of them does not have, is one mistake: in the asking."""
+    path, rail, problem = found[0]
+    message = problem.message
+    if len({each for each, _rail, _problem in found}) > 1:
+        rails = {each.name for _path, each, _problem in found}
+        path = ("fabric", "max_nodes") if kind == addressing.GROWTH else demands[rail.name][1] or path
+        more = " and %d more rails" % (len(rails) - 1) if len(rails) > 1 else ""
+        message = "on %s%s, %s" % (rail.name, more, message)
+    report.add(_RULES[kind], path, message, problem.remedy)
+
+
 def _subnets(fabric: Fabric, report: Report) -> None:
-    placed = [(rail.subnet, rail) for rail in fabric.rails if rail.subnet]
-    for _outer, first, _inner, rail in overlaps(placed):
-        late = max(first, rail, key=lambda each: each.number)
-        early = min(first, rail, key=lambda each: each.number)
+    placed = [(net, rail) for rail in fabric.rails for net in rail.networks]
+    for first, one, second, other in overlaps(placed):
+        # A network cut from the supernet is where it must be: the one that is written out gives way.
+        blamed = _blamed((one, first), (other, second))
+        rest = (one, first) if blamed == (other, second) else (other, second)
         report.add(
             RAILS_OVERLAP,
-            late.path + ("subnet",),
-            "%s of %s overlaps %s of %s" % (late.subnet, late.name, early.subnet, early.name),
+            _subnet_path(*blamed),
+            "%s of %s overlaps %s of %s" % (blamed[1], blamed[0].name, rest[1], rest[0].name),
             "give every rail a subnet of its own",
         )
-    for name, reserved in fabric.reserved.items():
-        hit = [rail for rail in fabric.rails if rail.subnet and _meet(rail.subnet, reserved)]
-        if not hit:
-            continue
-        path: Path = ("fabric", "reserved", name) if len(hit) > 1 else hit[0].path + ("subnet",)
+    hits: dict[str, list[tuple[Network, Rail]]] = {}
+    for net, rail, _other, name in clashes(placed, [(net, name) for name, net in fabric.reserved.items()]):
+        hits.setdefault(name, []).append((net, rail))
+    for name, hit in hits.items():
+        net, rail = hit[0]
+        path: Path = ("fabric", "reserved", name) if len(hit) > 1 else _subnet_path(rail, net)
         more = " and of %d more rails" % (len(hit) - 1) if len(hit) > 1 else ""
         report.add(
             RESERVED_OVERLAP,
             path,
-            "%s of %s%s overlaps %s, reserved for %s" % (hit[0].subnet, hit[0].name, more, reserved, name),
+            "%s of %s%s overlaps %s, reserved for %s" % (net, rail.name, more, fabric.reserved[name], name),
             "move the rail or correct fabric.reserved.%s" % name,
         )
 
 
-def _meet(one: t.Any, other: t.Any) -> bool:
-    return bool(one.first <= other.last and other.first <= one.last)
+def _blamed(one: tuple[Rail, Network], other: tuple[Rail, Network]) -> tuple[Rail, Network]:
+    """Which of two networks shall move: one that is written out before one that is cut, and the later rail's."""
+    return max(one, other, key=lambda each: (_subnet_path(*each)[0] != "addresses", each[0].number))
 
 
-def _inside(rail: Rail, report: Report) -> None:
-    subnet = rail.subnet
-    if subnet is None:
+def _subnet_path(rail: Rail, net: Network) -> Path:
+    return rail.where("subnet6" if net.bits == IPV6 else "subnet")
+
+
+def _hosts(fabric: Fabric, rail: Rail, report: Report) -> None:
+    if fabric.link_layer != ETHERNET or rail.mode is None or report.within(rail.path):
         return
-    own = (subnet.first, subnet.last)
-    usable = "%s to %s" % (show(subnet.first + 1), show(subnet.last - 1))
-    gateway = rail.gateway
-    if gateway is not None and not subnet.holds(gateway):
-        message = "%s is not in %s" % (show(gateway), subnet)
-        report.add(OUTSIDE, rail.path + ("gateway",), message, "take an address from %s" % usable)
-    elif gateway in own:
-        message = "%s is the %s address of %s" % (show(gateway), ("network", "broadcast")[own.index(gateway)], subnet)
-        report.add(UNUSABLE, rail.path + ("gateway",), message, "take an address from %s" % usable)
-    for key, held in (("pods", rail.pods), ("hosts", rail.hosts)):
-        if held is None:
+    if rail.mode in (addressing.PREFIX, addressing.LINK):
+        if any(scheme.host == addressing.NONE for scheme in rail.schemes.values()):
+            message = "%s keeps no address for ports (host: none): it cannot be proven" % rail.name
+            report.add(NO_HOSTS, rail.where("host"), message, "take host out: each port then has the first address")
+    elif not any(scheme.hosts for scheme in rail.schemes.values()):
+        if any(report.within(rail.where(key)) for key in ("hosts", "hosts6")):
+            return
+        message = "%s has no hosts: its ports get no address and cannot be proven" % rail.name
+        report.add(NO_HOSTS, rail.path, message, "set aside a range, such as hosts: .201-.253")
+
+
+def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
+    if rail.mode != addressing.PREFIX:
+        return
+    for bits, scheme in rail.schemes.items():
+        if scheme.gateway != addressing.NONE:
             continue
-        path = rail.path + (key,)
-        if not (subnet.holds(held.first) and subnet.holds(held.last)):
-            report.add(OUTSIDE, path, "%s is not in %s" % (held, subnet), "take addresses from %s" % usable)
-        elif held.first in own or held.last in own:
-            which = "network" if held.first == subnet.first else "broadcast"
-            message = "%s holds the %s address of %s" % (held, which, subnet)
-            report.add(UNUSABLE, path, message, "take addresses from %s" % usable)
-        elif gateway is not None and held.holds(gateway):
-            message = "%s holds the gateway %s" % (held, show(gateway))
-            report.add(GATEWAY_TAKEN, path, message, "end the range before it, or move the gateway")
-    both = rail.pods and rail.hosts and rail.pods.overlap(rail.hosts)
-    if both:
-        message = "%s is in pods (%s) and in hosts (%s)" % (both, rail.pods, rail.hosts)
-        report.add(RANGES_OVERLAP, rail.path + ("hosts",), message, "let one range end where the other begins")
-
-
-def _capacity(fabric: Fabric, report: Report) -> None:
-    """An index is a place in the hosts of each of the node's rails: too high a one is one mistake, not one a rail."""
-    narrowest: dict[str | None, tuple[Range, Rail] | None] = {}
-    beyond: list[tuple[int, Node, Range, Rail]] = []
-    for node in fabric.nodes:
-        profile = fabric.profiles.get(node.profile or "")
-        if profile and node.ports:
-            found = _narrowest(fabric, ports_of(node, profile))
+        path = rail.where("gateway6" if bits == IPV6 else "gateway")
+        if fabric.routing.mode == "destination":
+            message = "routes to %s need a gateway, and %s has none" % (scheme.network, rail.name)
+            report.add(DESTINATION, path, message, "write gateway: first, or last")
         else:
-            if node.profile not in narrowest:
-                narrowest[node.profile] = _narrowest(fabric, profile.ports if profile else {})
-            found = narrowest[node.profile]
-        if found and node.index is not None and node.index > found[0].size:
-            beyond.append((node.index, node) + found)
+            message = "each node has a network of its own on %s, and there is no gateway to the others" % rail.name
+            report.add(NO_ROUTER, path, message, "write gateway: first, or last")
+
+
+def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
+    if fabric.pods_per_node is None or rail.mode != addressing.SUBNET:
+        return
+    for bits, scheme in rail.schemes.items():
+        path = rail.where("pods6" if bits == IPV6 else "pods")
+        if scheme.pods is None and not report.within(path) and not report.within(rail.path):
+            message = "pods_per_node is %d, and %s has no pods in %s" % (
+                fabric.pods_per_node,
+                rail.name,
+                scheme.network,
+            )
+            report.add(NO_PODS, path, message, "set aside a range for pods, or take pods_per_node out")
+
+
+def _families(fabric: Fabric, report: Report) -> None:
+    planned = [rail for rail in fabric.rails if rail.schemes]
+    families = {bits for rail in planned for bits in rail.schemes}
+    if len(families) < 2:
+        return
+    for rail in planned:
+        for bits in sorted(families - set(rail.schemes)):
+            key = "subnet6" if bits == IPV6 else "subnet"
+            if report.within(rail.where(key)):
+                continue
+            message = "%s has no %s, which other rails have" % (rail.name, "IPv6" if bits == IPV6 else "IPv4")
+            report.add(ONE_FAMILY, rail.path, message, "say its %s" % key)
+
+
+def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, Planner]], report: Report) -> None:
+    """A place too high for one rail is mostly so for all of them: one mistake, not one a rail."""
+    every = [each for rail in fabric.rails for each in planners[rail.name].values() if rail.mode is not None]
+    tight = sorted((each for each in every if each.room is not None), key=lambda each: each.room or 0)
+    rails = {id(each): rail for rail in fabric.rails for each in planners[rail.name].values()}
+    beyond: list[tuple[int, Node, Planner]] = []
+    for variant in variants:
+        common = [each for each in tight if rails[id(each)].name in variant.ports]
+        for node in variants.nodes_of(variant):
+            found = common
+            if node.ports:
+                own = ports_of(node, variant)
+                found = [each for each in tight if rails[id(each)].name in own]
+            if not found or node.index is None:
+                continue
+            # The tightest has the least room, but a node's place may count otherwise than its index.
+            each = found[0]
+            at = _position(fabric, node, each)
+            if at > (each.room or 0):
+                beyond.append((at - (each.room or 0), node, each))
     if not beyond:
         return
-    index, node, hosts, rail = max(beyond, key=lambda each: each[0] - each[2].size)
-    said = "hosts of %s (%s) has room for %d, and %s has index %d" % (rail.name, hosts, hosts.size, node.name, index)
-    if node.index_path and all(other.index_path == node.index_path for _index, other, _hosts, _rail in beyond):
-        report.add(HOSTS_FULL, node.index_path, said, "lower the index, or widen the range")
-    else:
-        remedy = "widen the range to %d addresses, on every rail as short, or say lower indexes with index" % index
-        report.add(HOSTS_FULL, rail.path + ("hosts",), said, remedy)
+    _excess, node, each = max(beyond, key=lambda one: one[0])
+    unit = fabric.units.get(node.unit or "")
+    problem = each.beyond(node.name, unit.number if unit else 0, node.place or 0, node.index or 0)
+    if problem is None:
+        return
+    rail = rails[id(each)]
+    if node.index_path and all(other.index_path == node.index_path for _excess, other, _each in beyond):
+        remedy = "lower the index, or widen the range"
+        report.add(HOSTS_FULL, node.index_path, "on %s, %s" % (rail.name, problem.message), remedy)
+    elif not report.has(rail.where(problem.key)):
+        report.add(_RULES[problem.kind], rail.where(problem.key), problem.message, problem.remedy)
 
 
-def _narrowest(fabric: Fabric, ports: t.Mapping[str, Port]) -> tuple[Range, Rail] | None:
-    """The fewest host addresses among the rails of these ports."""
-    ranges = [(rail.hosts, rail) for rail in fabric.rails if rail.hosts and rail.name in ports]
-    return min(ranges, key=lambda each: each[0].size) if ranges else None
+def _position(fabric: Fabric, node: Node, each: Planner) -> int:
+    unit = fabric.units.get(node.unit or "")
+    if isinstance(each, OwnPlanner) and each.units and unit and node.place:
+        return each.units.index(unit.number, node.place)
+    return node.index or 0
 
 
 def _management(fabric: Fabric, report: Report) -> None:
     known: dict[str, Node] = {}
+    rails = Outermost((net, rail) for rail in fabric.rails for net in rail.networks)
     for node in fabric.nodes:
         if node.address is None:
             continue
-        path = node.path + ("address",)
         first = known.setdefault(node.address, node)
+        path = node.path + ("address",)
         if first is not node:
             message = "%s is the address of %s too" % (node.address, first.name)
             report.add(NODE_ADDRESS_TWICE, path, message, "give %s its own" % node.name)
-        number = parse_address(node.address)
-        rail = None if number is None else next((r for r in fabric.rails if r.subnet and r.subnet.holds(number)), None)
-        if rail:
-            message = "%s of %s is in %s of %s" % (node.address, node.name, rail.subnet, rail.name)
+        bits = bits_of(node.address)
+        number = parse_address(node.address, bits=bits)
+        found = None if number is None else rails.find(number, bits)
+        if found:
+            net, rail = found
+            message = "%s of %s is in %s of %s" % (node.address, node.name, net, rail.name)
             report.add(NODE_ADDRESS_ON_RAIL, path, message, "give the node's address outside of the rails")
 
 
 def _routing(fabric: Fabric, report: Report) -> None:
+    if fabric.routing.mode == "destination":
+        return
     for rail in fabric.rails:
-        table = fabric.first_table + rail.number - 1
-        if table in _KERNEL_TABLES:
+        table = fabric.routing.first_table + rail.number - 1
+        if table in _KERNEL_TABLES or table >= 1 << 32:
             report.add(
                 TABLE,
                 ("fabric", "routing", "first_table"),
                 "%s, rail %d, would have table %d" % (rail.name, rail.number, table),
                 "begin above 255, or at %d or less" % (253 - len(fabric.rails)),
             )
-        priority = fabric.first_priority + rail.number - 1
+        priority = fabric.routing.first_priority + rail.number - 1
         if priority >= _KERNEL_PRIORITY:
             report.add(
                 PRIORITY,
@@ -290,13 +532,9 @@ def _routing(fabric: Fabric, report: Report) -> None:
 
 
 def _mtu(fabric: Fabric, report: Report) -> None:
-    for rail in fabric.rails:
-        if not rail.hosts and rail.subnet and fabric.link_layer == ETHERNET and not report.within(rail.path):
-            message = "%s has no hosts: its ports get no address and cannot be proven" % rail.name
-            report.add(NO_HOSTS, rail.path, message, "set aside a range, such as hosts: .201-.253")
     if fabric.link_layer != ETHERNET:
         return
-    for mtu, path in [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.path + ("mtu",)) for rail in fabric.rails]:
+    for mtu, path in [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]:
         for step in _ROCE_MTUS:
             if mtu is not None and step <= mtu < step + _ROCE_HEADERS:
                 report.add(

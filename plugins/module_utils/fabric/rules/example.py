@@ -27,12 +27,12 @@ nodes:
   ai-[1:2]: {profile: hgx, address: "10.1.16.[1:2]"}
 """
 
+_SECTIONS = "^(fabric|addresses|units|rails|profiles|groups|nodes|names|qos|lint):"
+
 
 def whole(example: str) -> str:
     """A whole file from a piece: its sections stand for those of :data:`BASE`; with ``plugin:`` it is whole already."""
-    if re.search("^plugin:", example, re.MULTILINE) or not re.search(
-        "^(fabric|rails|profiles|nodes):", example, re.MULTILINE
-    ):
+    if re.search("^plugin:", example, re.MULTILINE) or not re.search(_SECTIONS, example, re.MULTILINE):
         return example
     ours = _sections(example)
     return "".join(ours.pop(name, text) for name, text in _sections(BASE).items()) + "".join(ours.values())

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
 
 SYNTAX = rule(
     "RY101",
@@ -31,8 +31,8 @@ nodes:
 TEXT = rule(
     "RY102",
     "The file is not text",
-    'fabric: {name: "ai\x07", attachment: macvlan, provider: cni, mtu: 4200}',
-    "fabric: {name: ai, attachment: macvlan, provider: cni, mtu: 4200}",
+    'fabric: {name: "ai\x07", attachment: macvlan, provider: spiderpool, mtu: 4200}',
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}",
 )
 SIZE = rule(
     "RY103",
@@ -211,3 +211,39 @@ nodes:
   ai-1: {profile: hgx}
 """,
 )
+LINT_RULE = rule(
+    "RY117",
+    "A rule cannot be lowered",
+    """
+lint:
+  - {rule: RY303, place: rails.gpu01, reason: "we like it so"}
+""",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+""",
+    why="What makes the plan impossible, or would break a node, stays an error whatever the reason.",
+)
+LINT_IDLE = rule(
+    "RY118",
+    "There is nothing to lower",
+    """
+lint:
+  - {rule: RY314, place: rails.gpu01, reason: "proven elsewhere"}
+""",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+""",
+    WARNING,
+    why="An entry that outlives its finding would let the next one of that kind pass unseen.",
+)
+
+
+def check_lint(report: Report) -> None:
+    """That everything which the file lets stand is there; asked when all else has been looked at."""
+    for each in report.idle():
+        message = "%s finds nothing at %s" % (each.code, each.place)
+        report.add(LINT_IDLE, each.path, message, "take the entry out, or correct its place")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import RDMA_OF_KERNEL
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
 
 _GOOD_FABRIC = "fabric: {name: ai-east, attachment: macvlan, provider: spiderpool, mtu: 4200}"
 _GOOD_PORTS = """
@@ -197,9 +198,25 @@ nodes:
   ai-1: {profile: hgx, vars: {bmc: 10.1.17.1}}
 """,
 )
+UNIT_NAME = rule(
+    "RY214",
+    "A unit's name is not usable everywhere",
+    """
+units:
+  SU_1: {nodes: 32}
+nodes:
+  ai-[1:2]: {profile: hgx, unit: SU_1}
+""",
+    """
+units:
+  su1: {nodes: 32}
+nodes:
+  ai-[1:2]: {profile: hgx, unit: su1}
+""",
+)
 
 
-def check(fabric: Fabric, report: Report) -> None:
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     names = [rail.name for rail in fabric.rails]
     for before, rail in zip(fabric.rails, fabric.rails[1:]):
         if rail.name <= before.name and names.count(rail.name) == 1:
@@ -210,10 +227,15 @@ def check(fabric: Fabric, report: Report) -> None:
                 "number the rails in their order, all with as many digits: %s01, %s02" % ((_stem(before.name),) * 2),
             )
             break
-    for profile in fabric.profiles.values():
-        if profile.soft_rdma:
+    seen: set[int] = set()
+    for variant in variants.with_unused():
+        if variant.profile.soft_rdma:
             continue  # a soft device is made under its name and never renamed
-        for port in profile.ports.values():
+        for port in variant.ports.values():
+            # Known by the device alone, a port keeps the name that it is known by.
+            if id(port) in seen or port.netdev is None and port.pci is None:
+                continue
+            seen.add(id(port))
             if port.rdma and RDMA_OF_KERNEL.match(port.rdma):
                 report.add(
                     RDMA_OF_THE_KERNEL,

@@ -9,21 +9,17 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identity
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
-    INFINIBAND,
-    Fabric,
-    Profile,
-    Rail,
-    Setting,
-    vfs_of,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Rail, Setting
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan, PlannedNode
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.file import UNKNOWN
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants
 
 
-def _fabric(vfs: str, more: str = "") -> str:
-    return "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov%s%s}" % (
+def _fabric(vfs: str, more: str = "", attachment: str = "sriov") -> str:
+    return "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: %s%s%s}" % (
+        attachment,
         more,
         vfs and ", vfs: {%s}" % vfs,
     )
@@ -55,14 +51,14 @@ QOS = rule(
 ETHERNET_ONLY = rule(
     "RY605",
     "A VF attribute is of Ethernet and the link layer is InfiniBand",
-    _fabric("count: 4, vlan: 100", ", link_layer: infiniband"),
-    _fabric("count: 4, link_state: enable", ", link_layer: infiniband"),
+    _fabric("count: 4, vlan: 100", "", "ib-sriov"),
+    _fabric("count: 4, link_state: enable", "", "ib-sriov"),
 )
 INFINIBAND_MANY = rule(
     "RY606",
     "More VFs than InfiniBand ports commonly carry",
-    _fabric("count: 32", ", link_layer: infiniband"),
-    _fabric("count: 16", ", link_layer: infiniband"),
+    _fabric("count: 32", "", "ib-sriov"),
+    _fabric("count: 16", "", "ib-sriov"),
     WARNING,
 )
 FIRMWARE_VFS = rule(
@@ -85,57 +81,106 @@ COLLISION = rule(
     _fabric("count: 1") + "\nnodes:\n  ai-1: {profile: hgx, index: 1}\n  ai-2: {profile: hgx, index: 2}",
 )
 
+PODS_MANY = rule(
+    "RY610",
+    "A node's pods need more VFs than a port has",
+    _fabric("count: 4", ", pods_per_node: 8"),
+    _fabric("count: 8", ", pods_per_node: 8"),
+    why="Each pod takes one VF of every rail, so the pods above that count stay pending.",
+)
+NO_VFS = rule(
+    "RY611",
+    "VFs shall be handed out, and there are none",
+    _fabric("count: 0"),
+    _fabric("count: 8"),
+    WARNING,
+)
+LINK_DOWN = rule(
+    "RY612",
+    "A VF's link is set to stay down",
+    _fabric("count: 4, link_state: disable"),
+    _fabric("count: 4, link_state: auto"),
+    WARNING,
+)
+ONE_DEVICE = rule(
+    "RY613",
+    "A node's pods need more devices than a rail has",
+    "fabric: {name: ai, provider: network-operator, mtu: 4200, attachment: host-device, pods_per_node: 2}",
+    "fabric: {name: ai, provider: network-operator, mtu: 4200, attachment: host-device, pods_per_node: 1}",
+    why="With host-device a pod gets the port itself, and a node has one on each rail.",
+)
+
 # What InfiniBand has no word for.
 _OF_ETHERNET = ("vlan", "qos", "trust", "spoofchk")
 _INFINIBAND_VFS = 16
 
 
-def check(fabric: Fabric, report: Report) -> None:
-    if fabric.attachment == "macvlan":
-        _unused(fabric, report)
-    elif fabric.attachment == "sriov":
-        _used(fabric, report)
-
-
-def _unused(fabric: Fabric, report: Report) -> None:
-    holders = [("fabric",)] if fabric.vfs else []
-    paths: list[t.Any] = holders + [rail.path for rail in fabric.rails if rail.vfs]
-    paths += [profile.path for profile in fabric.profiles.values() if profile.vfs]
-    for path in paths:
-        message = "VFs are described, and the attachment is macvlan"
-        report.add(VFS_UNUSED, path + ("vfs",), message, "take vfs out, or set attachment: sriov")
-
-
-def _used(fabric: Fabric, report: Report) -> None:
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    known = variants.with_unused()
+    _unused(fabric, known, report)
     seen: set[int] = set()
+    for variant in known:
+        if variant.has_vfs:
+            _used(fabric, variant, seen, report)
+        elif variant.attachment == "host-device" and (fabric.pods_per_node or 0) > 1:
+            message = "pods_per_node is %d, and host-device has one device a rail" % (fabric.pods_per_node or 0)
+            report.add(ONE_DEVICE, ("fabric", "pods_per_node"), message, "set it to 1, or take the attachment sriov")
+
+
+def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> None:
+    """VFs of those who hand out none. What holds for all is used where one of them does."""
+    if not variants or any(variant.attachment is None for variant in variants):
+        return
+    holders: list[tuple[Path, t.Sequence[Variant]]] = [(("fabric",), variants)] if fabric.vfs else []
+    holders += [(rail.path, variants) for rail in fabric.rails if rail.vfs]
     for profile in fabric.profiles.values():
-        for rail in fabric.rails:
-            if rail.name not in profile.ports:
-                continue
-            vfs = vfs_of(fabric, rail, profile)
-            _settings(fabric, vfs, report)
-            if "count" not in vfs:
-                _uncounted(rail, profile, report)
-                continue
-            count, firmware = vfs["count"].value, profile.firmware
-            if not firmware or not count or id(firmware) in seen:
-                continue
-            if firmware.sriov_en is False:
-                message = "sriov_en is false, and %d VFs are planned on %s" % (count, rail.name)
-                report.add(FIRMWARE_OFF, firmware.path + ("sriov_en",), message, "set sriov_en: true")
-                seen.add(id(firmware))
-            elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count:
-                message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count, rail.name)
-                report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count)
-                seen.add(id(firmware))
+        if profile.vfs:
+            holders.append((profile.path, [each for each in variants if each.profile is profile]))
+    for group in fabric.groups.values():
+        if group.vfs:
+            holders.append((group.path, [each for each in variants if group in each.groups]))
+    for path, users in holders:
+        if users and not any(each.has_vfs for each in users):
+            message = "VFs are described, and the attachment is %s" % users[0].attachment
+            wanted = "ib-sriov" if fabric.link_layer == INFINIBAND else "sriov"
+            report.add(VFS_UNUSED, path + ("vfs",), message, "take vfs out, or set attachment: %s" % wanted)
 
 
-def _uncounted(rail: Rail, profile: Profile, report: Report) -> None:
+def _used(fabric: Fabric, variant: Variant, seen: set[int], report: Report) -> None:
+    firmware = variant.firmware
+    for rail in fabric.rails:
+        if rail.name not in variant.ports:
+            continue
+        vfs = variant.vfs_on(fabric, rail)
+        _settings(fabric, vfs, report)
+        if "count" not in vfs:
+            _uncounted(rail, variant, report)
+            continue
+        count, path = vfs["count"].value, vfs["count"].path
+        if count == 0:
+            message = "0 VFs are planned on %s, and the attachment %s hands them out" % (rail.name, variant.attachment)
+            report.add(NO_VFS, path, message, "write how many pods of a node shall have one")
+        elif count and fabric.pods_per_node and fabric.pods_per_node > count:
+            message = "pods_per_node is %d, and %s has %d VFs" % (fabric.pods_per_node, rail.name, count)
+            report.add(PODS_MANY, path, message, "set it to %d or more" % fabric.pods_per_node)
+        if not firmware or not count or id(firmware) in seen:
+            continue
+        if firmware.sriov_en is False:
+            message = "sriov_en is false, and %d VFs are planned on %s" % (count, rail.name)
+            report.add(FIRMWARE_OFF, firmware.path + ("sriov_en",), message, "set sriov_en: true")
+            seen.add(id(firmware))
+        elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count:
+            message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count, rail.name)
+            report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count)
+            seen.add(id(firmware))
+
+
+def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
     # The count, or vfs itself, may be what is misspelt in any of the places that may say it.
-    for path in (("fabric",), rail.path, profile.path):
+    for path in [("fabric",), rail.path, variant.profile.path] + [group.path for group in variant.groups]:
         if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
             return
-    message = "the attachment sriov needs VFs, and %s has no count of them" % rail.name
+    message = "the attachment %s needs VFs, and %s has no count of them" % (variant.attachment, rail.name)
     report.add(VFS_MISSING, ("fabric", "vfs"), message, "say it for all rails, such as vfs: {count: 4}")
 
 
@@ -145,6 +190,9 @@ def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> N
     if low and high and low > high:
         message = "%d Mb/s is above max_tx_rate, %d Mb/s" % (low, high)
         report.add(RATES, vfs["min_tx_rate"].path, message, "lower it, or raise max_tx_rate (0 is without limit)")
+    if values.get("link_state") == "disable":
+        message = "no VF with link_state disable carries traffic"
+        report.add(LINK_DOWN, vfs["link_state"].path, message, "write auto, or enable")
     if fabric.link_layer == INFINIBAND:
         for key in _OF_ETHERNET:
             if key in vfs:
@@ -162,9 +210,9 @@ def check_plan(plan: Plan, report: Report) -> None:
 
     def owned() -> t.Iterator[tuple[str, tuple[PlannedNode, str, int]]]:
         for node in plan.nodes:
-            for port in node.ports:
-                for vf, value in enumerate(port.identities or ()):
-                    yield value, (node, port.rail.name, vf)
+            for rail, values in node.identities.items():
+                for vf, value in enumerate(values):
+                    yield value, (node, rail, vf)
 
     seed = plan.fabric.mac_seed or plan.fabric.name
     for value, first, second in identity.collisions(owned()):

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY95x to RY99x: what grows with the number of nodes and rails."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import BLOCK, LINK, PREFIX, SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import SPIDERPOOL
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.addresses import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
+
+_RAILS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .16.0-.31.255, hosts: .0.1-.15.255}\n'
+_PREFIX = (
+    "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 15}\n"
+    "rails: {gpu01: {}, gpu02: {}}\n"
+)
+
+POOLS_MANY = rule(
+    "RY951",
+    "There are more pools than Spiderpool handles well",
+    _PREFIX + "nodes:\n  ai-[0001:2100]: {profile: hgx}\n",
+    _PREFIX + "nodes:\n  ai-[0001:2000]: {profile: hgx}\n",
+    WARNING,
+    why="Spiderpool reads all pools at each creation of one, so the work grows with the square of their number.",
+)
+NEIGHBOURS = rule(
+    "RY952",
+    "A rail has more neighbours in one subnet than a node's ARP table holds",
+    _RAILS + "nodes:\n  ai-[0001:1100]: {profile: hgx}\n",
+    _RAILS + "nodes:\n  ai-[0001:1000]: {profile: hgx}\n",
+    WARNING,
+    why="The kernel drops entries above net.ipv4.neigh.default.gc_thresh3, 1024 until it is raised. With a prefix for"
+    " each node a node has one neighbour a rail, its leaf.",
+)
+RULES_MANY = rule(
+    "RY953",
+    "The rails' priorities reach into those of others",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 999}}\n",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 10001}}\n",
+    WARNING,
+    why="Spiderpool's own rule stands at 1000, for all sources: one before it would take traffic to its pods away.",
+)
+
+_POOLS = 4096
+_NEIGHBOURS = 1024
+_SPIDERPOOL_PRIORITY = 1000
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    _pools(fabric, report)
+    _neighbours(fabric, variants, report)
+    _priorities(fabric, report)
+
+
+def _pools(fabric: Fabric, report: Report) -> None:
+    own = sum(1 for rail in fabric.rails if rail.mode in (PREFIX, BLOCK, LINK))
+    nodes = max(len(fabric.nodes), fabric.max_nodes or 0)
+    if fabric.provider == SPIDERPOOL and own * nodes > _POOLS:
+        message = "%d nodes on %d rails with addresses of their own are %d pools" % (nodes, own, own * nodes)
+        remedy = "take the provider network-operator, whose pools are one a rail, or the mode subnet"
+        report.add(POOLS_MANY, ("fabric", "provider"), message, remedy)
+
+
+def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
+    demands = demands_of(fabric, variants)
+    for rail in fabric.rails:
+        demand = demands[rail.name][0]
+        if rail.mode not in (SUBNET, BLOCK) or report.within(rail.path):
+            continue
+        count = demand.most * (1 + (demand.pods_per_node or 0))
+        if count > _NEIGHBOURS:
+            message = "%d nodes and their pods on %s are %d neighbours, and the table holds %d" % (
+                demand.most,
+                rail.name,
+                count,
+                _NEIGHBOURS,
+            )
+            remedy = "take the mode prefix, or raise gc_thresh1 to 3 on all nodes and let this stand"
+            report.add(NEIGHBOURS, rail.where("subnet" if 32 in rail.schemes else "subnet6"), message, remedy)
+
+
+def _priorities(fabric: Fabric, report: Report) -> None:
+    first = fabric.routing.first_priority
+    last = first + len(fabric.rails) - 1
+    if fabric.provider == SPIDERPOOL and fabric.routing.mode == "source" and first <= _SPIDERPOOL_PRIORITY <= last:
+        message = "the rails' rules have priorities %d to %d, and Spiderpool's has %d" % (
+            first,
+            last,
+            _SPIDERPOOL_PRIORITY,
+        )
+        report.add(RULES_MANY, ("fabric", "routing", "first_priority"), message, "begin after it, such as at 10001")

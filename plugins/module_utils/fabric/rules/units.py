@@ -1,0 +1,171 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY42x: units, places and leaves."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, Report, rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.leaves import Leaves
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants, ports_of
+
+_UNITS = "units:\n  su[1:2]: {nodes: 32}\n"
+_NODES = 'nodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
+_GOOD = _UNITS + _NODES
+
+NUMBER = rule(
+    "RY421",
+    "A unit has no number of its own",
+    "units:\n  north: {nodes: 32}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
+    "units:\n  north: {nodes: 32, number: 1}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
+    why="A unit's addresses follow from its number, so it keeps it for good, whichever units join or leave.",
+)
+UNEQUAL = rule(
+    "RY422",
+    "Units have different numbers of places",
+    "units:\n  su1: {nodes: 32}\n  su2: {nodes: 16}\n" + _NODES,
+    _GOOD,
+    why="An index is the unit's number and the place in it in one number, and every leaf's aggregate has the same size."
+    " A smaller unit leaves places empty, which costs nothing but addresses.",
+)
+UNIT_UNKNOWN = rule(
+    "RY423",
+    "A node's unit is not described",
+    _UNITS + 'nodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "unit[1:2]"}\n',
+    _GOOD,
+)
+UNIT_MISSING = rule(
+    "RY424",
+    "A node is in no unit where there are units",
+    _UNITS + "nodes:\n  ai-[1:2]: {profile: hgx}\n",
+    _GOOD,
+)
+PLACE_HIGH = rule(
+    "RY425",
+    "A node's place is beyond its unit's",
+    _UNITS + "nodes:\n  ai-[31:34]: {profile: hgx, unit: su1}\n",
+    _UNITS + "nodes:\n  ai-[29:32]: {profile: hgx, unit: su1}\n",
+)
+PLACE_TWICE = rule(
+    "RY426",
+    "Two nodes of a unit have one place",
+    _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-1: {profile: hgx, unit: su1, index: 7}\n",
+    _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-2: {profile: hgx, unit: su1}\n",
+)
+LEAF_PORT_TWICE = rule(
+    "RY427",
+    "Two ports are on one port of a leaf",
+    'units: {su1: {nodes: 32, leaf: leaf, leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
+    'units: {su1: {nodes: 32, leaf: "r{n}", leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
+)
+LEAF_UNKNOWN = rule(
+    "RY428",
+    "A leaf is named for a rail that is not described",
+    "units:\n  su1: {nodes: 32, leaves: {gpu1: leaf-a}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n",
+    "units:\n  su1: {nodes: 32, leaves: {gpu01: leaf-a}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n",
+)
+GROWN = rule(
+    "RY429",
+    "There are more nodes than max_nodes",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 1}\n",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 16}\n",
+)
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.max_nodes and len(fabric.nodes) > fabric.max_nodes:
+        message = "max_nodes is %d, and there are %d nodes" % (fabric.max_nodes, len(fabric.nodes))
+        report.add(GROWN, ("fabric", "max_nodes"), message, "raise it to the nodes that there shall be one day")
+    _numbers(fabric, report)
+    _nodes(fabric, report)
+    if fabric.units and not report.within(("units",)) and not report.within(("rails",)):
+        _leaves(fabric, variants, report)
+
+
+def _numbers(fabric: Fabric, report: Report) -> None:
+    known: dict[int, str] = {}
+    size: tuple[str, int] | None = None
+    for unit in fabric.units.values():
+        first = known.setdefault(unit.number, unit.name) if unit.number else unit.name
+        if first != unit.name:
+            message = "%s and %s both have the number %d" % (first, unit.name, unit.number)
+            report.add(NUMBER, unit.path, message, "say number, which stays with the unit for good")
+        if unit.nodes is None:
+            continue
+        size = size or (unit.name, unit.nodes)
+        if unit.nodes != size[1]:
+            message = "%s has %d places and %s has %d" % (unit.name, unit.nodes, size[0], size[1])
+            most = max(unit.nodes, size[1])
+            report.add(UNEQUAL, unit.path + ("nodes",), message, "write nodes: %d for both" % most)
+    rails = {rail.name for rail in fabric.rails}
+    for unit in fabric.units.values():
+        for name in unit.leaves:
+            if rails and name not in rails and not report.within(("rails",)):
+                near = nearest(name, rails)
+                message = "there is no rail %s%s" % (shown(name), did_you_mean(near))
+                remedy = "write %s" % near if near else "name a rail, or take the leaf out"
+                report.add(LEAF_UNKNOWN, unit.path + ("leaves", name), message, remedy)
+
+
+def _nodes(fabric: Fabric, report: Report) -> None:
+    owners: dict[tuple[str, int], Node] = {}
+    if report.has(("units",)):
+        return
+    for node in fabric.nodes:
+        if node.unit is None:
+            if fabric.units and not report.within(node.path):
+                message = "%s is in no unit, and its addresses follow from one" % node.name
+                report.add(UNIT_MISSING, node.path, message, "say unit, one of %s" % ", ".join(list(fabric.units)[:8]))
+            continue
+        unit = fabric.units.get(node.unit)
+        path: Path = node.path + ("unit",)
+        if unit is None:
+            near = nearest(node.unit, fabric.units)
+            message = "there is no unit %s%s" % (shown(node.unit), did_you_mean(near))
+            remedy = "write %s" % near if near else "describe it in units, or take unit out"
+            if not report.within(("units",)):
+                report.add(UNIT_UNKNOWN, path, message, remedy)
+            continue
+        if node.place is None or not unit.nodes:
+            continue
+        if node.place > unit.nodes:
+            message = "%s has place %d, and %s has %d places" % (node.name, node.place, unit.name, unit.nodes)
+            report.add(PLACE_HIGH, node.path, message, "say place, from 1 to %d" % unit.nodes)
+            continue
+        first = owners.setdefault((unit.name, node.place), node)
+        if first is not node:
+            message = "%s and %s both have place %d in %s" % (first.name, node.name, node.place, unit.name)
+            report.add(PLACE_TWICE, node.path, message, "say place, which stays with the node for good")
+
+
+def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if not any(unit.leaf_port for unit in fabric.units.values()):
+        return
+    leaves = Leaves(fabric)
+    owners: dict[tuple[str, str], tuple[Node, str]] = {}
+    for node in fabric.nodes:
+        variant = variants.of(node)
+        unit = fabric.units.get(node.unit or "")
+        if not variant or not unit or not unit.leaf_port or not node.place:
+            continue
+        held = ports_of(node, variant)
+        for rail in fabric.rails:
+            if rail.name not in held:
+                continue
+            leaf, port = leaves.name(unit, rail), leaves.port(unit, rail, node.place)
+            first = owners.setdefault((leaf, port or ""), (node, rail.name))
+            if first != (node, rail.name):
+                message = "%s on %s and %s on %s are both on port %s of %s" % (
+                    first[0].name,
+                    first[1],
+                    node.name,
+                    rail.name,
+                    port,
+                    leaf,
+                )
+                remedy = "let leaf or leaf_port tell rails, planes and places apart, with {n}, {p} and {i}"
+                report.add(LEAF_PORT_TWICE, unit.path + ("leaf_port",), message, remedy)
+                return
