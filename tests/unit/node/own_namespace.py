@@ -11,20 +11,39 @@ import ctypes
 import functools
 import json
 import os
+import pwd
 import subprocess
 import sys
 import time
 import traceback
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
-MS_REC, MS_PRIVATE = 0x4000, 0x40000
+MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
 # Where a node keeps what a run may write: empty here, and gone afterwards.
 KEPT = ("/etc", "/run", "/var")
+# What programs want of it nevertheless.
+WANTED = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/ld.so.cache")
+DBUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow user="*"/><allow own="*"/><allow send_type="method_call"/>
+<allow send_destination="*"/><allow receive_sender="*"/></policy></busconfig>
+"""
+MANAGER = """[main]
+plugins=keyfile
+dns=none
+no-auto-default=*
+[device]
+match-device=*
+managed=1
+"""
+NETWORKD = "/lib/systemd/systemd-networkd"
 Scenario = t.Callable[["LiveNode"], None]
 
 
@@ -52,11 +71,59 @@ class LiveNode:
         while os.readlink("/proc/%d/ns/net" % self._leaf.pid) == os.readlink("/proc/self/ns/net"):
             assert time.monotonic() < deadline, "the leaf's namespace does not come"
             time.sleep(0.01)
+        self._started = [self._leaf]
         ip("link", "set", "lo", "up")
 
     def close(self) -> None:
-        self._leaf.kill()
-        self._leaf.wait()
+        for process in reversed(self._started):
+            process.kill()
+            process.wait()
+
+    def start(self, *command: str) -> None:
+        """Start a program that runs until the end of the test."""
+        quiet = subprocess.DEVNULL
+        self._started.append(subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet))
+
+    def networkd(self) -> None:
+        """Start systemd-networkd. With a read-only sysfs it takes all links for ready, as there is no udev."""
+        for name in ("links", "leases", "lldp"):
+            os.makedirs("/run/systemd/netif/" + name)
+        user = pwd.getpwnam("systemd-network")
+        for place, _directories, _files in os.walk("/run/systemd/netif"):
+            os.chown(place, user.pw_uid, user.pw_gid)
+        self.start(NETWORKD)
+
+    def network_manager(self) -> None:
+        """Start NetworkManager, and the bus that it needs."""
+        for place in ("/run/dbus", "/run/NetworkManager", "/var/lib/NetworkManager"):
+            os.makedirs(place)
+        os.symlink("/run", "/var/run")
+        for path, text in (
+            ("/run/dbus/system.conf", DBUS),
+            ("/etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
+            ("/etc/NetworkManager/NetworkManager.conf", MANAGER),
+        ):
+            Path(path).write_text(text)
+        self.start("dbus-daemon", "--config-file=/run/dbus/system.conf", "--nofork", "--nopidfile")
+        deadline = time.monotonic() + 10
+        while not os.path.exists("/run/dbus/system_bus_socket"):
+            assert time.monotonic() < deadline, "the bus does not come"
+            time.sleep(0.05)
+        self.start("NetworkManager", "--no-daemon")
+
+    def reboot(self, *numbers: int) -> None:
+        """Let the rails be as at boot: new links, no rules, and of what is kept the sysctls in force."""
+        for version in ("-4", "-6"):
+            for rule in shown(version, "rule"):
+                if 0 < rule["priority"] < 32766:
+                    ip(version, "rule", "del", "priority", str(rule["priority"]))
+        for number in numbers:
+            ip("link", "del", "rail%d" % number)
+            self.rail(number)
+        for line in Path("/etc/sysctl.d/90-railyard.conf").read_text().splitlines():
+            key, equals, value = line.partition(" = ")
+            if equals:
+                Path("/proc/sys", key.replace(".", "/")).write_text(value)
 
     def rail(self, number: int) -> str:
         """A rail port ``railN``, down, and the leaf's end of it, up. Its name."""
@@ -148,9 +215,12 @@ def _run(scenario: Scenario) -> None:
 
     call("unshare", CLONE_NEWNET | CLONE_NEWNS)
     call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-    call("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
+    call("mount", b"sysfs", b"/sys", b"sysfs", MS_RDONLY, None)
+    wanted = {path: Path(path).read_bytes() for path in WANTED if os.path.exists(path)}
     for place in KEPT:
         call("mount", b"tmpfs", place.encode(), b"tmpfs", 0, None)
+    for path, data in wanted.items():
+        Path(path).write_bytes(data)
     node = LiveNode()
     try:
         scenario(node)

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import time
 import typing as t
 
@@ -13,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip, shown
+from tests.unit.node.own_namespace import NETWORKD, LiveNode, in_own_namespace, ip, shown
 
 Option = t.Dict[str, t.Any]
 
@@ -291,6 +294,76 @@ def test_another_interfaces_route_in_the_main_table_is_not_taken_away(node: Live
     run(node, moved)
     assert ("10.0.0.0/8", "172.16.2.254", "rail2") in routes(4, "main")
     assert run(node, moved)["changes"] == []
+
+
+KEPT = [
+    port(
+        1,
+        gateway6="fe80::1",
+        routes=[
+            {"to": "10.0.0.0/8", "via": "172.16.1.253", "table": None},
+            {"to": "10.9.0.0/16", "via": None, "table": None},
+            {"to": "fd98::/32", "via": "fd00:1::7", "table": 101},
+            {"to": "fd99::/32", "via": "fe80::2", "table": None},
+        ],
+    ),
+    port(
+        2,
+        address="10.0.2.0/31",
+        gateway=None,
+        address6="fd00:2::/127",
+        gateway6=None,
+        table=None,
+        rule_priority=None,
+        routes=[{"to": "fd97::/32", "via": "fd00:2::1", "table": None}],
+    ),
+]
+
+
+def kept_by(node: LiveNode, backend: str, start: t.Callable[[], None]) -> None:
+    """What a run has kept for boot, the back-end itself makes of a node that has just come up."""
+    for number in (1, 2):
+        node.rail(number)
+    run(node, KEPT, backend=backend)
+    node.reboot(1, 2)
+    assert len(predicted(node, KEPT, backend=backend)) > 20
+    start()
+    deadline = time.monotonic() + 60
+    while True:
+        left = predicted(node, KEPT, backend=backend)
+        if not left:
+            break
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
+    for version in (4, 6):
+        assert "default" not in [each[0] for each in routes(version, "main")]
+    assert subsystem(node, [], state="gathered").observe()["ports"] == KEPT
+
+
+@pytest.mark.skipif(not os.path.exists(NETWORKD), reason="systemd-networkd is not installed")
+@in_own_namespace
+def test_networkd_itself_makes_the_same_of_its_files(node: LiveNode) -> None:
+    kept_by(node, "networkd", node.networkd)
+
+
+@pytest.mark.skipif(
+    not (os.path.exists(NETWORKD) and shutil.which("netplan")), reason="netplan or systemd-networkd is not installed"
+)
+@in_own_namespace
+def test_netplan_and_networkd_make_the_same_of_its_files(node: LiveNode) -> None:
+    def start() -> None:
+        subprocess.run(["netplan", "generate"], check=True)
+        node.networkd()
+
+    kept_by(node, "netplan", start)
+
+
+@pytest.mark.skipif(
+    not (shutil.which("NetworkManager") and shutil.which("dbus-daemon")), reason="NetworkManager is not installed"
+)
+@in_own_namespace
+def test_networkmanager_itself_makes_the_same_of_its_files(node: LiveNode) -> None:
+    kept_by(node, "networkmanager", node.network_manager)
 
 
 @in_own_namespace
