@@ -9,11 +9,8 @@ import typing as t
 
 def document(nodes: int = 2, rails: int = 8, units: int = 0, planes: int = 1, gpus: int = 1) -> dict[str, t.Any]:
     """``nodes`` in all, spread over ``units`` (0: none) in equal parts; a prefix a node and rail."""
-    names = [
-        ("gpu%02d" % (1 + at // planes), at % planes + 1 if planes > 1 else None, at + 1)
-        for at in range(rails * planes)
-    ]
-    full = [(base if plane is None else "%sp%d" % (base, plane), base, plane, number) for base, plane, number in names]
+    names = [("gpu%02d" % (1 + at // planes), at % planes + 1, at + 1) for at in range(rails * planes)]
+    full = [(base if planes == 1 else "%sp%d" % (base, plane), base, plane, number) for base, plane, number in names]
     per = -(-nodes // units) if units else nodes
     return {
         "format": 1,
@@ -27,6 +24,8 @@ def document(nodes: int = 2, rails: int = 8, units: int = 0, planes: int = 1, gp
             "mtu": 9000,
             "rails": [name for name, _base, _plane, _number in full],
             "max_nodes": nodes,
+            "resource_prefix": "spidernet.io",
+            "namespace": "kube-system",
             "qos": {"priority": 3, "dscp": 26, "cnp_priority": 6, "cnp_dscp": 48, "pfc": [3], "trust": "dscp"},
             "reserved": {"lan": "10.1.0.0/16"},
         },
@@ -45,7 +44,7 @@ def document(nodes: int = 2, rails: int = 8, units: int = 0, planes: int = 1, gp
     }
 
 
-def _rail(name: str, base: str, plane: int | None, number: int) -> dict[str, t.Any]:
+def _rail(name: str, base: str, plane: int, number: int) -> dict[str, t.Any]:
     return {
         "name": name,
         "number": number,
@@ -58,11 +57,12 @@ def _rail(name: str, base: str, plane: int | None, number: int) -> dict[str, t.A
         "mtu": 9000,
         "table": 100 + number,
         "rule_priority": 10000 + number,
-        "networks": [{"attachment": "sriov", "network": "%s-sriov" % name, "resource": "spidernet.io/%s_sriov" % name}],
+        "networks": [{"attachment": "sriov", "network": "%s-sriov" % name, "resource": "%s_sriov" % name}],
         "capacity": {
             "addresses": 65536,
-            "taken": {"network": 1, "broadcast": 1, "gateway": 1},
-            "pods": 8,
+            "taken": {"network": 2048, "broadcast": 2048, "gateway": 2048, "hosts": 2048, "reserved": 0},
+            "pods": 57344,
+            "pods_per_node": 28,
             "nodes": 2048,
             "needed": 64,
         },
@@ -100,7 +100,7 @@ def _node(index: int, full: t.Sequence[t.Any], per: int, units: bool, gpus: int)
 
 
 def _port(
-    node: str, index: int, place: int, unit: int, rail: str, base: str, plane: int | None, number: int, gpus: int
+    node: str, index: int, place: int, unit: int, rail: str, base: str, plane: int, number: int, gpus: int
 ) -> dict[str, t.Any]:
     block = "10.%d.%d.%d" % (number, index * 32 // 256 % 256, index * 32 % 256)
     stem, last = block.rsplit(".", 1)
@@ -148,7 +148,7 @@ def _port(
             "gateway": "%s.%d" % (stem, int(last) + 1),
         },
         "names": {
-            "resource": "spidernet.io/%s_sriov" % rail,
+            "resource": "%s_sriov" % rail,
             "network": "%s-sriov" % rail,
             "pool": "ai-%s-%s" % (rail, node),
             "policy": "ai-%s-hgx" % rail,

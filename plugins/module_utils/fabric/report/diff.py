@@ -15,6 +15,12 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
+    bits_of,
+    network,
+    parse_network,
+    parse_range,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count, table
 
 Document = t.Mapping[str, t.Any]
@@ -137,6 +143,7 @@ class _Walk:
         self._units = units
 
     def mapping(self, what: str, subject: str, prefix: str, old: Document, new: Document) -> None:
+        wider = {end + six for six in ("", "6") if _widened(old, new, six) for end in ("first", "last")}
         for key in [*new, *(key for key in old if key not in new)]:
             before, after = old.get(key), new.get(key)
             if before == after:
@@ -147,14 +154,14 @@ class _Walk:
             elif isinstance(before, dict) and isinstance(after, dict):
                 self.mapping(what, subject, name + ".", before, after)
             elif not self._follows(key, before, after):
-                self._add(what, subject, name, before, after)
+                self._add(what, subject, name, before, after, CHANGED if key in wider else "")
 
     def _follows(self, key: str, before: t.Any, after: t.Any) -> bool:
         """Whether a value only repeats the new name of a rail or unit that is renamed."""
         renames = self._rails if key == "rail" else self._units if key == "unit" else {}
         return _hashable(before) and before in renames and renames[before] == after
 
-    def _add(self, what: str, subject: str, attribute: str, before: t.Any, after: t.Any) -> None:
+    def _add(self, what: str, subject: str, attribute: str, before: t.Any, after: t.Any, kind: str) -> None:
         if before in (None, [], {}) and after in (None, [], {}):
             return  # an earlier version's plan may lack what is empty in this one's
         if before in (None, [], {}):
@@ -162,7 +169,7 @@ class _Walk:
         elif after in (None, [], {}):
             kind = REMOVED
         else:
-            kind = _kind(attribute, before, after)
+            kind = kind or _kind(attribute, before, after)
         attribute = attribute[len("fabric.") :] if attribute.startswith("fabric.") else attribute
         self.changes.append(Change(kind, what, subject, attribute, before, after))
 
@@ -225,17 +232,41 @@ def _said(item: t.Any) -> t.Any:
 
 
 def _kind(attribute: str, before: t.Any, after: t.Any) -> str:
-    parts = attribute.split(".")
-    last = parts[-1].rstrip("6")
-    if last in _NUMBERS and not {"capacity", "reserved"}.intersection(parts):
+    parts = [part.rstrip("6") for part in attribute.split(".")]
+    if parts[-1] in _NUMBERS and not {"capacity", "reserved"}.intersection(parts):
         return CHANGED if _keeps(before, after) else RENUMBERED
-    return RENAMED if last in _NAMES else CHANGED
+    return RENAMED if parts[-1] in _NAMES else CHANGED
 
 
 def _keeps(before: t.Any, after: t.Any) -> bool:
-    """Whether an address stays and only the length of its prefix is another."""
-    texts = isinstance(before, str) and isinstance(after, str)
-    return texts and "/" in before and before.partition("/")[0] == after.partition("/")[0]
+    """Whether what had an address still has it: only its prefix has another length, or the new range holds the old."""
+    if not isinstance(before, str) or not isinstance(after, str):
+        return False
+    if "/" in before and before.partition("/")[0] == after.partition("/")[0]:
+        return True
+    old, new = _range(before), _range(after)
+    return bool(old and new) and _holds(new, old)
+
+
+def _widened(old: Document, new: Document, six: str) -> bool:
+    """Whether the range ``first`` to ``last`` of the one holds that of the other."""
+    texts = ["%s-%s" % (each.get("first" + six), each.get("last" + six)) for each in (old, new)]
+    return _keeps(*texts)
+
+
+def _range(text: str) -> tuple[int, int, int] | None:
+    """Family, first and last of a range or of a network; None for anything else, an address alone among it."""
+    bits = bits_of(text)
+    found = parse_range(text, bits=bits) if "-" in text else None
+    if found is None and "/" in text:
+        known = parse_network(text, bits)
+        net = network(*known, bits) if known else None
+        found = (net.first, net.last) if net and known and net.first == known[0] else None
+    return (bits, *found) if found else None
+
+
+def _holds(new: t.Any, old: t.Any) -> bool:
+    return new[0] == old[0] and new[1] <= old[1] and old[2] <= new[2]
 
 
 def counts(changes: t.Sequence[Change]) -> dict[str, int]:

@@ -15,12 +15,17 @@ import typing as t
 from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR, RULES, WARNING, Finding
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import (
+    ERROR,
+    NOTE,
+    RULES,
+    WARNING,
+    Finding,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count, table
 
 Checked = t.Sequence[t.Tuple[str, t.Sequence[Finding]]]
 
-NOTE = "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 PAGE = "https://github.com/railyard/railyard.fabric/blob/main/docs/findings.md"
@@ -55,7 +60,7 @@ def as_table(checked: Checked) -> str:
             continue
         lines.append(file)
         rows = [
-            (each.line or None, each.code, each.severity, each.place, "%s. Remedy: %s.%s" % _words(each))
+            (each.line or None, each.code, each.severity, each.place, "%s. %s" % (each.message, _then(each)))
             for each in findings
         ]
         lines.extend(table(("line", "code", "severity", "place", "what is wrong"), rows, indent="  "))
@@ -63,13 +68,10 @@ def as_table(checked: Checked) -> str:
     return "\n".join([*lines, summary(checked)])
 
 
-def _words(finding: Finding) -> tuple[str, str, str]:
-    reason = _reason(finding)
-    return finding.message, finding.remedy, " Lowered: %s." % reason if reason else ""
-
-
-def _reason(finding: Finding) -> str:
-    return getattr(finding, "reason", "") or ""
+def _then(finding: Finding) -> str:
+    if finding.reason:
+        return "It stands because: %s." % finding.reason
+    return "Remedy: %s." % finding.remedy
 
 
 def _data(finding: Finding) -> dict[str, t.Any]:
@@ -82,8 +84,8 @@ def _data(finding: Finding) -> dict[str, t.Any]:
         "message": finding.message,
         "remedy": finding.remedy,
     }
-    if _reason(finding):
-        data["reason"] = _reason(finding)
+    if finding.reason:
+        data["reason"] = finding.reason
     return data
 
 
@@ -165,14 +167,14 @@ def _sarif_result(file: str, finding: Finding, at: t.Mapping[str, int]) -> dict[
     result: dict[str, t.Any] = {
         "ruleId": finding.code,
         "level": finding.severity,
-        "message": {"text": "%s. Remedy: %s." % (finding.message, finding.remedy)},
+        "message": {"text": "%s. %s" % (finding.message, _then(finding))},
         "locations": [location],
         "partialFingerprints": {"railyardPlace/v1": print_of},
     }
     if finding.code in at:
         result["ruleIndex"] = at[finding.code]
-    if _reason(finding):
-        result["suppressions"] = [{"kind": "inSource", "status": "accepted", "justification": _reason(finding)}]
+    if finding.reason:
+        result["suppressions"] = [{"kind": "inSource", "status": "accepted", "justification": finding.reason}]
     return result
 
 

@@ -15,7 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text
 Document = t.Mapping[str, t.Any]
 
 # Columns of a terminal's tables: those that 120 characters have room for. The CSV files have all.
-_RAILS = ("rail", "mode", "subnet", "subnet6", "gateway", "pods", "MTU", "table", "networks", "room for nodes")
+_RAILS = ("rail", "mode", "subnet", "subnet6", "gateway", "gateway6", "pods", "pods6", "mtu", "table", "networks")
+_CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
 _PORTS = (
     "rail",
     "netdev",
@@ -30,7 +31,9 @@ _PORTS = (
     "mtu",
     "table",
 )
-_OBJECTS = ("kind", "name", "rail", "nodes", "node", "resource", "interface", "first", "last", "first6", "last6")
+_OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "first6", "last6")
+# What the objects of a kind are called over their table.
+_TITLES = {"policy": "POLICIES", "resource": "RESOURCES", "pool": "POOLS", "network": "NETWORKS"}
 _LEAVES = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
 
 
@@ -70,15 +73,39 @@ def head(document: Document) -> list[str]:
 
 def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
     for rail in document["rails"]:
-        capacity = rail.get("capacity") or {}
         networks = [network.get("network") for network in rail.get("networks") or ()]
-        keys = ("name", "mode", "subnet", "subnet6", "gateway", "pods", "mtu", "table")
-        yield (*(rail.get(key) for key in keys), networks, capacity.get("nodes"))
+        keys = ("name", "mode", "subnet", "subnet6", "gateway", "gateway6", "pods", "pods6", "mtu", "table")
+        yield (*(rail.get(key) for key in keys), networks)
+
+
+def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
+    """A row a rail and family: its addresses, and how many are left for pods after all that takes some."""
+    for rail in document["rails"]:
+        for six in ("", "6"):
+            capacity = rail.get("capacity" + six)
+            if capacity:
+                taken = ["%s %s" % (what, _number(number)) for what, number in capacity["taken"].items() if number]
+                yield (
+                    rail["name"] + (" IPv6" if six else ""),
+                    *(_number(capacity.get(key)) for key in ("addresses", "pods", "pods_per_node", "needed", "nodes")),
+                    ", ".join(taken),
+                )
+
+
+def _number(value: int | None) -> str | None:
+    """A count; of more than a person can read, the power of two below it."""
+    if value is None or value < 1 << 32:
+        return None if value is None else "{:,}".format(value)
+    power = value.bit_length() - 1
+    return ("" if value == 1 << power else "over ") + "2^%d" % power
 
 
 def as_table(document: Document, most: int) -> str:
     """Rails, ports and objects. Of more than ``most`` ports or objects, the first; what is left out is counted."""
-    lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  "), "", "PORTS"]
+    lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  ")]
+    capacity = table(_CAPACITY, _capacity_rows(document), indent="  ")
+    lines.extend(["", "CAPACITY", *capacity] if capacity else [])
+    lines.extend(["", "PORTS"])
     left = most
     shown = 0
     for node in document["nodes"]:
@@ -91,7 +118,10 @@ def as_table(document: Document, most: int) -> str:
         lines.extend(table(_PORTS, chosen, indent="    "))
     lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv"))
     objects = rows.objects(document)
-    lines.extend(["", "OBJECTS", *table(_OBJECTS, _choose(rows.OBJECTS, _OBJECTS, objects[:most]), indent="  ")])
+    for kind, title in _TITLES.items():
+        chosen = [row for row in objects[:most] if row[0] == kind]
+        if chosen:
+            lines.extend(["", title, *table(_OBJECTS, _choose(rows.OBJECTS, _OBJECTS, chosen), indent="  ")])
     lines.extend(_more(len(objects) - most, "object", "objects.csv"))
     return "\n".join(lines)
 

@@ -12,28 +12,23 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses i
 
 Document = t.Mapping[str, t.Any]
 
+_NODE = ("index", "unit", "place", "site", "rack", "profile", "attachment", "rdma_mode")
+_RANGE = ("subnet", "first", "last", "gateway", "subnet6", "first6", "last6", "gateway6")
+_NAMES = ("resource", "network", "pool", "policy", "interface")
 PORTS = (
-    ("node", "index", "unit", "place", "site", "rack", "profile", "attachment", "rdma_mode")
-    + ("rail", "number", "plane", "netdev", "pci", "match", "rdma", "rdma_type", "gpus", "mtu")
-    + ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "vfs", "vlan")
-    + ("pods_first", "pods_last", "pods_subnet", "pods_first6", "pods_last6", "pods_subnet6")
-    + ("resource", "network", "pool", "policy", "interface", "leaf", "leaf_port")
+    *("node", *_NODE),
+    *("rail", "number", "plane", "netdev", "pci", "match", "rdma", "rdma_type", "gpus", "mtu"),
+    *("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "vfs", "vlan"),
+    *("pods_first", "pods_last", "pods_subnet", "pods_first6", "pods_last6", "pods_subnet6"),
+    *(*_NAMES, "leaf", "leaf_port"),
 )
-OBJECTS = ("kind", "name", "rail", "attachment", "nodes", "node", "profile", "resource", "interface", "mtu") + (
-    "subnet",
-    "first",
-    "last",
-    "gateway",
-    "subnet6",
-    "first6",
-    "last6",
-    "gateway6",
+OBJECTS = (
+    *("kind", "name", "namespace", "rail", "attachment", "nodes", "node", "profile", "resource", "interface", "mtu"),
+    *_RANGE,
 )
-LEAVES = ("leaf", "unit", "rail", "leaf_port", "node", "rack", "vlan", "prefix", "gateway", "prefix6", "gateway6") + (
-    "mtu",
-    "qos_class",
-    "aggregate",
-    "aggregate6",
+LEAVES = (
+    *("leaf", "unit", "rail", "leaf_port", "node", "rack", "vlan", "prefix", "gateway", "prefix6", "gateway6"),
+    *("mtu", "qos_class", "aggregate", "aggregate6"),
 )
 # The kinds of objects in the order in which they need each other.
 KINDS = ("policy", "resource", "pool", "network")
@@ -68,11 +63,9 @@ def match(port: Document) -> str | None:
 
 def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
     """A row a rail port, in the plan's order; the columns are ``PORTS``."""
+    fabric = document["fabric"]
     for node in document["nodes"]:
-        place = tuple(
-            node.get(key)
-            for key in ("name", "index", "unit", "place", "site", "rack", "profile", "attachment", "rdma_mode")
-        )
+        place = (node["name"], *(node.get(key) for key in _NODE))
         for port in node["ports"]:
             rdma, pods, names, leaf = (_part(port, key) for key in ("rdma", "pods", "names", "leaf"))
             yield (
@@ -88,7 +81,7 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 _part(port, "vfs").get("count"),
                 vlans(port),
                 *(pods.get(key) for key in ("first", "last", "subnet", "first6", "last6", "subnet6")),
-                *(names.get(key) for key in ("resource", "network", "pool", "policy", "interface")),
+                *(_full(names, fabric).get(key) for key in _NAMES),
                 leaf.get("name"),
                 leaf.get("port"),
             )
@@ -107,33 +100,43 @@ def objects(document: Document) -> list[tuple[t.Any, ...]]:
     ``nodes`` counts the nodes that an object serves; ``node`` and ``profile`` name the one where it is but one.
     """
     found: dict[tuple[str, str], dict[str, t.Any]] = {}
+    fabric = document["fabric"]
     for node in document["nodes"]:
         for port in node["ports"]:
-            names = _part(port, "names")
+            names = _full(_part(port, "names"), fabric)
             for kind in KINDS:
                 if names.get(kind):
-                    _count(found, kind, names[kind], node, port)
+                    row = found.get((kind, names[kind]))
+                    if row is None:
+                        row = found[kind, names[kind]] = _object(kind, names, node, port, len(found))
+                        row["namespace"] = fabric.get("namespace") if kind == "network" else None
+                    _serve(row, node)
     order = {kind: at for at, kind in enumerate(KINDS)}
     rows = sorted(found.items(), key=lambda item: (order[item[0][0]], item[1]["number"], item[1]["at"]))
     return [tuple(row.get(column) for column in OBJECTS) for _key, row in rows]
 
 
-def _count(
-    found: dict[tuple[str, str], dict[str, t.Any]], kind: str, name: str, node: Document, port: Document
-) -> None:
-    row = found.get((kind, name))
-    if row is None:
-        row = {"kind": kind, "name": name, "rail": port["rail"], "number": port["number"], "at": len(found), "nodes": 0}
-        row.update(node=node["name"], profile=node.get("profile"), attachment=node.get("attachment"))
-        names = _part(port, "names")
-        if kind in ("policy", "network"):
-            row.update(resource=names.get("resource"), mtu=port.get("mtu"))
-        if kind == "network":
-            row["interface"] = names.get("interface")
-        if kind == "pool":
-            pods = _part(port, "pods")
-            row.update((key, pods.get(key)) for key in OBJECTS[10:])
-        found[kind, name] = row
+def _full(names: Document, fabric: Document) -> Document:
+    """The names with that of the resource as pods ask for it, behind its prefix."""
+    prefixed = fabric.get("resource_prefix") and names.get("resource") and "/" not in names["resource"]
+    return dict(names, resource="%s/%s" % (fabric["resource_prefix"], names["resource"])) if prefixed else names
+
+
+def _object(kind: str, names: Document, node: Document, port: Document, at: int) -> dict[str, t.Any]:
+    row = {"kind": kind, "name": names[kind], "rail": port["rail"], "number": port["number"], "at": at, "nodes": 0}
+    row.update(node=node["name"], profile=node.get("profile"), attachment=node.get("attachment"))
+    if kind in ("policy", "network"):
+        row.update(resource=names.get("resource"), mtu=port.get("mtu"))
+    if kind == "network":
+        row["interface"] = names.get("interface")
+    if kind == "pool":
+        pods = _part(port, "pods")
+        row.update((key, pods.get(key)) for key in _RANGE)
+    return row
+
+
+def _serve(row: dict[str, t.Any], node: Document) -> None:
+    """Count a node, and forget what is not the same for all of them."""
     row["nodes"] += 1
     for key, value in (
         ("node", node["name"]),

@@ -42,7 +42,7 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
         return []
     columns = [[head[at]] + [row[at] for row in cells] for at in used]
     widths = _fit([max(map(len, column)) for column in columns], [len(head[at]) for at in used], width - len(indent))
-    right = [all(text.isdigit() or not text for text in column[1:]) for column in columns]
+    right = [all(text.replace(",", "").isdigit() or not text for text in column[1:]) for column in columns]
     lines: list[str] = []
     for row in zip(*columns):
         folded = [fold(text, size) for text, size in zip(row, widths)]

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``playbooks/validate.yml`` and ``playbooks/plan.yml`` as a person, a CI and AWX run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+
+ROOT = Path(__file__).resolve().parents[3]
+GOOD = ROOT / "inventories" / "macvlan-roce" / "fabric.yml"
+
+
+def play(name: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """``ansible-playbook`` with the checkout's ansible.cfg."""
+    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_FORCE_COLOR="0")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(ROOT / "playbooks" / name), *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster" / "fabric.yml"
+    path.parent.mkdir()
+    text = GOOD.read_text().replace("mtu: 4200", "mtu: jumbo", 1)
+    assert "jumbo" in text
+    path.write_text(text)
+    return path
+
+
+def test_a_good_inventory_passes_by_itself() -> None:
+    done = play("validate.yml", "-i", "inventories/macvlan-roce")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "inventories/macvlan-roce/fabric.yml: no findings" in done.stdout
+    assert "changed=0" in done.stdout and "failed=0" in done.stdout
+
+
+def test_a_bad_file_is_reported_and_fails(bad: Path, tmp_path: Path) -> None:
+    done = play(
+        *("validate.yml", "-i", "localhost,", "-e", "fabric_file=cluster", "-e", "report_dir=out"), cwd=tmp_path
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
+    assert re.search(r"RY112\s+error\s+fabric\.mtu\s+jumbo is not a whole number", done.stdout)
+    assert "cluster/fabric.yml: 1 error. Remedy: " in done.stdout
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.iterdir()) == ["findings.json", "findings.junit.xml", "findings.sarif"]
+    assert json.loads((out / "findings.json").read_text())["counts"]["error"] == 1
+    (result,) = json.loads((out / "findings.sarif").read_text())["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "cluster/fabric.yml"
+    assert xml.parse(out / "findings.junit.xml").getroot().get("failures") == "1"
+
+
+def test_a_bad_inventory_still_stops_before_any_play(bad: Path) -> None:
+    for name in ("validate.yml", "plan.yml", "hosts.yml"):
+        done = play(name, "-i", str(bad))
+        assert done.returncode != 0 and "PLAY" not in done.stdout
+        assert "%s:" % bad in done.stderr and "RY112" in done.stderr
+
+
+def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
+    file = tmp_path / "fabric.yml"
+    shutil.copy(GOOD, file)
+    here = ("-i", "localhost,", "-e", "fabric_file=fabric.yml", "-e", "report_dir=out")
+    would = play("plan.yml", *here, "--check", cwd=tmp_path)
+    assert would.returncode == 0 and "changed=1" in would.stdout, would.stdout + would.stderr
+    assert not (tmp_path / "out").exists()
+
+    done = play("plan.yml", *here, cwd=tmp_path)
+    assert done.returncode == 0 and "changed=1" in done.stdout
+    for said in ("fabric ai-10-1-16: ", "172.16.11.201/24", "172.16.18.254", "mlx5_gpu01"):
+        assert said in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120
+    out = tmp_path / "out"
+    names = ["leaves.csv", "leaves.md", "objects.csv", "plan.json", "ports.csv", "topology.svg"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert len((out / "ports.csv").read_text().splitlines()) == 17
+
+    shutil.copy(out / "plan.json", tmp_path / "old.json")
+    against = (*here, "-e", "plan_diff=old.json", "-e", "plan_fail_on=renumbered,removed")
+    same = play("plan.yml", *against, cwd=tmp_path)
+    assert same.returncode == 0 and "against old.json: the plans are the same" in same.stdout
+    assert json.loads((out / "diff.json").read_text())["changes"] == []
+    again = play("plan.yml", *against, cwd=tmp_path)
+    assert again.returncode == 0 and "changed=0" in again.stdout
+
+    file.write_text(file.read_text().replace("172.16.", "172.17."))
+    other = play("plan.yml", *against, cwd=tmp_path)
+    assert other.returncode == 2
+    assert "!!! RENUMBERED: " in other.stdout and "[WARNING]" in other.stderr + other.stdout
+    assert json.loads((out / "diff.json").read_text())["counts"]["renumbered"] >= 16
+
+
+def test_a_plan_of_a_bad_file_says_its_errors(bad: Path) -> None:
+    done = play("plan.yml", "-i", "localhost,", "-e", "fabric_file=%s" % bad)
+    assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
+    assert "RY112 fabric.mtu: jumbo is not a whole number" in done.stdout + done.stderr
+
+
+# -- which files, and writing them
+
+
+def test_a_directory_gives_its_fabric_files(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("cluster/group_vars/fabric.yml", "cluster/.old/fabric.yml", "cluster/hosts.yml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(GOOD.read_text() if "fabric" in name else "all: {}\n")
+    assert fabric_files.named(["cluster"]) == ["cluster/fabric.yml"]
+    assert fabric_files.named([str(bad), "cluster/fabric.yml"]) == ["cluster/fabric.yml"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RailyardError, match="the directory holds no fabric file"):
+        fabric_files.named(["empty"])
+
+
+def test_only_what_differs_is_written(tmp_path: Path) -> None:
+    out = str(tmp_path / "a" / "b")
+    files = {"one": b"1", "two": b""}
+    assert [file["changed"] for file in fabric_files.write(out, files, check=True)] == [True, True]
+    assert not (tmp_path / "a").exists()
+    assert [file["changed"] for file in fabric_files.write(out, files, check=False)] == [True, True]
+    before = os.stat(os.path.join(out, "one")).st_mtime_ns
+    done = fabric_files.write(out, dict(files, two=b"22"), check=False)
+    assert [(file["changed"], file["size"]) for file in done] == [(False, 1), (True, 2)]
+    assert os.stat(os.path.join(out, "one")).st_mtime_ns == before
+    assert sorted(os.listdir(out)) == ["one", "two"]
+
+
+def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RailyardError, match="the report cannot be written: Not a directory") as caught:
+        fabric_files.write(str(tmp_path / "file" / "out"), {"one": b""}, check=False)
+    assert caught.value.remedy
+
+
+def test_the_version_is_that_of_the_collection() -> None:
+    said = re.search(r"^version: (\S+)$", (ROOT / "galaxy.yml").read_text(), re.MULTILINE)
+    assert said and fabric_files.version() == said.group(1)
