@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.identify import identify
 from tests.integration.conftest import Failed, Node
 
 pytestmark = pytest.mark.lab_node("node-1")
@@ -37,6 +38,26 @@ def test_nics_are_what_ip_and_ethtool_say(first: Node) -> None:
     assert rows[NETDEV]["pci"] == RAIL and rows[NETDEV]["driver"] == "igb" and rows[NETDEV]["max_vfs"] == 7
     assert rows[NETDEV]["branch"] is None
     assert [row["branch"] for row in rows.values() if row["branch"]] == ["enp0s30 carries this connection"]
+
+
+def test_ports_are_found_by_what_the_node_tells(first: Node) -> None:
+    nics = first.module("rail_info", subset=["nics"])["nics"]
+    rows = {row["netdev"]: row for row in nics}
+    listed = first.run("grep -H . /sys/bus/pci/slots/*/address 2>/dev/null || true").split()
+    slots = {address: path.split("/")[5] for path, address in (line.split(":", 1) for line in listed)}
+    for row in rows.values():
+        ways = [part.rpartition(".")[0] for part in reversed(row["pci_path"])]
+        assert row["slot"] == next((slots[way] for way in ways if way in slots), None)
+    rail = rows[NETDEV]
+    # igb as QEMU has it says nothing of itself
+    assert (rail["permanent_mac"], rail["serial"], rail["part_number"]) == (rail["mac"], None, None)
+    matches = [{"mac": rail["mac"].upper()}] + ([{"slot": rows[SOFT]["slot"], "port": 1}] if rows[SOFT]["slot"] else [])
+    ports = [
+        {"rail": "gpu0%d" % number, "pci": None, "netdev": None, "match": match}
+        for number, match in enumerate(matches, 1)
+    ]
+    found = identify({"name": "node-1", "ports": ports}, nics)["ports"]
+    assert [(port["pci"], port["netdev"]) for port in found] == [(RAIL, NETDEV), ("0000:02:00.0", SOFT)][: len(ports)]
 
 
 def test_the_system_and_nothing_is_changed(first: Node) -> None:

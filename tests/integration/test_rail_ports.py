@@ -29,6 +29,9 @@ def port(number: int, **options: t.Any) -> Option:
         "mtu": 4200,
         "address": "172.16.%d.202/24" % (10 + number),
         "gateway": "172.16.%d.254" % (10 + number),
+        "address6": None,
+        "gateway6": None,
+        "routes": [],
         "table": 100 + number,
         "rule_priority": 10000 + number,
         "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
@@ -36,7 +39,34 @@ def port(number: int, **options: t.Any) -> Option:
     return dict(planned, **options)
 
 
+def both(number: int, **options: t.Any) -> Option:
+    """A port of both families, with a route in the rail's table and one in the main table."""
+    six = {
+        "address6": "fd00:%d::ca/64" % number,
+        "gateway6": "fd00:%d::fe" % number,
+        "routes": [
+            {"to": "fd0%d::/16" % number, "via": "fd00:%d::fd" % number, "table": 100 + number},
+            {"to": "10.%d.0.0/16" % number, "via": "172.16.%d.253" % (10 + number), "table": None},
+        ],
+    }
+    return port(number, **dict(six, **options))
+
+
 PORTS = [port(number) for number in (1, 2, 3, 4)]
+BOTH = [both(number) for number in (1, 2, 3, 4)]
+# A link of two addresses, routed in the main table alone.
+NARROW = port(
+    4,
+    address="10.0.4.0/31",
+    gateway=None,
+    address6="fd00:4::/127",
+    table=None,
+    rule_priority=None,
+    routes=[
+        {"to": "10.0.0.0/20", "via": "10.0.4.1", "table": None},
+        {"to": "fd77::/32", "via": "fe80::1", "table": None},
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +148,139 @@ def test_prediction_act_and_second_run(guest: Node) -> None:
         assert guest.run("cd %s && cat arp_ignore arp_announce rp_filter" % conf).split() == ["1", "2", "2"]
     again = guest.module("rail_ports", ports=PORTS)
     assert (again["changed"], again["changes"]) == (False, [])
+    assert live(guest) == PLANNED
+
+
+def six(guest: Node, numbers: t.Sequence[int] = (1, 2, 3, 4)) -> dict[str, t.Any]:
+    """What ip(8) says of IPv6 on the rails, in no order; of addresses those that may be used now."""
+    names = ["enp%ds0" % number for number in numbers]
+    links = {link["ifname"]: link for link in guest.json("ip -j -6 addr show scope global")}
+    usable = [
+        (name, "%(local)s/%(prefixlen)s" % each)
+        for name in names
+        for each in links.get(name, {}).get("addr_info", [])
+        if each and not {"tentative", "dadfailed"}.intersection(each)
+    ]
+    tables = [*(str(100 + number) for number in numbers), "main"]
+    routes = [
+        (table, each["dst"], each.get("gateway", ""), each["dev"])
+        for table in tables
+        for each in guest.json("ip -j -6 route show table %s 2>/dev/null || true" % table)
+        if each["dev"] in names and (table != "main" or each["dst"] != "fe80::/64")
+    ]
+    rules = [
+        (each["priority"], each["src"], each.get("oif", ""))
+        for each in guest.json("ip -j -6 rule")
+        if 10000 < each["priority"] < 10100
+    ]
+    return {"usable": sorted(usable), "routes": sorted(routes), "rules": sorted(rules)}
+
+
+PLANNED_6 = {
+    "usable": sorted(("enp%ds0" % n, "fd00:%d::ca/64" % n) for n in (1, 2, 3, 4)),
+    "routes": sorted(
+        route
+        for n in (1, 2, 3, 4)
+        for route in (
+            ("10%d" % n, "default", "fd00:%d::fe" % n, "enp%ds0" % n),
+            ("10%d" % n, "fd00:%d::/64" % n, "", "enp%ds0" % n),
+            ("10%d" % n, "fd0%d::/16" % n, "fd00:%d::fd" % n, "enp%ds0" % n),
+            ("10%d" % n, "fe80::/64", "", "enp%ds0" % n),
+            ("main", "fd00:%d::/64" % n, "", "enp%ds0" % n),
+        )
+    ),
+    "rules": sorted(
+        rule for n in (1, 2, 3, 4) for rule in ((10000 + n, "fd00:%d::ca" % n, ""), (10000 + n, "all", "enp%ds0" % n))
+    ),
+}
+
+
+def test_both_families(guest: Node) -> None:
+    guest.module("rail_ports", state="absent")
+    predicted = guest.module("rail_ports", check=True, ports=BOTH)
+    assert six(guest)["usable"] == []
+    done = guest.module("rail_ports", ports=BOTH)
+    assert done["changes"] == predicted["changes"]
+    assert done["gathered"]["ports"] == BOTH
+    assert six(guest) == PLANNED_6
+    for number in (1, 2, 3, 4):
+        assert guest.run("cd /proc/sys/net/ipv6/conf/enp%ds0 && cat accept_ra autoconf" % number).split() == ["0", "0"]
+    assert guest.module("rail_ports", ports=BOTH)["changes"] == []
+    mains = [row["dst"] for row in guest.json("ip -j route show table main") if row["dev"].startswith("enp4s0")]
+    assert "10.4.0.0/16" in mains
+    # without them again
+    guest.module("rail_ports", ports=PORTS)
+    assert six(guest) == {"usable": [], "routes": [], "rules": []}
+    assert live(guest) == PLANNED
+
+
+def test_ipv6_stays_while_networkd_reloads_and_restarts(guest: Node) -> None:
+    guest.module("rail_ports", ports=BOTH)
+    guest.run("nohup ip -6 -o monitor address >/tmp/railyard-monitor 2>&1 & echo $! >/tmp/railyard-monitor.pid")
+    try:
+        guest.module("rail_ports", ports=[both(1, gateway6="fd00:1::fd")] + BOTH[1:])
+        guest.run("systemctl restart systemd-networkd")
+        for _try in range(100):
+            if guest.run("networkctl --no-legend list").count(" configured") >= 5:
+                break
+            time.sleep(0.5)
+        seen = guest.run("cat /tmp/railyard-monitor")
+    finally:
+        guest.run("kill $(cat /tmp/railyard-monitor.pid); rm -f /tmp/railyard-monitor*", check=False)
+    assert [line for line in seen.splitlines() if line.startswith("Deleted") and "fd00:" in line] == []
+    assert guest.module("rail_ports", ports=[both(1, gateway6="fd00:1::fd")] + BOTH[1:])["changes"] == []
+    guest.module("rail_ports", ports=BOTH)
+    assert six(guest) == PLANNED_6
+
+
+def test_a_link_local_gateway_leads_on(guest: Node, node: t.Callable[[str], Node]) -> None:
+    """node-1 is the rail's router: what lies behind it answers."""
+    router = node("node-1")
+    router.run("ip link set enp1s0 up; ip -6 addr add fd00:1::c9/64 dev enp1s0 nodad")
+    router.run("ip -6 addr add fd00:99::1/128 dev lo nodad")
+    try:
+        rows = router.json("ip -j -6 addr show dev enp1s0 scope link")
+        gateway = next(each["local"] for each in rows[0]["addr_info"] if each)
+        guest.module("rail_ports", ports=[both(1, gateway6=gateway)])
+        assert ("101", "default", gateway, "enp1s0") in six(guest, (1,))["routes"]
+        assert guest.module("rail_ports", ports=[both(1, gateway6=gateway)])["changes"] == []
+        guest.run("ping -6 -c 3 -W 5 -I fd00:1::ca fd00:99::1")
+        # and the router itself, by its link-local address
+        guest.run("ping -6 -c 3 -W 5 %s%%enp1s0" % gateway)
+    finally:
+        router.run("ip -6 addr del fd00:99::1/128 dev lo; ip -6 addr del fd00:1::c9/64 dev enp1s0", check=False)
+        guest.module("rail_ports", ports=PORTS)
+
+
+def test_an_address_that_another_node_has_is_told(guest: Node, node: t.Callable[[str], Node]) -> None:
+    other = node("node-1")
+    guest.module("rail_ports", ports=PORTS)
+    other.run("ip link set enp1s0 up; ip -6 addr add fd00:1::ca/64 dev enp1s0 nodad")
+    try:
+        with pytest.raises(Failed, match="another host on the rail has fd00:1::ca"):
+            guest.module("rail_ports", ports=[both(1)] + PORTS[1:])
+    finally:
+        other.run("ip -6 addr del fd00:1::ca/64 dev enp1s0", check=False)
+    guest.module("rail_ports", ports=[both(1)] + PORTS[1:])
+    assert six(guest, (1,))["usable"] == [("enp1s0", "fd00:1::ca/64")]
+    guest.module("rail_ports", ports=PORTS)
+
+
+def test_a_link_of_two_addresses_routed_in_the_main_table(guest: Node) -> None:
+    ports = PORTS[:3] + [NARROW]
+    predicted = guest.module("rail_ports", check=True, ports=ports)["changes"]
+    done = guest.module("rail_ports", ports=ports)
+    assert done["changes"] == predicted
+    assert done["gathered"]["ports"] == ports
+    assert guest.module("rail_ports", ports=ports)["changes"] == []
+    assert guest.json("ip -j route get 10.0.9.9")[0]["gateway"] == "10.0.4.1"
+    assert guest.json("ip -j -6 route get fd77::9")[0]["gateway"] == "fe80::1"
+    assert [each for each in guest.json("ip -j rule") if each["priority"] == 10004] == []
+    with pytest.raises(Failed, match="a rail never gives the main table a default route"):
+        guest.module("rail_ports", ports=[dict(NARROW, routes=[{"to": "0.0.0.0/0", "via": "10.0.4.1"}])])
+    with pytest.raises(Failed, match="10.0.2.0/24 overlaps 10.0.2.12/24 of enp0s30"):
+        guest.module("rail_ports", ports=[dict(NARROW, routes=[{"to": "10.0.2.0/24", "via": "10.0.4.1"}])])
+    guest.module("rail_ports", ports=PORTS)
     assert live(guest) == PLANNED
 
 
@@ -290,12 +453,14 @@ def test_killed_anywhere_the_next_run_converges(guest: Node, killable: str, mome
 
 @pytest.mark.skipif("RAILYARD_REBOOT" not in os.environ, reason="reboots node-2: set RAILYARD_REBOOT to allow it")
 def test_all_is_there_after_a_reboot_without_a_run(ready: Node) -> None:
-    ready.module("rail_ports", ports=[port(1, netdev="gpu01")] + PORTS[1:])
+    ports = [both(1, netdev="gpu01"), both(2, gateway6="fe80::1"), PORTS[2], NARROW]
+    ready.module("rail_ports", ports=ports)
     ready.reboot()
     names = ready.run("ls /sys/class/net").split()
     assert "gpu01" in names
-    again = ready.module("rail_ports", ports=[port(1, netdev="gpu01")] + PORTS[1:])
+    again = ready.module("rail_ports", ports=ports)
     assert again["changes"] == []
+    assert again["gathered"]["ports"] == ports
     assert ready.run("cat /proc/sys/net/ipv4/conf/gpu01/arp_announce").strip() == "2"
     ready.module("rail_ports", ports=PORTS)
     assert live(ready) == PLANNED
