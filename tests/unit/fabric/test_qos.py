@@ -1,0 +1,343 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The QoS object: what follows from few words, what every tool is told, and what does not fit together."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import qos as qos_room
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import source
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Finding, Report
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Port, Profile, Rail, Setting
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import Qos, derived
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import qos as rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "qos.md").read_text(encoding="utf-8")
+
+
+def looked_at(
+    text: str,
+    link_layer: str = "ethernet",
+    mtu: int = 4200,
+    speed: int | None = None,
+    vfs: t.Mapping[str, int] | None = None,
+) -> tuple[Qos, list[Finding]]:
+    """The object of one flow mapping, and what is said of it in a fabric of one rail and one profile."""
+    report = Report()
+    document = source.parse(("qos: %s\n" % text).encode("utf-8"), report)
+    assert document is not None
+    section = Section(document.root, (), report).section("qos")
+    assert section is not None
+    qos = qos_room.read(section, report)
+    profile = Profile("hgx", ("profiles", "hgx"))
+    profile.ports["gpu01"] = Port("gpu01", ("profiles", "hgx", "ports", "gpu01"), speed=speed)
+    fabric = Fabric(
+        link_layer=link_layer,
+        mtu=mtu,
+        qos=qos,
+        vfs={key: Setting(value, ("fabric", "vfs", key)) for key, value in (vfs or {}).items()},
+        rails=[Rail("gpu01", 1, ("rails", "gpu01"))],
+        profiles={"hgx": profile},
+    )
+    rules.check(fabric, report)
+    return qos, report.findings(document.position)
+
+
+def clean(text: str) -> dict[str, t.Any]:
+    """What is derived from an object of which nothing is to be said."""
+    qos, findings = looked_at(text)
+    assert [finding.text() for finding in findings] == []
+    return derived(qos)
+
+
+def found(text: str, **fabric: t.Any) -> list[tuple[str, str]]:
+    findings = looked_at(text, **fabric)[1]
+    for finding in findings:
+        assert finding.line == 1 or finding.place.startswith("fabric"), "no line of the file"
+        assert finding.remedy and not finding.remedy.endswith(".") and "\n" not in finding.text()
+    return [(finding.code, finding.place) for finding in findings]
+
+
+# -- what follows
+
+
+def test_no_words_are_the_convention() -> None:
+    assert clean("{}") == {
+        "priority": 3,
+        "dscp": 26,
+        "trust": "dscp",
+        "pfc": [0, 0, 0, 1, 0, 0, 0, 0],
+        "dscp2prio": [[26, 3], [48, 6]],
+        "tclass": 106,
+        "rdma_cm_tos": 106,
+        "ecn": {"enable": True, "np": [3], "rp": [3], "cnp_dscp": 48, "cnp_priority": 6},
+        "ets": None,
+        "buffers": None,
+        "global_pause": False,
+        "nccl": {"NCCL_IB_TC": "106"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "priority", "dscp", "tclass"),
+    [
+        ("{dscp: 26}", 3, 26, 106),
+        ("{priority: 3}", 3, 26, 106),
+        ("{dscp: 24}", 3, 24, 98),
+        ("{priority: 5}", 5, 40, 162),
+        ("{dscp: 10}", 1, 10, 42),
+        ("{dscp: 26, ecn: false}", 3, 26, 104),
+        ("{priority: 5, ecn: false}", 5, 40, 160),
+    ],
+)
+def test_one_word_gives_the_others(text: str, priority: int, dscp: int, tclass: int) -> None:
+    data = clean(text)
+    assert (data["priority"], data["dscp"], data["tclass"]) == (priority, dscp, tclass)
+    assert data["pfc"] == [int(each == priority) for each in range(8)]
+    assert data["nccl"]["NCCL_IB_TC"] == str(data["rdma_cm_tos"]) == str(tclass)
+    assert data["ecn"]["np"] == data["ecn"]["rp"] == [priority]
+
+
+@pytest.mark.parametrize(
+    ("text", "priority", "dscp"),
+    [("{cnp_priority: 7}", 7, 56), ("{cnp_dscp: 56}", 7, 56), ("{cnp_dscp: 4}", 0, 4), ("{cnp_priority: 6}", 6, 48)],
+)
+def test_notifications_follow_likewise(text: str, priority: int, dscp: int) -> None:
+    data = clean(text)
+    assert (data["ecn"]["cnp_priority"], data["ecn"]["cnp_dscp"]) == (priority, dscp)
+    assert data["dscp2prio"][1] == [dscp, priority]
+
+
+@given(st.integers(0, 63), st.booleans())
+def test_the_traffic_class_is_the_dscp_with_ecns_bits(dscp: int, ecn: bool) -> None:
+    data = derived(looked_at("{dscp: %d, ecn: %s}" % (dscp, ecn))[0])
+    assert data["tclass"] >> 2 == dscp
+    assert data["tclass"] & 3 == (2 if ecn else 0), "ECT(0) is 10"
+    assert json.loads(json.dumps(data)) == data
+
+
+def test_with_trust_pcp_nothing_turns_the_trust_back() -> None:
+    qos, findings = looked_at("{trust: pcp}", vfs={"vlan": 100, "qos": 3})
+    assert findings == []
+    assert derived(qos)["dscp2prio"] == []
+    assert derived(qos)["nccl"] == {"NCCL_IB_TC": "106", "NCCL_IB_SL": "3"}
+
+
+# -- ets
+
+
+def test_shares_by_default() -> None:
+    assert clean("{ets: {}}")["ets"] == {
+        "prio_tc": [0, 0, 0, 3, 0, 0, 6, 0],
+        "tc_bw": [50, 0, 0, 50, 0, 0, 0, 0],
+        "tc_tsa": ["ets", "strict", "strict", "ets", "strict", "strict", "strict", "strict"],
+    }
+    assert clean("{pfc: [3, 4], ets: {}}")["ets"]["tc_bw"] == [25, 0, 0, 50, 25, 0, 0, 0]
+    assert clean("{pfc: [3], ets: {tc_bw: {0: 10, 3: 90}}}")["ets"]["tc_bw"] == [10, 0, 0, 90, 0, 0, 0, 0]
+    assert clean("{ets: {prio_tc: {3: 1, 6: 2}}}")["ets"] == {
+        "prio_tc": [0, 0, 0, 1, 0, 0, 2, 0],
+        "tc_bw": [50, 50, 0, 0, 0, 0, 0, 0],
+        "tc_tsa": ["ets", "ets", "strict", "strict", "strict", "strict", "strict", "strict"],
+    }
+    assert clean("{ets: {strict: [3, 6]}}")["ets"]["tc_bw"] == [100, 0, 0, 0, 0, 0, 0, 0]
+
+
+@given(st.integers(0, 7), st.integers(0, 7), st.sets(st.integers(0, 7)))
+def test_default_shares_are_always_sound(priority: int, cnp: int, more: set[int]) -> None:
+    pfc = sorted(more | {priority})
+    text = "{priority: %d, cnp_priority: %d, pfc: %s, ets: {}, buffers: {}}" % (priority, cnp, pfc)
+    qos, findings = looked_at(text)
+    assert not {"RY711", "RY712", "RY113"} & {finding.code for finding in findings}
+    data = derived(qos)["ets"]
+    assert sum(data["tc_bw"]) == 100
+    assert all((bandwidth > 0) == (algorithm == "ets") for bandwidth, algorithm in zip(data["tc_bw"], data["tc_tsa"]))
+    assert all(data["tc_bw"][tc] or tc == data["prio_tc"][cnp] for tc in data["prio_tc"])
+    if len(pfc) < 7 and cnp not in pfc:
+        lossless = {data["prio_tc"][each] for each in pfc}
+        assert not lossless & {data["prio_tc"][each] for each in range(8) if each not in pfc}
+
+
+# -- buffers
+
+
+def test_buffers_by_default() -> None:
+    assert clean("{buffers: {}}")["buffers"] == {
+        "prio_buffer": [0, 0, 0, 1, 0, 0, 0, 0],
+        "buffer_size": None,
+        "cable_len": None,
+    }
+    data = clean("{pfc: [3, 4], buffers: {cable_len: 100, buffer_size: {0: 60000, 1: 90000, 2: 90000}}}")["buffers"]
+    assert data == {
+        "prio_buffer": [0, 0, 0, 1, 2, 0, 0, 0],
+        "buffer_size": [60000, 90000, 90000, 0, 0, 0, 0, 0],
+        "cable_len": 100,
+    }
+
+
+@given(st.integers(1, 999), st.sampled_from([1, 40, 100, 400, 800]), st.integers(576, 9978), st.integers(0, 10**6))
+def test_thresholds_are_those_of_the_driver(cable_len: int, speed: int, mtu: int, spare: int) -> None:
+    exact = (301 + 2.16 * cable_len) * max(speed, 40) + 2.72 * mtu
+    headroom = qos_room.headroom(cable_len, speed, mtu)
+    assert exact - max(speed, 40) - 1 <= headroom <= exact, "the driver rounds down"
+    least = qos_room.least_size(cable_len, speed, mtu)
+    xon, xoff = qos_room.thresholds(least + spare, cable_len, speed, mtu)
+    assert 0 < xon < xoff < least + spare
+    assert xoff + headroom == least + spare
+
+
+def test_the_table_of_the_page_is_what_is_reckoned() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 4
+    for speed, *sizes in rows:
+        least = [qos_room.least_size(metres, int(speed), 4200) for metres in (10, 100, 300)]
+        assert [int(size) for size in sizes] == [-(-size // 1000) for size in least]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_examples_of_the_page_are_sound(number: int) -> None:
+    example = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[number]
+    assert clean(json.dumps(yaml.safe_load(example)["qos"]))
+
+
+def test_headroom_without_a_length_is_that_of_seven_metres() -> None:
+    assert qos_room.headroom(None, 100, 4200) == qos_room.headroom(7, 100, 4200) == (301 + 15) * 100 + 11424
+
+
+def test_the_speed_that_the_profile_expects_decides() -> None:
+    text = "{buffers: {cable_len: 50, buffer_size: {0: 60000, 1: 100000}}}"
+    assert found(text) == []
+    assert found(text, speed=100) == []
+    assert found(text, speed=400) == [("RY717", "qos.buffers.buffer_size.1")]
+    assert found(text, mtu=9978, speed=200) == [("RY717", "qos.buffers.buffer_size.1")]
+    # Buffer 0 is not lossless, and may be as small as it likes.
+    assert found("{buffers: {buffer_size: {0: 100, 1: 1000000}}}", speed=800) == []
+
+
+# -- what does not fit
+
+VLAN = {"vlan": 100, "qos": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "fabric", "expected"),
+    [
+        ("{dscp: 64}", {}, [("RY113", "qos.dscp")]),
+        ("{cnp_dscp: -1}", {}, [("RY113", "qos.cnp_dscp")]),
+        ("{priority: 8}", {}, [("RY113", "qos.priority")]),
+        ("{dscp: AF31}", {}, [("RY112", "qos.dscp")]),
+        ("{trust: vlan}", {}, [("RY114", "qos.trust")]),
+        ("{pfc: [3, 9]}", {}, [("RY113", "qos.pfc[1]")]),
+        ('{pfc: "0,0,0,1,0,0,0,0"}', {}, [("RY113", "qos.pfc")]),
+        ("{pfc: {3: on}}", {}, [("RY112", "qos.pfc")]),
+        ("{pfc: [[3]]}", {}, [("RY112", "qos.pfc[0]")]),
+        ("{ecn: maybe}", {}, [("RY112", "qos.ecn")]),
+        ("{priorty: 3}", {}, [("RY110", "qos.priorty")]),
+        ("{ets: [50, 50]}", {}, [("RY112", "qos.ets")]),
+        ("{ets: {tc_bw: {tc0: 50}}}", {}, [("RY110", "qos.ets.tc_bw.tc0")]),
+        ("{ets: {tc_bw: {0: 101}}}", {}, [("RY113", "qos.ets.tc_bw.0")]),
+        ("{ets: {bandwidth: {0: 100}}}", {}, [("RY110", "qos.ets.bandwidth")]),
+        ("{ets: {strict: [8]}}", {}, [("RY113", "qos.ets.strict[0]")]),
+        ("{buffers: {cable_len: 1000}}", {}, [("RY113", "qos.buffers.cable_len")]),
+        ("{buffers: {buffer_size: {1: 64K}}}", {}, [("RY112", "qos.buffers.buffer_size.1")]),
+        ("{}", {"link_layer": "infiniband"}, [("RY701", "qos")]),
+        ("{pfc: [4], dscp: 26}", {"link_layer": "infiniband"}, [("RY701", "qos")]),
+        ("{dscp: 26, cnp_dscp: 26}", {}, [("RY702", "qos.cnp_dscp")]),
+        ("{dscp: 48}", {}, [("RY702", "qos.dscp")]),
+        ("{pfc: [4]}", {}, [("RY703", "qos.pfc")]),
+        ("{dscp: 40, pfc: 3}", {}, [("RY703", "qos.pfc")]),
+        ("{priority: 6, dscp: 50}", {}, [("RY704", "qos.priority")]),
+        ("{cnp_dscp: 24}", {}, [("RY704", "qos.cnp_dscp")]),
+        ("{pfc: [3, 6]}", {}, [("RY704", "qos.pfc")]),
+        ("{dscp: 26, priority: 4}", {}, [("RY705", "qos.priority")]),
+        ("{cnp_dscp: 48, cnp_priority: 7}", {}, [("RY705", "qos.cnp_priority")]),
+        ("{trust: pcp, dscp: 26, priority: 4}", {"vfs": {"vlan": 1, "qos": 4}}, []),
+        ("{trust: pcp}", {}, [("RY706", "qos.trust")]),
+        ("{trust: pcp}", {"vfs": {"vlan": 0}}, [("RY706", "qos.trust")]),
+        ("{trust: pcp}", {"vfs": VLAN}, [("RY707", "fabric.vfs.qos")]),
+        ("{trust: pcp}", {"vfs": {"vlan": 100}}, [("RY707", "fabric.vfs.vlan")]),
+        ("{trust: dscp}", {"vfs": VLAN}, []),
+        ("{pfc: [], ecn: off}", {}, [("RY708", "qos.pfc")]),
+        ("{pfc: []}", {}, []),
+        ("{ecn: off}", {}, []),
+        ("{pfc: [2, 3, 4]}", {}, [("RY709", "qos.pfc")]),
+        ("{priority: 0, dscp: 0}", {}, [("RY710", "qos.priority")]),
+        ("{pfc: [0, 3]}", {}, [("RY710", "qos.pfc")]),
+        ("{ets: {tc_bw: {0: 50, 3: 60}}}", {}, [("RY711", "qos.ets.tc_bw")]),
+        ("{ets: {tc_bw: {0: 0, 3: 0}}}", {}, [("RY711", "qos.ets.tc_bw")]),
+        ("{ets: {tc_bw: {3: 100}}}", {}, [("RY712", "qos.ets.tc_bw")]),
+        ("{ets: {strict: [6, 3], tc_bw: {0: 50, 3: 50}}}", {}, [("RY712", "qos.ets.strict")]),
+        ("{ets: {tc_bw: {0: 45, 3: 50, 6: 5}}}", {}, [("RY713", "qos.ets.strict")]),
+        ("{ets: {strict: []}}", {}, [("RY713", "qos.ets.strict")]),
+        ("{ets: {prio_tc: {6: 6}, tc_bw: {0: 100}}}", {}, [("RY714", "qos.ets.prio_tc")]),
+        ("{ets: {prio_tc: {3: 3, 4: 3, 6: 6}}}", {}, [("RY714", "qos.ets.prio_tc")]),
+        ("{pfc: [], ets: {prio_tc: {6: 6}}}", {}, []),
+        ("{buffers: {prio_buffer: {}}}", {}, [("RY715", "qos.buffers.prio_buffer")]),
+        ("{pfc: [3, 4], buffers: {prio_buffer: {3: 1, 4: 1}}}", {}, []),
+        ("{buffers: {buffer_size: {1: 90000}}}", {}, [("RY716", "qos.buffers.buffer_size")]),
+        ("{buffers: {buffer_size: {0: 90000, 1: 0}}}", {}, [("RY716", "qos.buffers.buffer_size")]),
+        ("{buffers: {buffer_size: {0: 60000, 1: 20000}}}", {}, [("RY717", "qos.buffers.buffer_size.1")]),
+        (
+            "{pfc: [4], pfd: x, buffers: {cable_len: 0}}",
+            {},
+            [
+                ("RY703", "qos.pfc"),
+                ("RY110", "qos.pfd"),
+                ("RY113", "qos.buffers.cable_len"),
+            ],
+        ),
+    ],
+)
+def test_one_mistake_is_one_finding(text: str, fabric: dict[str, t.Any], expected: list[tuple[str, str]]) -> None:
+    assert found(text, **fabric) == expected
+
+
+def test_the_severities() -> None:
+    warnings = {rule.code for rule in vars(rules).values() if getattr(rule, "severity", None) == WARNING}
+    assert warnings == {"RY705", "RY706", "RY708", "RY709", "RY710", "RY713", "RY714", "RY715", "RY717"}
+
+
+def test_the_remedy_of_a_notification_on_a_lossless_priority_is_one() -> None:
+    for priority in range(8):
+        findings = looked_at(
+            "{priority: %d, dscp: %d, cnp_priority: %d, cnp_dscp: 63}" % (priority, priority << 3, priority)
+        )[1]
+        (finding,) = [each for each in findings if each.code == "RY704"]
+        remedy = finding.remedy.replace("set ", "").replace(" and", ",")
+        mended = looked_at("{priority: %d, dscp: %d, %s}" % (priority, priority << 3, remedy))[1]
+        assert {each.code for each in mended} <= {"RY710"}
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 99) | st.sampled_from(["dscp", "pcp", "x", "3", "[", "{{ a }}"]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["0", "3", "6", "9", "a"]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+KEYS = ("priority", "dscp", "cnp_priority", "cnp_dscp", "trust", "pfc", "ecn", "ets", "buffers", "other")
+INNER = ("prio_tc", "tc_bw", "strict", "prio_buffer", "buffer_size", "cable_len")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(KEYS), json_like | st.dictionaries(st.sampled_from(INNER), json_like, max_size=4), max_size=6
+    )
+)
+def test_whatever_stands_there_is_either_sound_or_said(data: dict[str, t.Any]) -> None:
+    qos, findings = looked_at(json.dumps(data))
+    assert all(finding.text() for finding in findings)
+    values = derived(qos)
+    assert json.loads(json.dumps(values)) == values
+    assert values["tclass"] >> 2 == values["dscp"]
+    if not findings and values["ets"]:
+        assert sum(values["ets"]["tc_bw"]) in (0, 100)
