@@ -384,13 +384,14 @@ class Builder:
         self._found.add(rules.NODES_NAMED, self._place, message, "add the others", "these alone")
         self._out.say(("nodes",), "CHECK: these are the nodes that pools name; are there others?")
         section = {}
+        plain = []
         for at, name in enumerate(named, 1):
-            node: dict[str, t.Any] = {"profile": profile}
             index = made.indexes.get(name) or (None if trailing_number(name) else at)
             if index and index != trailing_number(name):
-                node["index"] = index
-            section[name] = node
-        return section
+                section[name] = {"profile": profile, "index": index}
+            else:
+                plain.append(name)
+        return dict({name: {"profile": profile} for name in counting.ranged(plain)}, **section)
 
     # -- names
 

@@ -127,3 +127,28 @@ def compact(names: t.Sequence[str]) -> str:
     if row and row.counts and row.by_one:
         return "%s to %s" % (names[0], names[-1])
     return ", ".join(names[:4]) + (" and %d more" % (len(names) - 4) if len(names) > 4 else "")
+
+
+def ranged(names: t.Sequence[str]) -> list[str]:
+    """Names of nodes as ranges where their last numerals follow each other: ``ai-[01:16]``."""
+    made: list[str] = []
+    run: list[tuple[str, str]] = []
+
+    def close() -> None:
+        if len(run) > 1:
+            made.append("%s[%s:%s]" % (run[0][0], run[0][1], run[-1][1]))
+        else:
+            made.extend(stem + digits for stem, digits in run)
+        run.clear()
+
+    for name in names:
+        found = re.match(r"(.*?)([0-9]{1,9})\Z", name)
+        stem, digits = found.groups() if found else (name, "")
+        follows = run and digits and stem == run[-1][0] and int(digits) == int(run[-1][1] or -9) + 1
+        # a range fills up with zeros when its first numeral does, and then both are equally long
+        alike = run and (len(digits) == len(run[0][1]) or not run[0][1].startswith("0"))
+        if not (follows and alike and not (digits.startswith("0") and len(digits) != len(run[0][1]))):
+            close()
+        run.append((stem, digits))
+    close()
+    return made

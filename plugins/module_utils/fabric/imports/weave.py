@@ -150,7 +150,7 @@ def _add_network(network: Network, made: list[Draft], facts: Facts, found: Found
     else:
         draft.network, draft.namespace, draft.place = network.name, network.namespace, network.place
     draft.networks.append(network)
-    draft.pools.extend(pool for pool in _pools_of(network, facts, found) if pool not in draft.pools)
+    draft.pools = _distinct([*draft.pools, *_pools_of(network, facts, found)])
 
 
 def _draft_of(network: Network, made: list[Draft], facts: Facts, found: Found) -> Draft:
@@ -262,8 +262,13 @@ def _pools_of(network: Network, facts: Facts, found: Found) -> list[Pool]:
                 matches = [pool for pool in matches if counting.ordinal(pool.name) == own]
         elif not matches:
             matches = _meant_pool(network, name, facts, found)
-        chosen.extend(pool for pool in matches if pool not in chosen)
-    return chosen
+        chosen.extend(matches)
+    return _distinct(chosen)
+
+
+def _distinct(chosen: t.Iterable[Pool]) -> list[Pool]:
+    # by identity: a cluster has tens of thousands of pools, and comparing each with each takes minutes
+    return list({id(pool): pool for pool in chosen}.values())
 
 
 def _meant_pool(network: Network, name: str, facts: Facts, found: Found) -> list[Pool]:
@@ -411,7 +416,8 @@ def _joined(twin: Draft, draft: Draft) -> bool:
     twin.resource = twin.resource or draft.resource
     if twin.network is None or (draft.networks and not twin.networks):
         twin.network, twin.namespace = draft.network or twin.network, draft.namespace or twin.namespace
-    for key in ("networks", "devices", "pools"):
+    twin.pools = _distinct([*twin.pools, *draft.pools])
+    for key in ("networks", "devices"):
         mine = getattr(twin, key)
         mine.extend(each for each in getattr(draft, key) if each not in mine)
     return True

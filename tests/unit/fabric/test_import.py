@@ -1,0 +1,540 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The import: every defect is named at its line, what is written lints clean, and no bytes end in a traceback."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import source
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import (
+    counting,
+    devices,
+    ipam,
+    lenient,
+    networks,
+    pools,
+    spiderpool,
+    sriov,
+    texts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import Net
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.rules import IMPORT_RULES
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome, run
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import HostRange
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDINGS = ROOT / "tests" / "recordings" / "manifests"
+SEEDS = ROOT.parent / "shared" / "seeds"
+SCHEMAS = ROOT.parent / "shared" / "schemas"
+NODES = Options("ai", {"ai-[1:2]": {"address": "10.1.16.[1:2]"}}, mtu=4200)
+
+
+def imported(name: str, options: Options = NODES) -> Outcome:
+    return run([(name, (RECORDINGS / name).read_bytes())], options)
+
+
+def of_text(text: str, options: Options = NODES) -> Outcome:
+    return run([("example.txt", text.encode("utf-8", "surrogateescape"))], options)
+
+
+def codes(outcome: Outcome) -> list[tuple[int, str]]:
+    return [(found.finding.line, found.finding.code) for found in outcome.findings]
+
+
+def data(outcome: Outcome) -> t.Any:
+    return yaml.safe_load(outcome.text)
+
+
+# -- the rules
+
+
+@pytest.mark.parametrize("code", IMPORT_RULES)
+def test_examples_of_the_rules_are_true(code: str) -> None:
+    rule = IMPORT_RULES[code]
+    bad, good = of_text(rule.bad, Options()), of_text(rule.good, Options())
+    assert code in [found.finding.code for found in bad.findings]
+    assert code not in [found.finding.code for found in good.findings]
+    for found in bad.findings + good.findings:
+        assert found.finding.severity == IMPORT_RULES[found.finding.code].severity
+        assert found.finding.remedy and found.written and "\n" not in found.text() and len(found.text()) < 900
+
+
+def test_the_page_of_the_import_is_up_to_date() -> None:
+    tool = ROOT / "tools" / "import_doc.py"
+    done = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# -- manifests as they are found in the field
+
+FOUND = {
+    "macvlan-page.md": [
+        (18, "IM106"),
+        (40, "IM301"),
+        (44, "IM319"),
+        (44, "IM513"),
+        (51, "IM201"),
+        (54, "IM202"),
+        (55, "IM201"),
+        (68, "IM409"),
+        (68, "IM504"),
+        (68, "IM504"),
+        (68, "IM504"),
+        (75, "IM401"),
+    ],
+    "sriov-roce.md": [
+        (8, "IM323"),
+        (66, "IM301"),
+        (70, "IM513"),
+        (79, "IM202"),
+        (80, "IM203"),
+        (90, "IM301"),
+        (94, "IM401"),
+    ],
+    "sriov-node-prefixes.sh": [
+        (3, "IM323"),
+        (12, "IM205"),
+        (15, "IM304"),
+        (18, "IM206"),
+        (26, "IM205"),
+        (29, "IM304"),
+        (37, "IM205"),
+        (40, "IM304"),
+        (48, "IM205"),
+        (51, "IM304"),
+        (56, "IM312"),
+        (70, "IM201"),
+        (81, "IM202"),
+        (86, "IM201"),
+    ],
+    "rail-prefixes.sh": [(3, "IM323")],
+    "ib-sriov.md": [(24, "IM513"), (33, "IM207"), (34, "IM106")],
+    "network-operator.yml": [],
+    "host-device-links.yml": [],
+    "plain-cni.yml": [(7, "IM318"), (7, "IM319")],
+    "values.yaml": [
+        (8, "IM210"),
+        (8, "IM311"),
+        (8, "IM513"),
+        (9, "IM403"),
+        (12, "IM205"),
+        (13, "IM203"),
+        (14, "IM311"),
+        (14, "IM407"),
+        (19, "IM202"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_every_defect_is_named_at_its_line(name: str) -> None:
+    outcome = imported(name)
+    assert codes(outcome) == FOUND[name], "\n".join(found.text() for found in outcome.findings)
+
+
+@pytest.mark.parametrize("name", [name for name in FOUND if name != "values.yaml"])
+def test_what_is_written_lints_clean_once_the_nodes_are_known(name: str) -> None:
+    outcome = imported(name)
+    assert [finding.text() for finding in outcome.lint if finding.severity != "note"] == [], outcome.text
+
+
+def test_lint_points_at_what_no_manifest_says() -> None:
+    outcome = imported("values.yaml", Options("ai"))
+    assert {finding.place for finding in outcome.lint} >= {"nodes", "rails.gpu01.subnet", "rails.gpu02.subnet"}
+    assert outcome.text.count("# DECIDE: this rail's subnet") == 2
+
+
+def test_a_page_with_one_rail_gives_all_of_them() -> None:
+    got = data(imported("macvlan-page.md"))
+    assert got["fabric"]["attachment"] == "macvlan" and got["fabric"]["provider"] == "spiderpool"
+    assert list(got["rails"]) == ["gpu01", "gpu02", "gpu03", "gpu04"]
+    assert got["rails"]["gpu03"] == {
+        "subnet": "172.16.13.0/24",
+        "gateway": "172.16.13.254",
+        "pods": "172.16.13.1-172.16.13.200",
+        "hosts": "172.16.13.201-172.16.13.253",
+    }
+    ports = got["profiles"]["server"]["ports"]
+    assert [ports[rail]["netdev"] for rail in got["rails"]] == ["enp%ds0f0np0" % slot for slot in range(11, 15)]
+    assert got["names"] == {"resource": "shared_gpu{n}", "network": "gpu{n}-macvlan", "namespace": "spiderpool"}
+
+
+def test_sriov_with_hosts_and_names() -> None:
+    got = data(imported("sriov-roce.md"))
+    assert got["fabric"]["vfs"] == {"count": 12, "max_tx_rate": 20000}
+    assert got["rails"]["gpu02"]["hosts"] == "172.16.12.201-172.16.12.253"
+    assert got["names"]["resource"] == "eno3np{n}" and got["names"]["pool"] == "gpu{n}-net{n+10}"
+    assert {port["netdev"] for port in got["profiles"]["server"]["ports"].values()} == {"eno3np1", "eno3np2"}
+
+
+def test_prefixes_that_a_leaf_can_aggregate_are_kept_with_the_nodes_own() -> None:
+    got = data(imported("rail-prefixes.sh", Options("ai")))
+    assert got["addresses"] == {"mode": "prefix", "node_prefix": 27, "gateway": "first"}
+    assert [rail["subnet"] for rail in got["rails"].values()] == ["172.16.1.0/24", "172.16.2.0/24"]
+    assert got["nodes"] == {"node[1:2]": {"profile": "server"}}
+
+
+def test_prefixes_that_no_leaf_can_aggregate_are_cut_anew_and_to_be_decided() -> None:
+    outcome = imported("sriov-node-prefixes.sh")
+    got = data(outcome)
+    assert [rail["subnet"] for rail in got["rails"].values()] == ["172.16.0.0/17", "172.16.128.0/17"]
+    assert "# DECIDE: these networks are new" in outcome.text
+
+
+def test_infiniband_needs_no_addresses() -> None:
+    got = data(imported("ib-sriov.md"))
+    assert got["fabric"]["attachment"] == "ib-sriov" and got["fabric"]["vfs"]["count"] == 8
+    assert got["addresses"] == {"mode": "none"} and got["rails"] == {"gpu01": {}, "gpu02": {}}
+
+
+def test_the_network_operators_kinds() -> None:
+    got = data(imported("network-operator.yml"))
+    assert got["fabric"]["provider"] == "network-operator"
+    assert got["addresses"] == {"mode": "prefix", "node_prefix": 27, "gateway": "first"}
+    assert got["names"] == {"resource_prefix": "rdma", "resource": "rail_{n-1}", "network": "rail-{n-1}"}
+    links = data(imported("host-device-links.yml"))
+    assert links["addresses"] == {"mode": "link", "leaf_end": "first"}
+    assert links["profiles"]["server"]["ports"]["rail02"] == {"pci": "0000:3c:00.0"}
+
+
+def test_files_are_one_cluster_and_their_order_is_that_of_the_findings() -> None:
+    names = ["network-operator.yml", "values.yaml"]
+    outcome = run([(name, (RECORDINGS / name).read_bytes()) for name in names], NODES)
+    assert [found.file for found in outcome.findings] == ["values.yaml"] * len(outcome.findings)
+    assert outcome.manifests == 6
+
+
+@pytest.mark.parametrize("name", ["network-operator.yml", "host-device-links.yml", "plain-cni.yml"])
+def test_the_order_of_documents_is_of_no_account(name: str) -> None:
+    parts = (RECORDINGS / name).read_text(encoding="utf-8").split("---\n")
+    wanted = data(imported(name))
+    for seed in range(8):
+        random.Random(seed).shuffle(parts)
+        got = data(of_text("---\n".join(parts)))
+        assert got == wanted
+
+
+# -- the pages that this was asked for by
+
+
+def _seed(start: str) -> tuple[str, bytes]:
+    for path in sorted(SEEDS.glob(start + "*.txt")):
+        return path.name, path.read_bytes()
+    pytest.skip("the pages are not beside the project")
+
+
+def test_six_of_six_manifests_of_the_seeds_are_named() -> None:
+    named = 0
+    for start in ("000", "002"):
+        file, raw = _seed(start)
+        found = Found()
+        documents = [
+            each
+            for each in texts.manifests(texts.decode(file, raw, found), found)
+            if "kind" in each.root.entries and str(each.root.entries["kind"][1].text).startswith("Spider")
+        ]
+        lines = [(line, code) for line, code in codes(run([(file, raw)], NODES)) if code in ("IM201", "IM202", "IM301")]
+        ends = [each.line for each in documents[1:]] + [sys.maxsize]
+        for document, end in zip(documents, ends):
+            assert any(document.line <= line < end for line, _code in lines), (file, document.line)
+            named += 1
+    assert named == 6
+
+
+@pytest.mark.parametrize("start", ["000", "002"])
+def test_the_seeds_cluster(start: str) -> None:
+    outcome = run([_seed(start)], NODES)
+    assert [finding.text() for finding in outcome.lint if finding.severity != "note"] == []
+    got = data(outcome)
+    for number, (name, rail) in enumerate(got["rails"].items(), 1):
+        assert name == "gpu%02d" % number
+        assert rail["subnet"] == "172.16.%d.0/24" % (10 + number)
+        assert rail["gateway"] == "172.16.%d.254" % (10 + number)
+        assert rail["pods"] == "172.16.{0}.1-172.16.{0}.200".format(10 + number)
+        assert got["profiles"]["server"]["ports"][name]["netdev"] == "enp%ds0f0np0" % (10 + number)
+    assert len(got["rails"]) == 8 and got["names"]["resource"] == "shared_cx5_gpu{n}"
+
+
+@pytest.mark.parametrize("start", ["001", "004"])
+def test_a_page_without_manifests_is_said_to_be_one(start: str) -> None:
+    outcome = run([_seed(start)], NODES)
+    assert [code for _line, code in codes(outcome)] == ["IM103", "IM104"] and outcome.text == ""
+
+
+# -- the fields are those of upstream's schemas
+
+
+def _properties(file: str, *path: str) -> dict[str, t.Any]:
+    schema = SCHEMAS / file
+    if not schema.exists():
+        pytest.skip("upstream's schemas are not beside the project")
+    versions = yaml.safe_load(schema.read_text(encoding="utf-8"))["spec"]["versions"]
+    node = versions[-1]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for key in path:
+        node = node["properties"][key]
+    return t.cast("dict[str, t.Any]", node["properties"])
+
+
+_SMC = "spiderpool/spiderpool.spidernet.io_spidermultusconfigs.yaml"
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "shape"),
+    [
+        ("spiderpool/spiderpool.spidernet.io_spiderippools.yaml", (), spiderpool._POOL),
+        ("spiderpool/spiderpool.spidernet.io_spidercoordinators.yaml", (), spiderpool._COORDINATOR),
+        *((_SMC, (section,), shape) for section, shape in spiderpool._SECTIONS.items()),
+        (_SMC, ("macvlan", "ippools"), spiderpool._POOLS_OF),
+        ("sriov-network-operator/sriovnetwork.openshift.io_sriovnetworknodepolicies.yaml", (), sriov._POLICY),
+        (
+            "sriov-network-operator/sriovnetwork.openshift.io_sriovnetworknodepolicies.yaml",
+            ("nicSelector",),
+            sriov._SELECTORS,
+        ),
+        ("sriov-network-operator/sriovnetwork.openshift.io_sriovnetworks.yaml", (), sriov._NETWORK),
+        ("nv-ipam/nv-ipam.nvidia.com_ippools.yaml", (), ipam._IPPOOL),
+        ("nv-ipam/nv-ipam.nvidia.com_cidrpools.yaml", (), ipam._CIDRPOOL),
+        *(
+            ("network-operator/mellanox.com_%ss.yaml" % kind.lower(), (), dict(own, networkNamespace=0, ipam=0))
+            for kind, (_attachment, own) in networks._OPERATORS.items()
+        ),
+    ],
+)
+def test_fields_are_those_of_upstreams_schemas(file: str, path: tuple[str, ...], shape: t.Mapping[str, t.Any]) -> None:
+    assert set(shape) == set(_properties(file, *path))
+
+
+def test_the_device_plugins_selectors_are_all_known() -> None:
+    assert set(devices._SELECTORS) == {"vendors", "deviceIDs", "drivers", "ifNames", "linkTypes"}
+
+
+# -- whatever the bytes
+
+
+def _said(outcome: Outcome) -> None:
+    for found in outcome.findings:
+        assert found.text().isprintable() and found.finding.line >= 1 and found.finding.remedy and found.written
+    if outcome.text:
+        report = Report()
+        assert source.parse(outcome.text.encode("utf-8"), report) is not None
+        assert not report.failed, [finding.text() for finding in report.findings(lambda _path: (1, 1))]
+    else:
+        assert any(found.finding.severity == "error" for found in outcome.findings)
+
+
+_CORPUS = {path.name: path.read_text(encoding="utf-8") for path in sorted(RECORDINGS.glob("*")) if path.name in FOUND}
+_BITS = st.sampled_from(
+    ["", "{", "[", "- ", ": ", "....", "null", "0", "-1", "999.1.1.1", "172.16.0.0/40", "fd00::/64", "a" * 300, "'",
+     '"', "|", "&a", "*a", "<<: *a", "\t", "\u2028", "\x00", "spec: []", "metadata: x", "apiVersion: v1", "kind: List",
+     "${X}", "EOF", "```", "---", "gpu99999999999", "99999999999999999999", "!!binary x", "{{ x }}", "ips: {a: b}"]
+)  # fmt: skip
+
+
+@settings(max_examples=250)
+@given(
+    st.sampled_from(sorted(_CORPUS)),
+    st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["drop", "double", "swap", "put", "value"]), _BITS)),
+)
+def test_no_change_of_manifests_ends_in_a_traceback(name: str, changes: list[tuple[int, str, str]]) -> None:
+    lines = _CORPUS[name].splitlines()
+    for at, how, bit in changes[:6]:
+        at %= len(lines) or 1
+        if how == "drop" and len(lines) > 1:
+            del lines[at]
+        elif how == "double":
+            lines.insert(at, lines[at])
+        elif how == "swap":
+            lines[at], lines[-1] = lines[-1], lines[at]
+        elif how == "put":
+            lines.insert(at, " " * (at % 9) + bit)
+        else:
+            lines[at] = "%s: %s" % (lines[at].partition(":")[0], bit)
+    raw = "\n".join(lines).encode("utf-8", "surrogatepass")
+    _said(run([(name, raw)], NODES))
+
+
+_KEYS = sorted({key for text in _CORPUS.values() for key in re.findall(r"^[ -]*([A-Za-z0-9.]+):", text, re.MULTILINE)})
+_SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(max_size=6),
+    st.sampled_from(["4", "ipv4", "gpu1", "10.0.0.0/8", "eth"]),
+)
+_TREES = st.recursive(
+    _SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(_KEYS + ["name", "ippools"]), inner, max_size=6)
+    ),
+    max_leaves=20,
+)
+_KINDS = [
+    ("spiderpool.spidernet.io/v2beta1", "SpiderIPPool"),
+    ("spiderpool.spidernet.io/v2beta1", "SpiderMultusConfig"),
+    ("spiderpool.spidernet.io/v2beta1", "SpiderReservedIP"),
+    ("spiderpool.spidernet.io/v2beta1", "SpiderCoordinator"),
+    ("sriovnetwork.openshift.io/v1", "SriovNetworkNodePolicy"),
+    ("sriovnetwork.openshift.io/v1", "SriovNetwork"),
+    ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
+    ("mellanox.com/v1alpha1", "NicClusterPolicy"),
+    ("mellanox.com/v1alpha1", "MacvlanNetwork"),
+    ("nv-ipam.nvidia.com/v1alpha1", "IPPool"),
+    ("nv-ipam.nvidia.com/v1alpha1", "CIDRPool"),
+    ("v1", "ConfigMap"),
+]
+
+
+@settings(max_examples=250)
+@given(st.lists(st.tuples(st.sampled_from(_KINDS), _TREES, _TREES), min_size=1, max_size=3))
+def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str, str], t.Any, t.Any]]) -> None:
+    documents = [
+        {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "data": spec}
+        for (version, kind), metadata, spec in objects
+    ]
+    raw = yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "replace")
+    _said(run([("any.yml", raw)], NODES))
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=300), st.sampled_from(["a.yml", "a.json", "a.md", "a"]))
+@example(b"apiVersion: v1\nkind", "a.md")
+@example(b'{"configList": [{', "a.md")
+@example(b"k8s.v1.cni.cncf.io/networks: [[[[", "a.yml")
+@example(b"a: &a [*a]\nkind: x\napiVersion: y", "a.yml")
+@example(b"limits:\n  a/b: 1", "a.yml")
+def test_no_bytes_whatever_end_in_a_traceback(raw: bytes, name: str) -> None:
+    _said(run([(name, raw)], Options()))
+
+
+def test_a_large_file_takes_seconds() -> None:
+    parts = (RECORDINGS / "plain-cni.yml").read_text(encoding="utf-8")
+    outcome = run([("many.yml", ("---\n".join([parts] * 300)).encode("utf-8"))], NODES)
+    assert outcome.rails == 2 and len(outcome.findings) < 10
+
+
+# -- the small rooms
+
+_JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text()),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(), inner, max_size=4)),
+    max_leaves=20,
+)
+
+
+@given(
+    st.one_of(st.lists(_JSON, max_size=4), st.dictionaries(st.text(), _JSON, max_size=4)), st.sampled_from([None, 2])
+)
+def test_whole_json_is_read_as_it_is(value: t.Any, indent: int | None) -> None:
+    reading = lenient.read(json.dumps(value, indent=indent, ensure_ascii=False).replace("\x7f", ""))
+    assert reading.whole and not reading.dots and reading.value is not None
+    assert _shape(reading.value) == _texts(json.loads(json.dumps(value, ensure_ascii=False).replace("\x7f", "")))
+
+
+def _shape(value: source.Value) -> t.Any:
+    if isinstance(value, source.Mapping):
+        return {key: _shape(entry) for key, (_name, entry) in value.entries.items()}
+    if isinstance(value, source.Sequence):
+        return [_shape(item) for item in value.items]
+    return value.text
+
+
+def _texts(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {key: _texts(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_texts(item) for item in value]
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def test_what_json_leaves_out_is_told_by_line() -> None:
+    reading = lenient.read('{"a": [1,\n  ....\n  2,],\n  "b": {"c": "d"\nand prose')
+    assert reading.dots == [2] and not reading.whole and reading.value is not None
+    assert _shape(reading.value) == {"a": ["1", "2"], "b": {"c": "d"}}
+
+
+_RUNS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda run: (run[0], run[0] + run[1])), max_size=6
+)
+
+
+@given(_RUNS, _RUNS)
+def test_ranges_are_those_of_sets(runs: list[pools.Run], taken: list[pools.Run]) -> None:
+    def members(of: t.Iterable[pools.Run]) -> set[int]:
+        return {number for first, last in of for number in range(first, last + 1)}
+
+    left = pools.without(runs, taken)
+    assert members(left) == members(runs) - members(taken)
+    assert all(one[1] + 1 < other[0] for one, other in zip(pools.merged(runs), pools.merged(runs)[1:]))
+    best = pools.longest(left)
+    assert (best is None) == (not left)
+    assert best is None or all(best[1] - best[0] >= last - first for first, last in left)
+
+
+@pytest.mark.parametrize(
+    ("text", "members", "wanted"),
+    [
+        ("172.16.11.0/16", ["172.16.11.1", "172.16.11.254"], "172.16.11.0/24"),
+        ("172.16.10.0/16", ["172.16.10.1", "172.16.10.200"], "172.16.10.0/24"),
+        ("172.16.10.0/16", ["172.16.10.1", "172.16.11.200"], "172.16.10.0/23"),
+        ("172.16.11.0/16", ["172.16.11.1", "172.16.90.200"], "172.16.0.0/16"),
+        ("172.16.11.7/24", ["172.16.11.1", "172.16.11.200"], "172.16.11.0/24"),
+        ("172.16.11.32/24", ["172.16.11.33", "172.16.11.64"], "172.16.11.32/27"),
+        ("172.16.11.0/24", ["10.0.0.1"], "172.16.11.0/24"),
+        ("fd00:11::5/64", ["fd00:11::6"], "fd00:11::/64"),
+        ("fd00:11::/16", ["fd00:11::6"], "fd00:11::/32"),
+    ],
+)
+def test_a_subnet_means_the_network_in_which_its_addresses_are(text: str, members: list[str], wanted: str) -> None:
+    numbers = [number for got in map(pools.address, members) if got for number in got[1:]]
+    net = pools.subnet(text, numbers, Place("x"), Found())
+    assert net is not None and pools.shown_net(net) == wanted
+
+
+@given(
+    st.integers(0, 9), st.integers(1, 3), st.integers(0, 9), st.integers(1, 8), st.sets(st.integers(1, 9), min_size=1)
+)
+def test_series_are_found_from_any_two_of_their_texts(
+    start: int, growth: int, fixed: int, width: int, numbers: set[int]
+) -> None:
+    def text(number: int) -> str:
+        return "cx%d_p%0*ds0f0" % (fixed, width, start + growth * number)
+
+    # the first one shows by its zeros how wide all are
+    series = counting.series({number: text(number) for number in {0, *numbers}})
+    assert series is not None and [series.at(number) for number in range(30)] == [text(number) for number in range(30)]
+
+
+@given(st.lists(st.from_regex(r"\A[a-c]{1,2}-?[0-9]{1,3}\Z"), unique=True))
+def test_ranges_of_nodes_are_their_names(names: list[str]) -> None:
+    names.sort(key=counting.natural)
+    expanded = [name for pattern in counting.ranged(names) for name in HostRange(pattern)]
+    assert expanded == names
+
+
+def test_texts_that_do_not_count_are_no_series() -> None:
+    assert counting.series({1: "gpu1", 2: "gpu2", 3: "gpu5"}) is None
+    assert counting.series({1: "gpu1-a", 2: "gpu2-b"}) is None
+    template = counting.series({1: "gpu1-net11", 2: "gpu2-net12"})
+    assert template is not None and template.template() == "gpu{n}-net{n+10}"
+    padded = counting.series({1: "rail_00", 2: "rail_01"})
+    assert padded is not None and padded.template() == "rail_{n-1:02}"
+
+
+def test_networks_know_their_usable_addresses() -> None:
+    assert Net(4, 0, 24).usable == (1, 254)
+    assert Net(4, 0, 31).usable == (0, 1) and Net(6, 0, 127).usable == (0, 1)

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""playbooks/import.yml as a person runs it: what is written, what is not, and what is said of wrong wishes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.action import fabric_import
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDINGS = ROOT / "tests" / "recordings" / "manifests"
+
+
+def play(*arguments: str, **variables: object) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "playbooks/import.yml", *arguments]
+    command += ["-i", "localhost,", "-e", json.dumps(variables)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_manifests_become_a_fabric_file_once_and_are_not_written_over(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "fabric.yml"
+    wishes = {
+        "import_from": str(RECORDINGS / "sriov-roce.md"),
+        "fabric_file": str(out),
+        "import_name": "ai",
+        "import_nodes": {"ai-[1:2]": {"address": "10.1.16.[1:2]"}},
+    }
+    checked = play("--check", "--diff", **wishes)
+    assert checked.returncode == 0 and "changed=1" in checked.stdout, checked.stdout + checked.stderr
+    assert "+  attachment: sriov" in checked.stdout and not out.parent.exists()
+
+    first = play(**wishes)
+    assert first.returncode == 0 and "changed=1" in first.stdout, first.stdout + first.stderr
+    assert "IM301" in first.stdout and "lint: clean" in first.stdout
+    raw = out.read_bytes()
+    outcome = lint(raw)
+    assert outcome.plan is not None and outcome.findings == []
+    assert yaml.safe_load(raw)["nodes"] == {"ai-[1:2]": {"profile": "server", "address": "10.1.16.[1:2]"}}
+
+    second = play(**wishes)
+    assert second.returncode == 0 and "changed=0" in second.stdout and out.read_bytes() == raw
+
+    other = play(**dict(wishes, import_name="another"))
+    assert other.returncode != 0 and out.read_bytes() == raw
+    assert "Remedy: name another file, or overwrite it with -e import_force=true." in other.stdout + other.stderr
+    forced = play(**dict(wishes, import_name="another", import_force=True))
+    assert forced.returncode == 0 and yaml.safe_load(out.read_text())["fabric"]["name"] == "another"
+
+
+def test_a_directory_without_a_file_to_write_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text((RECORDINGS / "network-operator.yml").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    done = play(import_from=str(tmp_path), import_nodes="ai-[1:2],ai-9")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "provider: network-operator" in done.stdout and "ai-9: {profile: server}" in done.stdout
+    assert "picture.png" not in done.stdout and "No findings." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({}, "No manifests are named. Remedy: add -e import_from=PATHS"),
+        ({"import_from": "README.md"}, "IM104 nothing in this file says what a rail is. Remedy: "),
+        (
+            {"import_from": "tests/recordings/manifests/network-operator.yml", "fabric_file": "/proc/none/fabric.yml"},
+            "Remedy: name a file that you may write, with -e fabric_file=OUT.",
+        ),
+    ],
+    ids=["nothing named", "no manifest", "no place to write"],
+)
+def test_wrong_wishes_end_with_one_clear_line(variables: dict[str, object], said: str) -> None:
+    done = play(**variables)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0 and said in text and "Traceback" not in text, text
+
+
+def test_nodes_are_names_ranges_or_a_mapping() -> None:
+    assert fabric_import._nodes("ai-[1:2], ai-9") == {"ai-[1:2]": {}, "ai-9": {}}
+    assert fabric_import._nodes(["ai-1"]) == {"ai-1": {}}
+    assert fabric_import._nodes({"ai-1": None, "ai-2": {"index": 7}}) == {"ai-1": {}, "ai-2": {"index": 7}}
+    assert fabric_import._nodes("") is None
+    for wrong in (7, [{"a": 1}], {"ai-1": "x"}):
+        with pytest.raises(RailyardError, match="neither names nor a mapping"):
+            fabric_import._nodes(wrong)
+
+
+def test_files_that_are_not_there_are_said(tmp_path: Path) -> None:
+    for wrong, said in (([], "no file is named"), ([str(tmp_path)], "the directory holds no manifest")):
+        with pytest.raises(RailyardError, match=said):
+            fabric_import._files(wrong)
+    with pytest.raises(RailyardError, match="it cannot be read: No such file or directory"):
+        fabric_files.read(str(tmp_path / "none.yml"))
