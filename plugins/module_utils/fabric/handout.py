@@ -79,6 +79,8 @@ class Handout:
         # (variant, rail) -> the parts of a port that all of its nodes have.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # Rail -> the kinds of pools that each node has for itself.
+        self._own_pools: dict[str, list[str]] = {}
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
 
@@ -174,13 +176,21 @@ class Handout:
         self._address(found, node, unit, rail)
         if identities is not None:
             found["vfs"] = self._vfs(variant, rail, identities)
-        names = part["names"]
-        if names["pool"] is None and rail.mode not in (None, NONE):
+        own = self._own_pools.get(rail.name)
+        if own is None:
+            own = self._own_pools[rail.name] = [
+                kind
+                for kind in self.naming.pools(rail.schemes)
+                if rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
+            ]
+        if own:
             values = self._values.get(key)
             if values is None:
                 values = self._values[key] = self.naming.values(rail, variant.attachment or "", variant.name)
             values["node"], values["i"] = node.name, node.index or 0
-            found["names"] = dict(names, pool=self.naming.name("pool", values, rail.mode))
+            found["names"] = dict(part["names"])
+            for kind in own:
+                found["names"][kind] = self.naming.name(kind, values, rail.mode)
         return found
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
@@ -226,16 +236,20 @@ class Handout:
     def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
         """A port's objects; a pool whose name has the node in it is None here."""
         values = self.naming.values(rail, variant.attachment or "", variant.name)
-        pool = None
-        if rail.mode not in (None, NONE) and not self.naming.template("pool", rail.mode).fields & {"node", "i"}:
-            pool = self.naming.name("pool", values, rail.mode)
         return {
             "resource": self.naming.name("resource", values),
             "network": self.naming.name("network", values),
-            "pool": pool,
+            "pool": self._rail_pool("pool", rail, values),
+            "pool6": self._rail_pool("pool6", rail, values),
             "policy": self.naming.name("policy", values) if variant.has_vfs else None,
             "interface": self.naming.name("interface", values),
         }
+
+    def _rail_pool(self, kind: str, rail: Rail, values: t.Mapping[str, t.Any]) -> str | None:
+        """The one pool of a rail; None where each node has its own, or the rail has none of the kind."""
+        if rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
+            return None
+        return None if self.naming.own_pools(kind, rail.mode) else self.naming.name(kind, values, rail.mode)
 
     def _address(self, found: dict[str, t.Any], node: Node, unit: Unit | None, rail: Rail) -> None:
         """The node's own addresses, routes, leaf and share of the pods' addresses on a rail."""
@@ -335,7 +349,11 @@ class Handout:
             "table": self.fabric.routing.first_table + rail.number - 1 if self._source else None,
             "rule_priority": self.fabric.routing.first_priority + rail.number - 1 if self._source else None,
             "networks": self._networks(rail),
+            "taken": {name: str(held) for scheme in rail.schemes.values() for name, held in scheme.taken},
         }
+        values = self.naming.values(rail, self.fabric.attachment or "", "")
+        for kind in ("pool", "pool6"):
+            found[kind] = self._rail_pool(kind, rail, values)
         for _bits, six in _FAMILIES:
             found.update({key + six: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
         for side in self._sides[rail.name]:

@@ -26,6 +26,7 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "network": (("n", "p", "k"), _RAIL + ("profile",)),
     "namespace": ((), ("fabric",)),
     "pool": (("n", "p", "k", "i"), _RAIL + ("profile", "node")),
+    "pool6": (("n", "p", "k", "i"), _RAIL + ("profile", "node")),
     "policy": (("n", "p", "k"), _RAIL + ("profile",)),
     "interface": (("n", "p", "k"), ()),
 }
@@ -45,6 +46,10 @@ SHAPES: dict[str, tuple[t.Pattern[str], str]] = {
     "network": (re.compile(_LABEL + r"\Z"), "at most 63 lower-case letters, digits and hyphens, no dots"),
     "namespace": (re.compile(_LABEL + r"\Z"), "at most 63 lower-case letters, digits and hyphens, no dots"),
     "pool": (
+        re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
+        "at most 253 lower-case letters, digits, hyphens and dots, at most 63 between dots",
+    ),
+    "pool6": (
         re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
         "at most 253 lower-case letters, digits, hyphens and dots, at most 63 between dots",
     ),
@@ -93,11 +98,22 @@ class Naming:
         """The template of a kind, for pools that of an address mode."""
         if kind in self._said:
             return self._said[kind]
-        key = (kind, mode if kind == "pool" else None)
+        key = (kind, mode if kind in ("pool", "pool6") else None)
         if key not in self._templates:
             numbers, texts = FIELDS[kind]
-            self._templates[key] = Template(default(kind, self._provider, mode), numbers, texts)
+            # A prefix: a wildcard over the IPv4 pools of a rail, such as ai-gpu01-*, must not catch it.
+            six = kind == "pool6"
+            text = "v6-" + self.template("pool", mode).text if six else default(kind, self._provider, mode)
+            self._templates[key] = Template(text, numbers, texts)
         return self._templates[key]
+
+    def pools(self, families: t.Collection[int]) -> list[str]:
+        """The kinds of pools that a rail with these families has."""
+        return [kind for bits, kind in ((32, "pool"), (128, "pool6")) if bits in families]
+
+    def own_pools(self, kind: str, mode: str | None) -> bool:
+        """Whether each node has a pool of its own by the template."""
+        return bool(self.template(kind, mode).fields & {"node", "i"})
 
     def common(self, kind: str) -> str:
         """A name that the whole fabric has: ``resource_prefix`` or ``namespace``."""

@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY8xx: Kubernetes: what each provider serves, and the names of its objects."""
+"""RY8xx: Kubernetes: what each provider serves, and what its objects can say. Their names are in ``objects``."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import LINK, NONE
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV4, show
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import LINK, NONE, SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_terms import usable
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
     ATTACHMENTS,
+    CNI,
     EXCLUSIVE,
     OPERATOR,
     SHARED,
@@ -19,9 +22,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
     refused,
     served_by,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, Rule, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Port, Rail
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.naming import SHAPES, Naming
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.naming import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.addresses import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants, ports_of
 
 _PORTS = """
@@ -37,12 +41,14 @@ def _fabric(more: str) -> str:
     return "fabric: {name: ai, mtu: 4200, %s}\n" % more
 
 
-def _names(more: str) -> str:
-    return "names: {%s}\n" % more
-
-
 _MACVLAN = "attachment: macvlan, provider: spiderpool"
-_SRIOV = "provider: network-operator, attachment: sriov, vfs: {count: 4}"
+_OPERATOR = "attachment: macvlan, provider: network-operator"
+_NAMES = 'names: {network: "{rail}-{profile}", resource: "{rail}_{profile}"}\n'
+
+
+def _rails(pods: str) -> str:
+    return 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", pods: %s, hosts: .201-.253}\n' % pods
+
 
 NOT_SERVED = rule(
     "RY801",
@@ -57,40 +63,6 @@ MODE_NOT_SERVED = rule(
     _fabric("attachment: macvlan, provider: cni")
     + "addresses: {mode: block, block: 16}\n"
     + 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253}',
-)
-RESOURCE = rule(
-    "RY803",
-    "A resource's name is not safe for every device plugin",
-    _names('resource: "{rail}-rdma"'),
-    _names('resource: "{rail}_rdma"'),
-    why="A hyphen or a dot in one name ends k8s-rdma-shared-dev-plugin for all resources of a node, and the SR-IOV"
-    " operator up to 1.6 refuses it.",
-)
-NETWORK = rule(
-    "RY804",
-    "A network's name is not safe in a pod's annotation",
-    _names('network: "{rail}.{attachment}"'),
-    _names('network: "{rail}-{attachment}"'),
-    why="Pods name their networks in k8s.v1.cni.cncf.io/networks, whose parser takes lower-case letters, digits and"
-    " hyphens alone.",
-)
-OBJECT = rule(
-    "RY805",
-    "The name of a pool, policy, namespace or resource prefix is none that Kubernetes takes",
-    _names('pool: "{fabric}_{rail}"'),
-    _names('pool: "{fabric}-{rail}"'),
-)
-INTERFACE = rule(
-    "RY806",
-    "A pod's interface has a name that the kernel does not take, or that is taken",
-    _names('interface: "accelerator-net{n}"'),
-    _names('interface: "rdma{n}"'),
-)
-SAME_NAME = rule(
-    "RY807",
-    "Two objects would have one name",
-    _names('network: "{attachment}"'),
-    _names('network: "{rail}-{attachment}"'),
 )
 NO_MASTER = rule(
     "RY808",
@@ -146,32 +118,54 @@ MIXED_MODES = rule(
     WARNING,
     why="The chart has no node selector for k8s-rdma-shared-dev-plugin, which ends where the mode is exclusive.",
 )
-POOL_OF_ALL = rule(
-    "RY814",
-    "A pool that each node needs for itself has a name for all of them",
+
+BLOCKS = rule(
+    "RY815",
+    "The operator's address manager would give out other addresses than the rail's pods",
+    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".11-.200"),
+    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".1-.200"),
+    why="In one subnet nv-ipam cuts blocks of pods_per_node addresses, two or more, from the subnet's first address on."
+    " With the mode prefix each node's addresses are where the plan says.",
+)
+IFNAMES = rule(
+    "RY816",
+    "A netdev is of one rail on some nodes and of another on others",
     _fabric(_MACVLAN)
-    + "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 16}\n"
-    + "rails: {gpu01: {}, gpu02: {}}\n"
-    + _names('pool: "{fabric}-{rail}"'),
+    + _NAMES
+    + _PORTS
+    + "  dgx: {ports: {gpu01: {netdev: enp12s0f0np0}, gpu02: {netdev: enp14s0f0np0}}}\n"
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     _fabric(_MACVLAN)
-    + "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 16}\n"
-    + "rails: {gpu01: {}, gpu02: {}}\n"
-    + _names('pool: "{fabric}-{rail}-{node}"'),
+    + _NAMES
+    + _PORTS
+    + "  dgx: {ports: {gpu01: {netdev: enp13s0f0np0}, gpu02: {netdev: enp14s0f0np0}}}\n"
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
+    why="k8s-rdma-shared-dev-plugin has one list of netdevs for each resource in the whole cluster, so the device would"
+    " be handed out for both rails.",
+)
+INJECTED = rule(
+    "RY817",
+    "The netdevs do not sort as the rails count",
+    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: eth9}\n      gpu02: {netdev: eth10}\n",
+    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: eth09}\n      gpu02: {netdev: eth10}\n",
+    WARNING,
+    why="Where Spiderpool injects networks by itself it does so in the text order of their masters, so net1 of a pod"
+    " is then not rail 1. Pods that name their networks in the annotation are not affected.",
 )
 
 _SPIDERPOOL_TABLE = 500
 _SPIDERPOOL_POOL = 5000
-_RULES: dict[str, Rule] = {"resource": RESOURCE, "network": NETWORK, "interface": INTERFACE}
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _served(fabric, variants, report)
     _modes(fabric, variants, report)
-    if fabric.name and not report.within(("rails",)) and not report.has(("fabric", "name")):
-        _names_of(fabric, variants, report)
     _masters(fabric, variants, report)
     if fabric.provider == SPIDERPOOL:
         _spiderpool(fabric, variants, report)
+        _injected(variants, fabric, report)
+    elif fabric.provider == OPERATOR:
+        _blocks(fabric, variants, report)
 
 
 def _served(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -223,112 +217,11 @@ def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> Non
         report.add(LINK_SHARED, rail.where("mode"), message, remedy)
 
 
-def _names_of(fabric: Fabric, variants: Variants, report: Report) -> None:
-    naming = Naming(fabric.name, fabric.provider, fabric.names)
-    for kind in ("resource_prefix", "namespace"):
-        _shape(fabric, kind, naming.common(kind), report)
-    owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
-    for rail in fabric.rails:
-        own = rail.mode not in (None, NONE, "subnet") and fabric.provider != OPERATOR
-        for variant in variants:
-            if rail.name not in variant.ports or not variant.attachment:
-                continue
-            values = naming.values(rail, variant.attachment, variant.name)
-            wide = (rail.name, variant.attachment)
-            named: list[tuple[str, tuple[t.Any, ...]]] = [("resource", wide), ("network", wide)]
-            named.append(("interface", (rail.name,)))
-            if variant.has_vfs:
-                named.append(("policy", wide + (variant.name,)))
-            for kind, owner in named:
-                _one(fabric, naming, kind, values, owner, owners, report)
-            if rail.mode in (None, NONE):
-                continue
-            if own:
-                _pools(fabric, naming, rail, variants.nodes_of(variant), values, owners, report)
-            else:
-                more = dict(values, node="", i=0)
-                _one(fabric, naming, "pool", more, (rail.name,), owners, report, rail.mode)
-
-
-def _one(
-    fabric: Fabric,
-    naming: Naming,
-    kind: str,
-    values: t.Mapping[str, t.Any],
-    owner: tuple[t.Any, ...],
-    owners: dict[tuple[str, str], tuple[t.Any, ...]],
-    report: Report,
-    mode: str | None = None,
-) -> bool:
-    name = naming.name(kind, values, mode)
-    if not _shape(fabric, kind, name, report):
-        return False
-    first = owners.setdefault((kind, name), owner)
-    if first == owner:
-        return True
-    # A profile in the template makes several of one, which is as good; one of several is not.
-    message = "%s would be the %s of %s and of %s" % (name, kind, _shown(first), _shown(owner))
-    remedy = "tell them apart, by {rail} and {attachment}" if kind != "interface" else "tell rails apart, by {k}"
-    if kind == "policy":
-        remedy = "tell them apart, by {rail} and {profile}"
-    report.add(SAME_NAME, fabric.names_path + (kind,), message, remedy)
-    return False
-
-
-def _shown(owner: t.Sequence[t.Any]) -> str:
-    return " ".join(str(each) for each in owner)
-
-
-def _pools(
-    fabric: Fabric,
-    naming: Naming,
-    rail: Rail,
-    nodes: t.Sequence[Node],
-    values: t.Mapping[str, t.Any],
-    owners: dict[tuple[str, str], tuple[t.Any, ...]],
-    report: Report,
-) -> None:
-    form = naming.template("pool", rail.mode)
-    if not form.fields & {"node", "i"}:
-        message = "in the mode %s each node has a pool of its own on %s" % (rail.mode, rail.name)
-        report.add(POOL_OF_ALL, fabric.names_path + ("pool",), message, "put {node} into the name")
-        return
-    # The template's own words are the same for all: a pool's name is safe when the longest node's is, and as
-    # nodes' names differ, so do their pools' but for templates that end in numbers.
-    if "node" in form.fields and rail.number == 1:
-        longest = max(nodes, key=lambda node: len(node.name), default=None)
-        if longest is not None:
-            _shape(fabric, "pool", form.fill(dict(values, node=longest.name, i=longest.index or 0)), report)
-    probe = dict(values, node="*", i=-1)
-    if not _rails_apart(fabric, form.fill(probe), rail, owners, report):
-        return
-
-
-def _rails_apart(
-    fabric: Fabric, name: str, rail: Rail, owners: dict[tuple[str, str], tuple[t.Any, ...]], report: Report
-) -> bool:
-    first = owners.setdefault(("pool", name), (rail.name,))
-    if first == (rail.name,):
-        return True
-    message = "the pools of %s and of %s would have one name on every node" % (_shown(first), rail.name)
-    report.add(SAME_NAME, fabric.names_path + ("pool",), message, "tell rails apart, by {rail}")
-    return False
-
-
-def _shape(fabric: Fabric, kind: str, name: str, report: Report) -> bool:
-    pattern, words = SHAPES[kind]
-    if pattern.match(name):
-        return True
-    what = kind.replace("_", " ")
-    message = "%s, %d characters, is no name for a %s" % (name, len(name), what)
-    report.add(_RULES.get(kind, OBJECT), fabric.names_path + (kind,), message, "use %s" % words)
-    return False
-
-
 def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
     """That each network is made on one netdev, by a name that all of its nodes have."""
     naming = Naming(fabric.name, fabric.provider, fabric.names)
     owners: dict[str, tuple[str, str]] = {}
+    resources: dict[str, tuple[str, str]] = {}
     for variant in variants:
         kind = ATTACHMENTS.get(variant.attachment or "")
         if not kind or not kind.master or _unread(variant, report):
@@ -340,7 +233,10 @@ def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
         for node in variants.nodes_of(variant):
             if node.ports or not plain:
                 plain = plain or not node.ports
-                _master(node, names, ports_of(node, variant), owners, report)
+                held = ports_of(node, variant)
+                _master(node, names, held, owners, report)
+                if fabric.provider != CNI:
+                    _one_resource(node, names, held, resources, report)
 
 
 def _unread(variant: Variant, report: Report) -> bool:
@@ -370,6 +266,75 @@ def _master(
             message = "the network %s would be made on %s, and on %s it is %s" % (network, port.netdev, first, master)
             remedy = "write one netdev for all, with pci beside it; or put {profile} into names.network"
             report.add(MASTERS, path, message, remedy)
+
+
+def _one_resource(
+    node: Node,
+    networks: t.Mapping[str, str],
+    ports: t.Mapping[str, Port],
+    owners: dict[str, tuple[str, str]],
+    report: Report,
+) -> None:
+    """That a netdev's name stands for one rail on all nodes."""
+    for rail, port in ports.items():
+        if rail not in networks or port.netdev is None or report.within(port.path):
+            continue
+        other, first = owners.setdefault(port.netdev, (rail, node.name))
+        if other != rail:
+            message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
+            remedy = "let netdev name each rail's port alike on all nodes, with pci beside it"
+            report.add(IFNAMES, port.paths.get("netdev", port.path), message, remedy)
+
+
+def _injected(variants: Variants, fabric: Fabric, report: Report) -> None:
+    for variant in variants:
+        kind = ATTACHMENTS.get(variant.attachment or "")
+        if not kind or not kind.master:
+            continue
+        ports = [variant.ports[rail.name] for rail in fabric.rails if rail.name in variant.ports]
+        for before, port in zip(ports, ports[1:]):
+            if before.netdev is None or port.netdev is None or before.netdev < port.netdev:
+                continue
+            if report.within(port.path) or report.within(before.path):
+                continue
+            message = "%s of %s sorts before %s of %s" % (port.netdev, port.rail, before.netdev, before.rail)
+            remedy = (
+                "name netdevs as they count, such as %s, with pci beside them; or name networks in pods" % port.rail
+            )
+            report.add(INJECTED, port.paths.get("netdev", port.path), message, remedy)
+            break
+
+
+def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
+    demands = demands_of(fabric, variants)
+    vfs = any(variant.has_vfs for variant in variants)
+    if any(refused(OPERATOR, variant.attachment or "") for variant in variants):
+        return
+    for rail in fabric.rails:
+        demand = demands[rail.name][0]
+        for bits, scheme in rail.schemes.items() if rail.mode == SUBNET else ():
+            where = rail.where("pods" if bits == IPV4 else "pods6")
+            if scheme.pods is None or report.within(where):
+                continue
+            first, _last = usable(scheme.network.first, scheme.network.last, bits)
+            if scheme.pods.first != first:
+                message = "nv-ipam begins at %s, and pods of %s at %s" % (
+                    show(first, bits),
+                    rail.name,
+                    show(scheme.pods.first, bits),
+                )
+                report.add(BLOCKS, where, message, "begin pods there, or take the mode prefix")
+            elif demand.pods_per_node is None and not vfs and demand.nodes:
+                message = "nv-ipam cuts %s into blocks of pods_per_node, which is not said" % rail.name
+                remedy = "say how many pods of a node need an address, or take the mode prefix"
+                report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
+            elif demand.pods_per_node == 1 and scheme.pods.size < 2 * demand.most:
+                message = "nv-ipam's blocks have 2 addresses or more, and %s has %d for %d nodes" % (
+                    rail.name,
+                    scheme.pods.size,
+                    demand.most,
+                )
+                report.add(BLOCKS, where, message, "widen the range, or take the mode prefix")
 
 
 def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:

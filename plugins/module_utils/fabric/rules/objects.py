@@ -1,0 +1,166 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY80x: the names of Kubernetes objects."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import NONE, SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import OPERATOR
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report, Rule, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.naming import SHAPES, Naming
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
+
+
+def _names(more: str) -> str:
+    return "names: {%s}\n" % more
+
+
+_OWN = (
+    "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 16}\n"
+    "rails: {gpu01: {}, gpu02: {}}\n"
+)
+
+RESOURCE = rule(
+    "RY803",
+    "A resource's name is not safe for every device plugin",
+    _names('resource: "{rail}-rdma"'),
+    _names('resource: "{rail}_rdma"'),
+    why="A hyphen or a dot in one name ends k8s-rdma-shared-dev-plugin for all resources of a node, and the SR-IOV"
+    " operator up to 1.6 refuses it.",
+)
+NETWORK = rule(
+    "RY804",
+    "A network's name is not safe in a pod's annotation",
+    _names('network: "{rail}.{attachment}"'),
+    _names('network: "{rail}-{attachment}"'),
+    why="Pods name their networks in k8s.v1.cni.cncf.io/networks, whose parser takes lower-case letters, digits and"
+    " hyphens alone.",
+)
+OBJECT = rule(
+    "RY805",
+    "The name of a pool, policy, namespace or resource prefix is none that Kubernetes takes",
+    _names('pool: "{fabric}_{rail}"'),
+    _names('pool: "{fabric}-{rail}"'),
+)
+INTERFACE = rule(
+    "RY806",
+    "A pod's interface has a name that the kernel does not take, or that is taken",
+    _names('interface: "accelerator-net{n}"'),
+    _names('interface: "rdma{n}"'),
+)
+SAME_NAME = rule(
+    "RY807",
+    "Two objects would have one name",
+    _names('network: "{attachment}"'),
+    _names('network: "{rail}-{attachment}"'),
+)
+POOL_OF_ALL = rule(
+    "RY814",
+    "A pool that each node needs for itself has a name for all of them",
+    _OWN + _names('pool: "{fabric}-{rail}"'),
+    _OWN + _names('pool: "{fabric}-{rail}-{node}"'),
+)
+
+_RULES: dict[str, Rule] = {"resource": RESOURCE, "network": NETWORK, "interface": INTERFACE}
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if not fabric.name or report.within(("rails",)) or report.has(("fabric", "name")):
+        return
+    naming = Naming(fabric.name, fabric.provider, fabric.names)
+    for kind in ("resource_prefix", "namespace"):
+        _shape(fabric, kind, naming.common(kind), report)
+    owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
+    for rail in fabric.rails:
+        own = rail.mode not in (None, NONE, SUBNET) and fabric.provider != OPERATOR
+        for variant in variants:
+            if rail.name not in variant.ports or not variant.attachment:
+                continue
+            values = naming.values(rail, variant.attachment, variant.name)
+            wide = (rail.name, variant.attachment)
+            named: list[tuple[str, tuple[t.Any, ...]]] = [("resource", wide), ("network", wide)]
+            named.append(("interface", (rail.name,)))
+            if variant.has_vfs:
+                named.append(("policy", wide + (variant.name,)))
+            for kind, owner in named:
+                _one(fabric, naming, kind, values, owner, owners, report)
+            if rail.mode in (None, NONE):
+                continue
+            for kind in naming.pools(rail.schemes):
+                if own:
+                    _pools(fabric, naming, kind, rail, variants.nodes_of(variant), values, owners, report)
+                else:
+                    more = dict(values, node="", i=0)
+                    _one(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
+
+
+def _one(
+    fabric: Fabric,
+    naming: Naming,
+    kind: str,
+    values: t.Mapping[str, t.Any],
+    owner: tuple[t.Any, ...],
+    owners: dict[tuple[str, str], tuple[t.Any, ...]],
+    report: Report,
+    mode: str | None = None,
+) -> bool:
+    name = naming.name(kind, values, mode)
+    if not _shape(fabric, kind, name, report):
+        return False
+    first = owners.setdefault((kind.rstrip("6"), name), owner)
+    if first == owner:
+        return True
+    # A profile in the template makes several of one, which is as good; one of several is not.
+    message = "%s would be the %s of %s and of %s" % (name, kind, _shown(first), _shown(owner))
+    remedy = "tell them apart, by {rail} and {attachment}" if kind != "interface" else "tell rails apart, by {k}"
+    if kind == "policy":
+        remedy = "tell them apart, by {rail} and {profile}"
+    report.add(SAME_NAME, fabric.names_path + (kind,), message, remedy)
+    return False
+
+
+def _shown(owner: t.Sequence[t.Any]) -> str:
+    return " ".join(str(each) for each in owner)
+
+
+def _pools(
+    fabric: Fabric,
+    naming: Naming,
+    kind: str,
+    rail: Rail,
+    nodes: t.Sequence[Node],
+    values: t.Mapping[str, t.Any],
+    owners: dict[tuple[str, str], tuple[t.Any, ...]],
+    report: Report,
+) -> None:
+    """A pool's name is safe when that of the node with the longest name is; nodes' names differ, and so do pools'."""
+    if not naming.own_pools(kind, rail.mode):
+        message = "in the mode %s each node has a pool of its own on %s" % (rail.mode, rail.name)
+        report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "put {node} into the name")
+        return
+    longest = max(nodes, key=lambda node: len(node.name), default=None)
+    if longest is None:
+        return
+    more = dict(values, node=longest.name, i=longest.index or 0)
+    if not _shape(fabric, kind, naming.name(kind, more, rail.mode), report):
+        return
+    name = naming.name(kind, dict(values, node="*", i=-1), rail.mode)
+    first = owners.setdefault(("pool", name), (rail.name, kind))
+    if first != (rail.name, kind):
+        message = "the pools of %s and of %s would have one name on every node" % (first[0], rail.name)
+        report.add(SAME_NAME, fabric.names_path + (kind,), message, "tell rails apart, by {rail}")
+
+
+def _shape(fabric: Fabric, kind: str, name: str, report: Report) -> bool:
+    pattern, words = SHAPES[kind]
+    if pattern.match(name):
+        return True
+    what = kind.rstrip("6").replace("_", " ")
+    message = "%s, %d characters, is no name for a %s" % (name, len(name), what)
+    report.add(_RULES.get(kind, OBJECT), fabric.names_path + (kind,), message, "use %s" % words)
+    return False
