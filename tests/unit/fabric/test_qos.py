@@ -30,7 +30,7 @@ def looked_at(
     link_layer: str = "ethernet",
     mtu: int = 4200,
     speed: int | None = None,
-    vfs: t.Mapping[str, int] | None = None,
+    vfs: t.Mapping[str, int | None] | None = None,
 ) -> tuple[Qos, list[Finding]]:
     """The object of one flow mapping, and what is said of it in a fabric of one rail and one profile."""
     report = Report()
@@ -42,6 +42,7 @@ def looked_at(
     profile = Profile("hgx", ("profiles", "hgx"))
     profile.ports["gpu01"] = Port("gpu01", ("profiles", "hgx", "ports", "gpu01"), speed=speed)
     fabric = Fabric(
+        attachment="sriov" if vfs else "macvlan",
         link_layer=link_layer,
         mtu=mtu,
         qos=qos,
@@ -265,6 +266,7 @@ VLAN = {"vlan": 100, "qos": 5}
         ("{trust: pcp}", {"vfs": {"vlan": 0}}, [("RY706", "qos.trust")]),
         ("{trust: pcp}", {"vfs": VLAN}, [("RY707", "fabric.vfs.qos")]),
         ("{trust: pcp}", {"vfs": {"vlan": 100}}, [("RY707", "fabric.vfs.vlan")]),
+        ("{trust: pcp}", {"vfs": {"vlan": 100, "qos": None}}, []),
         ("{trust: dscp}", {"vfs": VLAN}, []),
         ("{pfc: [], ecn: off}", {}, [("RY708", "qos.pfc")]),
         ("{pfc: []}", {}, []),

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import 
     Qos,
     least_size,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
 
 _FABRIC = "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov, vfs: {%s}}\n"
 _INFINIBAND = "fabric: {name: ai, provider: spiderpool, mtu: 4092, attachment: ib-sriov, vfs: {count: 4}}\n"
@@ -225,23 +226,22 @@ def _pfc(qos: Qos, report: Report) -> None:
 def _tags(fabric: Fabric, qos: Qos, report: Report) -> None:
     """With trust pcp, that VFs are in a VLAN and their tag has RoCE's priority."""
     untagged: dict[str, None] = {}
-    for rail in fabric.rails:
-        for profile in fabric.profiles.values():
-            if rail.name not in profile.ports:
+    for variant in Variants(fabric).with_unused():
+        for rail in fabric.rails:
+            if rail.name not in variant.ports:
                 continue
-            vfs = dict(fabric.vfs, **dict(rail.vfs, **profile.vfs))
+            vfs = variant.vfs_on(fabric, rail) if variant.has_vfs else {}
             vlan = vfs.get("vlan")
             if vlan is None or vlan.value == 0:
                 untagged[rail.name] = None
             elif vlan.value and _read(qos, report, "priority", "dscp") and not report.within(vlan.path[:-1]):
                 tag = vfs.get("qos")
-                if (tag.value if tag else 0) != qos.priority:
-                    message = "the tags of VLAN %d have priority %d, and RoCE has %d" % (
-                        vlan.value,
-                        tag.value if tag else 0,
-                        qos.priority,
-                    )
-                    report.add(PCP_VFS, (tag or vlan).path, message, "set vfs.qos: %d" % qos.priority)
+                priority = tag.value if tag else 0
+                if priority not in (None, qos.priority):
+                    message = "the tags of VLAN %d have priority %d, and RoCE has %d"
+                    place = (tag or vlan).path
+                    remedy = "set vfs.qos: %d" % qos.priority
+                    report.add(PCP_VFS, place, message % (vlan.value, priority, qos.priority), remedy)
     if untagged:
         message = "the priority stands in the VLAN tag, and no VLAN is set on %s" % ", ".join(untagged)
         report.add(PCP_UNTAGGED, qos.path + ("trust",), message, "set trust: dscp, or vfs.vlan and vfs.qos")
@@ -313,9 +313,9 @@ def _apart(qos: Qos, places: t.Sequence[int], what: str, broken: Rule, path: Pat
 
 def _speed(fabric: Fabric) -> int:
     """The fastest link that the file expects, in Gb/s; 0 where it says none."""
-    profiles = fabric.profiles.values()
-    speeds = [profile.expected.get("speed", 0) for profile in profiles]
-    speeds += [port.speed or 0 for profile in profiles for port in profile.ports.values()]
+    variants = Variants(fabric).with_unused()
+    speeds = [variant.profile.expected.get("speed", 0) for variant in variants]
+    speeds += [port.speed or 0 for variant in variants for port in variant.ports.values()]
     return max(speeds, default=0)
 
 
