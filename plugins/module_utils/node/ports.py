@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.node import network_files, ports_plan, sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
@@ -186,7 +186,22 @@ class RailPorts(Subsystem):
         }
         kept = self._kept(wanted, targets)
         files = self._file_changes(backend, kept) if self._persist or absent else []
-        return self._in_record(record, wanted, plan.changes, files, backend, kept)
+
+        def load() -> None:
+            # a back-end would only say that it is not done
+            self._check_duplicates(targets)
+            backend.load(kept, self._timeout)
+
+        loaded = [Change(backend.name, "loaded", False, True, load)] if backend.is_running() else []
+        return self._in_record(record, wanted, plan.changes, files, loaded)
+
+    def _check_duplicates(self, targets: t.Sequence[Target]) -> None:
+        if self._tried:
+            seen = Seen()
+            self._look_at_links(seen)
+            raise_all(
+                [error for each in targets for error in ports_plan.duplicates(each.port, each.link, seen, self._tried)]
+            )
 
     def _warn(self, warnings: t.Sequence[str]) -> None:
         # a run decides twice: before, and when it reads back
@@ -239,10 +254,12 @@ class RailPorts(Subsystem):
         wanted: t.Sequence[Port],
         live: t.Sequence[Change],
         files: t.Sequence[Change],
-        backend: network_files.Backend,
-        kept: t.Sequence[network_files.Kept],
+        loaded: t.Sequence[Change],
     ) -> list[Change]:
-        """All changes in order, with the record opened before and closed after those that a later run must know of."""
+        """All changes in order, with the record opened before and closed after those that a later run must know of.
+
+        :param loaded: what makes the back-end read the files, needed where they change or an earlier run was cut off.
+        """
         system = self._system
         here = [port.as_options() for port in record.ports]
         then = [port.as_options() for port in wanted]
@@ -256,10 +273,7 @@ class RailPorts(Subsystem):
             before.append(Change(RECORD, "ports", here, then, lambda: system.write_file(RECORD, opened.text())))
         elif not open_already:
             before.append(Change(RECORD, "done", True, False, lambda: system.write_file(RECORD, opened.text())))
-        after: list[Change] = []
-        if (files or open_already) and backend.is_running():
-            act = _loader(backend, kept, self._timeout)
-            after.append(Change(backend.name, "loaded", False, True, act))
+        after = list(loaded) if files or open_already else []
 
         def close() -> None:
             if wanted:
@@ -330,9 +344,3 @@ def _writer(
 
 def _remover(system: System, path: str) -> t.Callable[[], None]:
     return lambda: system.remove_file(path)
-
-
-def _loader(
-    backend: network_files.Backend, kept: t.Sequence[network_files.Kept], timeout: float
-) -> t.Callable[[], None]:
-    return lambda: backend.load(kept, timeout)

@@ -218,6 +218,26 @@ def _route_name(route: Route) -> str:
     return "route %s table %s" % (destination, "main" if route.table == TABLE_MAIN else route.table)
 
 
+def duplicates(port: Port, link: Link, seen: Seen, tried: t.Container[tuple[int, Interface]]) -> list[RailyardError]:
+    """What the kernel's duplicate address detection has against a port's IPv6 address.
+
+    :param tried: the addresses that this run has added, with their links' indices; others are tried again first.
+    """
+    side = port.side(6)
+    live = next((each for each in seen.of(link) if side and each.interface == side.address), None)
+    if not side or not live:
+        return []
+    if live.flags & IFA_F_DADFAILED and (link.ifindex, side.address) in tried:
+        message = "another host on the rail has %s, as the kernel's duplicate address detection found"
+        remedy = "find who has it (a node with another plan, a cable in another rail's switch), and run again"
+    elif seen.is_unsettled(live):
+        message = "the kernel has not yet found out whether another host has %s"
+        remedy = "give more timeout, or see net.ipv6.conf.%s.dad_transmits" % link.name
+    else:
+        return []
+    return [RailyardError(message % side.address.ip, at(port, side.key), remedy)]
+
+
 class Plan:
     """The live changes. ``errors`` and ``warnings`` gather what is found on the way.
 
@@ -423,20 +443,7 @@ class Plan:
                 holder = self._seen.links[other.ifindex].name
                 message = "%s is the address of %s already" % (side.address.ip, holder)
                 self.errors.append(RailyardError(message, at(port, side.key), "take it from there first"))
-        self._check_duplicates(port, link, side)
-
-    def _check_duplicates(self, port: Port, link: Link, side: Side) -> None:
-        """What the kernel's duplicate address detection says of an address."""
-        live = next((each for each in self._seen.of(link) if each.interface == side.address), None)
-        # what failed before this run is tried again
-        if live and live.flags & IFA_F_DADFAILED and (link.ifindex, side.address) in self._tried:
-            message = "another host on the rail has %s, as the kernel's duplicate address detection found"
-            remedy = "find who has it (a node with another plan, a cable in another rail's switch), and run again"
-            self.errors.append(RailyardError(message % side.address.ip, at(port, side.key), remedy))
-        elif live and self._seen.is_unsettled(live):
-            message = "the kernel has not yet found out whether another host has %s"
-            remedy = "give more timeout, or see net.ipv6.conf.%s.dad_transmits" % link.name
-            self.errors.append(RailyardError(message % side.address.ip, at(port, side.key), remedy))
+        self.errors += duplicates(port, link, self._seen, self._tried) if side.version == 6 else []
 
     def _check_main_routes(self, port: Port, link: Link, former: t.Sequence[Target]) -> None:
         """The main table is not ours alone: a route that another gave it is not taken away."""

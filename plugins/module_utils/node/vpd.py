@@ -56,7 +56,7 @@ def read(system: System, path: str, patience: float = PATIENCE) -> Vpd | None:
     return decode(bytes(data))
 
 
-def wants_more(data: t.ByteString) -> bool:
+def wants_more(data: bytes | bytearray) -> bool:
     """Whether what has been read ends before the read-only part does."""
     place = 0
     for tag, start, length in _resources(data):
@@ -82,7 +82,7 @@ def decode(data: bytes) -> Vpd | None:
     return Vpd(name, fields.get(b"PN") or None, fields.get(b"SN") or None) if known else None
 
 
-def _resources(data: t.ByteString) -> t.Iterator[tuple[int, int, int]]:
+def _resources(data: bytes | bytearray) -> t.Iterator[tuple[int, int, int]]:
     """Tag, start and length of each resource, up to the end tag or to what is none."""
     place = 0
     while place < len(data):

@@ -304,6 +304,29 @@ def test_an_address_of_which_nothing_is_known_in_time_is_an_error(node: Node, mo
     run(node, [port(1, address6="fd00:11::c9/64")])
 
 
+def test_a_duplicate_is_told_before_the_back_end_is_asked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _timeout: loads.append(len(kept)))
+    add = node.kernel.add_address
+
+    def taken(index: int, interface: rt.Interface) -> None:
+        add(index, interface)
+        node.kernel.held_addresses = [
+            each._replace(flags=rt.IFA_F_DADFAILED) if each.interface.version == 6 else each
+            for each in node.kernel.held_addresses
+        ]
+
+    monkeypatch.setattr(node.kernel, "add_address", taken)
+    wanted = [port(1, address6="fd00:11::c9/64")]
+    with pytest.raises(RailyardError, match="another host on the rail has fd00:11::c9"):
+        run(node, wanted)
+    assert loads == []
+    monkeypatch.setattr(node.kernel, "add_address", add)
+    run(node, wanted)
+    assert loads == [1]
+    assert changes(node, wanted) == []
+
+
 def test_ipv6_needs_its_mtu(node: Node) -> None:
     node.kernel.set_link(3, mtu=1000)
     assert "the MTU of enp11s0 is 1000, and IPv6 needs 1280" in errors(node, [port(1, address6="fd00::1/64", mtu=None)])
