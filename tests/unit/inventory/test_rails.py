@@ -22,6 +22,18 @@ from ansible_collections.railyard.fabric.plugins.inventory.rails import Inventor
 ROOT = Path(__file__).resolve().parents[3]
 INVENTORIES = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
 
+# Nodes of the worked examples that have more than two.
+NODES = {
+    "dual-stack": 4,
+    "four-gpu-two-nic": 6,
+    "host-device": 4,
+    "infiniband-sriov": 32,
+    "ipoib": 4,
+    "mixed-models": 12,
+    "routed-31": 128,
+    "sriov-roce-prefix": 16,
+}
+
 
 def _wrong_files() -> t.Any:
     path = ROOT / "tests/unit/fabric/wrong_files.py"
@@ -125,7 +137,93 @@ def test_a_directory_of_the_name_is_said_to_be_none(tmp_path: Path) -> None:
 def test_the_worked_examples_are_clean(name: str) -> None:
     warnings: list[str] = []
     inventory = parse(ROOT / "inventories" / name / "fabric.yml", warnings)
-    assert not warnings and len(inventory.groups["railyard_nodes"].get_hosts()) == 2
+    assert not warnings and len(inventory.groups["railyard_nodes"].get_hosts()) == NODES.get(name, 2)
+
+
+def _ports(name: str, node: str) -> list[dict[str, t.Any]]:
+    ports: list[dict[str, t.Any]] = (
+        parse(ROOT / "inventories" / name / "fabric.yml").hosts[node].get_vars()["railyard_node"]["ports"]
+    )
+    return ports
+
+
+def test_a_prefix_for_each_node_and_rail() -> None:
+    port = _ports("sriov-roce-prefix", "gpu-su2-03")[7]
+    assert (port["address"], port["gateway"]) == ("172.17.194.66/27", "172.17.194.65")
+    assert (port["pods"]["first"], port["pods"]["last"]) == ("172.17.194.67", "172.17.194.94"), "28 of a /27"
+    assert port["leaf"]["name"] == "su2-r08" and port["leaf"]["port"] == "swp3"
+    assert port["leaf"]["aggregate"] == "172.17.194.0/23", "16 places of a /27"
+    assert port["names"]["pool"] == "ai-east-gpu08-gpu-su2-03" and port["names"]["policy"] == "ai-east-gpu08-hgx-h100"
+
+
+def test_links_to_two_planes() -> None:
+    ports = _ports("routed-31", "b300-su2-05")
+    assert [port["rail"] for port in ports[:3]] == ["r1p1", "r1p2", "r2p1"] and len(ports) == 16
+    assert [(port["number"], port["base"], port["plane"]) for port in ports[2:4]] == [(3, "r2", 1), (4, "r2", 2)]
+    first = ports[0]
+    assert first["address"] == "10.192.0.72/31", "place 5 of unit 2: the host's end is even"
+    assert first["leaf"] == {
+        "name": "ams1-su2-r1-p1",
+        "port": "swp5",
+        "address": "10.192.0.73",
+        "address6": None,
+        "aggregate": "10.192.0.64/26",
+        "aggregate6": None,
+    }
+
+
+def test_rails_that_do_not_meet() -> None:
+    port = _ports("host-device", "solo-02")[0]
+    assert port["gateway"] is None and port["leaf"]["address"] == "10.64.0.9"
+    assert port["routes"] == [{"to": "10.64.0.0/20", "via": "10.64.0.9", "table": 101}]
+    assert port["match"]["slot"] == "40" and port["pci"] is None and port["netdev"] == "rail01"
+
+
+def test_two_models_with_their_own_attachments() -> None:
+    inventory = parse(ROOT / "inventories/mixed-models/fabric.yml")
+    nodes = {name: host.get_vars()["railyard_node"] for name, host in inventory.hosts.items()}
+    fabric = inventory.groups["railyard_nodes"].get_vars()["railyard_fabric"]
+    assert fabric["attachments"] == ["sriov", "macvlan"] and fabric["attachment"] == "sriov"
+    assert (nodes["h100-01"]["attachment"], nodes["h100-01"]["rdma_mode"]) == ("sriov", "exclusive")
+    assert (nodes["a100-11"]["attachment"], nodes["a100-11"]["rdma_mode"]) == ("macvlan", "shared")
+    counts = [len(nodes[name]["ports"][0]["vfs"]["attributes"]) for name in ("h100-06", "h100-07")]
+    assert counts == [8, 4] and nodes["a100-11"]["ports"][0]["vfs"] is None
+    assert nodes["a100-14"]["ports"][3]["pci"] == "0000:d1:00.0"
+    assert inventory.groups["inference"].get_vars()["workload"] == "inference"
+
+
+def test_both_families_side_by_side() -> None:
+    port = _ports("dual-stack", "dual-03")[1]
+    assert (port["address"], port["gateway"]) == ("172.24.1.203/24", "172.24.1.254")
+    assert (port["address6"], port["gateway6"]) == ("fd00:172:24:1::102/64", "fd00:172:24:1::1")
+    assert port["names"]["pool6"] == "v6-" + port["names"]["pool"]
+
+
+def test_blocks_of_addresses() -> None:
+    port = _ports("four-gpu-two-nic", "four-2")[1]
+    assert (port["pods"]["first"], port["pods"]["last"]) == ("172.18.2.32", "172.18.2.47")
+    assert port["gpus"] == [2, 3] and port["expect"]["gpu_distance"] == "NODE"
+
+
+def test_infiniband_without_addresses() -> None:
+    port = _ports("infiniband-sriov", "dgx-32")[0]
+    assert port["address"] is None and port["pods"] is None and port["names"]["pool"] is None
+    assert port["leaf"]["name"] == "ib-su1-l1" and port["leaf"]["port"] == "p32" and port["expect"]["width"] == 4
+    assert port["firmware"] == {"link_type": "ib", "sriov_en": True, "num_of_vfs": 8}
+    assert _ports("ipoib", "ib-2")[0]["pods"]["first"] == "172.17.1.9"
+
+
+def test_a_finding_that_stands_is_a_note_with_its_reason(tmp_path: Path) -> None:
+    path = tmp_path / "fabric.yml"
+    path.write_text(
+        TABLE.MACVLAN.replace("    hosts: .201-.253\n", "")
+        + "lint:\n  - {rule: RY314, place: rails.gpu03, reason: proven by hand}\n"
+    )
+    done = run("-i", str(path), "--list")
+    assert done.returncode == 0 and json.loads(done.stdout)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("[NOTE]: %s:16: RY314 rails.gpu03: " % path)
+    assert line.endswith("It stands because: proven by hand.")
 
 
 def test_the_macvlan_example_is_the_cluster_that_was_asked_for() -> None:
