@@ -137,6 +137,8 @@ notes:
     that.
   - systemd-networkd is asked to reload its files, which touches only the links whose files changed; C(netplan apply) is
     never run.
+  - NetworkManager takes IPv6 off a port for a moment where the port's IPv6 plan changed, and its IPv6 addresses with
+    it. Drain the node before.
 seealso:
   - module: railyard.fabric.rail_info
   - module: railyard.fabric.sriov_vfs

@@ -67,10 +67,9 @@ class LiveNode:
     def __init__(self) -> None:
         self.system = System()
         self._leaf = subprocess.Popen(["unshare", "--net", "sleep", "600"])
-        deadline = time.monotonic() + 10
-        while os.readlink("/proc/%d/ns/net" % self._leaf.pid) == os.readlink("/proc/self/ns/net"):
-            assert time.monotonic() < deadline, "the leaf's namespace does not come"
-            time.sleep(0.01)
+        here = os.readlink("/proc/self/ns/net")
+        theirs = "/proc/%d/ns/net" % self._leaf.pid
+        self.wait_for(lambda: os.readlink(theirs) != here, "the leaf's namespace does not come")
         self._started = [self._leaf]
         ip("link", "set", "lo", "up")
 
@@ -84,6 +83,27 @@ class LiveNode:
         quiet = subprocess.DEVNULL
         self._started.append(subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet))
 
+    def bus(self) -> None:
+        """Start a system bus."""
+        os.makedirs("/run/dbus")
+        Path("/run/dbus/system.conf").write_text(DBUS)
+        Path("/etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+        os.symlink("/run", "/var/run")
+        self.start("dbus-daemon", "--config-file=/run/dbus/system.conf", "--nofork", "--nopidfile")
+        self.wait_for(lambda: os.path.exists("/run/dbus/system_bus_socket"), "the bus does not come")
+
+    @staticmethod
+    def wait_for(ready: t.Callable[[], bool], problem: str, timeout: float = 20) -> None:
+        deadline = time.monotonic() + timeout
+        while not ready():
+            assert time.monotonic() < deadline, problem
+            time.sleep(0.05)
+
+    def running(self, unit: str) -> None:
+        """Let a service that a test has started be seen as one that systemd has."""
+        os.makedirs("/run/systemd/units", exist_ok=True)
+        os.symlink("0", "/run/systemd/units/invocation:%s.service" % unit)
+
     def networkd(self) -> None:
         """Start systemd-networkd. With a read-only sysfs it takes all links for ready, as there is no udev."""
         for name in ("links", "leases", "lldp"):
@@ -95,20 +115,10 @@ class LiveNode:
 
     def network_manager(self) -> None:
         """Start NetworkManager, and the bus that it needs."""
-        for place in ("/run/dbus", "/run/NetworkManager", "/var/lib/NetworkManager"):
-            os.makedirs(place)
-        os.symlink("/run", "/var/run")
-        for path, text in (
-            ("/run/dbus/system.conf", DBUS),
-            ("/etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
-            ("/etc/NetworkManager/NetworkManager.conf", MANAGER),
-        ):
-            Path(path).write_text(text)
-        self.start("dbus-daemon", "--config-file=/run/dbus/system.conf", "--nofork", "--nopidfile")
-        deadline = time.monotonic() + 10
-        while not os.path.exists("/run/dbus/system_bus_socket"):
-            assert time.monotonic() < deadline, "the bus does not come"
-            time.sleep(0.05)
+        self.bus()
+        for place in ("/run/NetworkManager", "/var/lib/NetworkManager", "/etc/NetworkManager/system-connections"):
+            os.makedirs(place, exist_ok=True)
+        Path("/etc/NetworkManager/NetworkManager.conf").write_text(MANAGER)
         self.start("NetworkManager", "--no-daemon")
 
     def reboot(self, *numbers: int) -> None:

@@ -366,6 +366,73 @@ def test_networkmanager_itself_makes_the_same_of_its_files(node: LiveNode) -> No
     kept_by(node, "networkmanager", node.network_manager)
 
 
+def monitored(act: t.Callable[[], None]) -> list[str]:
+    """The addresses of the rails that were lost while something was done."""
+    with subprocess.Popen(["ip", "-o", "monitor", "address"], stdout=subprocess.PIPE, text=True) as monitor:
+        time.sleep(0.5)
+        try:
+            act()
+            time.sleep(0.5)
+        finally:
+            monitor.terminate()
+        seen = monitor.stdout.read() if monitor.stdout else ""
+    assert "rail1" in seen
+    lost = [line for line in seen.splitlines() if line.startswith("Deleted")]
+    return [line for line in lost if "scope global" in line]
+
+
+@pytest.mark.skipif(
+    not (os.path.exists(NETWORKD) and shutil.which("dbus-daemon")), reason="systemd-networkd is not installed"
+)
+@in_own_namespace
+def test_networkd_loads_the_files_and_takes_no_address_away(node: LiveNode) -> None:
+    """Each loss of an address would take its GIDs from under running transfers."""
+    for number in (1, 2):
+        node.rail(number)
+    node.bus()
+    node.networkd()
+    node.wait_for(lambda: subprocess.run(["networkctl", "reload"], capture_output=True).returncode == 0, "no networkd")
+    node.running("systemd-networkd")
+    changed = [port(1, gateway="172.16.1.253", gateway6="fe80::9"), KEPT[1]]
+
+    def act() -> None:
+        result = run(node, KEPT)
+        assert [each["attribute"] for each in result["changes"]][-2:] == ["loaded", "done"]
+        run(node, changed)
+
+    assert monitored(act) == []
+    assert predicted(node, changed) == []
+    assert routes(6, "101")[0] == ("default", "fe80::9", "rail1")
+    run(node, [], state="absent")
+    left = [row for table in everything() for row in table if row[0] != "fe80::/64"]
+    assert left == []
+
+
+@pytest.mark.skipif(
+    not (shutil.which("NetworkManager") and shutil.which("dbus-daemon")), reason="NetworkManager is not installed"
+)
+@in_own_namespace
+def test_networkmanager_loads_the_files(node: LiveNode) -> None:
+    for number in (1, 2):
+        node.rail(number)
+    node.network_manager()
+    node.wait_for(
+        lambda: subprocess.run(["nmcli", "general"], capture_output=True).returncode == 0, "no NetworkManager"
+    )
+    node.running("NetworkManager")
+    options = {"backend": "networkmanager"}
+    result = run(node, KEPT, **options)
+    assert [each["attribute"] for each in result["changes"]][-2:] == ["loaded", "done"]
+    changed = [port(1, gateway="172.16.1.253", gateway6="fe80::9"), KEPT[1]]
+    # for a new IPv6 plan it takes IPv6 off the port for a moment, and never IPv4
+    lost = monitored(lambda: t.cast(None, run(node, changed, **options)))
+    assert [line for line in lost if "rail1" not in line] == []
+    assert [line for line in lost if " inet " in line] == []
+    assert usable("rail1") == ["fd00:1::c9/64"]
+    assert predicted(node, changed, **options) == []
+    assert routes(6, "101")[0] == ("default", "fe80::9", "rail1")
+
+
 @in_own_namespace
 def test_killed_anywhere_the_next_run_converges(node: LiveNode) -> None:
     wanted = [
