@@ -39,7 +39,7 @@ class ActionModule(Door):
             "changed": False,
             "table": plan.as_table(document, options["rows"]),
             "leaf_table": plan.leaf_table(document, options["rows"]),
-            "summary": findings.summary([(path, outcome.findings)]),
+            "findings": findings.as_table([(path, outcome.findings)]),
             "counts": plan.counts(document),
             "diff_counts": None,
             "diff_table": None,

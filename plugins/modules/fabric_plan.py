@@ -92,11 +92,11 @@ leaf_table:
   description: The ports of each leaf as tables.
   returned: success
   type: str
-summary:
-  description: One line on what lint found; without errors, for these fail the task.
+findings:
+  description: What lint found, as a table; no errors, for these fail the task.
   returned: success
   type: str
-  sample: "inventories/prod/fabric.yml: 1 warning"
+  sample: "inventories/prod/fabric.yml: no findings"
 counts:
   description: How many there are of each.
   returned: success

@@ -11,6 +11,7 @@ import json
 import re
 import time
 import typing as t
+from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, plan, rows, text
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
 
@@ -87,13 +89,19 @@ def test_the_tables_fit_and_say_what_they_leave_out(nodes: int, units: int) -> N
     assert len(addresses) == min(64, nodes * 8)
 
 
-def test_a_wide_table_folds_its_cells() -> None:
+def test_a_table_of_both_families_folds_between_addresses() -> None:
     made = document(1, 1)
-    made["nodes"][0]["ports"][0].update(
-        address6="fd00:1234:5678:9abc:def0:1234:5678:9abc/64", gateway6="fd00:1234:5678:9abc:def0:1234:5678:ffff"
-    )
+    six = "fd00:1234:5678:9abc:def0:1234:5678:9abc/64"
+    made["nodes"][0]["ports"][0].update(address6=six, gateway6="fd00:1234:5678:9abc::1")
     table = plan.as_table(made, 10)
-    assert max(map(len, table.splitlines())) <= text.WIDTH and "address6" in table
+    assert max(map(len, table.splitlines())) <= text.WIDTH
+    assert six in table and "fd00:1234:5678:9abc::1" in table
+
+
+def test_a_pool_without_addresses_is_no_object() -> None:
+    made = document(1, 1)
+    made["nodes"][0]["ports"][0]["pods"] = None
+    assert "pool" not in {row[0] for row in rows.objects(made)}
 
 
 def test_infiniband_without_addresses_has_rows_too() -> None:
@@ -103,8 +111,10 @@ def test_infiniband_without_addresses_has_rows_too() -> None:
             port.update(address=None, gateway=None, pods=None, vfs=None, names=None, rdma=None)
     for rail in made["rails"]:
         rail.update(subnet=None)
+    made["fabric"]["link_layer"] = "infiniband"
     files = plan.files(made)
-    assert len(_csv(files["ports.csv"])) == 4 and len(_csv(files["leaves.csv"])) == 4
+    assert len(_csv(files["ports.csv"])) == 4
+    assert [row["vlan"] for row in _csv(files["leaves.csv"])] == [""] * 4
     assert plan.as_table(made, 10) and plan.leaf_table(made, 10) and topology(made)
 
 
@@ -129,6 +139,45 @@ def test_the_markdown_page_has_every_leaf_port() -> None:
     page = plan.files(made)["leaves.md"].decode("utf-8")
     assert page.count("\n## Leaf ") == 4
     assert sum(line.startswith("| swp") for line in page.splitlines()) == 12
+
+
+# -- the worked inventories
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
+
+
+def _planned(raw: bytes) -> dict[str, t.Any]:
+    outcome = lint(raw)
+    assert outcome.plan, [finding.text() for finding in outcome.errors]
+    return outcome.plan.document()
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_every_worked_inventory_can_be_read_in_every_form(name: str) -> None:
+    made = _planned((ROOT / "inventories" / name / "fabric.yml").read_bytes())
+    files = plan.files(made)
+    assert json.loads(files["plan.json"]) == made
+    ports = plan.counts(made)["ports"]
+    assert len(_csv(files["ports.csv"])) == len(_csv(files["leaves.csv"])) == ports
+    for row in _csv(files["leaves.csv"]):
+        assert row["node"] and row["rail"] and row["mtu"] and (row["prefix"] or row["prefix6"] or not row["gateway"])
+    objects = _csv(files["objects.csv"])
+    assert {row["kind"] for row in objects} >= {"network", "resource"}
+    for said in (plan.as_table(made, ports), plan.leaf_table(made, ports)):
+        assert max(map(len, said.splitlines())) <= text.WIDTH
+    assert diff.diff(json.loads(files["plan.json"]), made) == []
+    words = _words(_svg(topology(made)))
+    assert made["fabric"]["name"] in words
+
+
+def test_nodes_that_are_added_renumber_nobody() -> None:
+    raw = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text()
+    assert "[1:2]" in raw
+    changes = diff.diff(_planned(raw.encode()), _planned(raw.replace("[1:2]", "[1:5]").encode()))
+    nodes = [change for change in changes if change.what == "node"]
+    assert [change.kind for change in nodes] == [diff.ADDED] * 3
+    assert all(change.what == "rail" and ".needed" in change.attribute for change in changes if change not in nodes)
 
 
 # -- what two plans differ in
@@ -369,6 +418,16 @@ def test_sixty_four_nodes_are_drawn_by_name() -> None:
             assert "ai-su%d-%03d" % (unit, place) in words
     assert words.count("GPU 3") == 64 and "su2-r08" in words
     assert float(root.get("width", "0")) < 2000 and float(root.get("height", "0")) < 1500
+
+
+def test_a_unit_without_nodes_has_its_leaves() -> None:
+    made = document(2, 2, units=1)
+    made["units"].append(dict(made["units"][0], name="su2", number=2))
+    root = _svg(topology(made))
+    assert "unit su2" in _words(root)
+    for path in root.iter(SVG + "path"):
+        top, bottom = re.findall(r"[\d.]+", path.get("d") or "")[1:]
+        assert float(top) < float(bottom)
 
 
 def test_many_nodes_are_summed_up() -> None:

@@ -15,26 +15,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text
 Document = t.Mapping[str, t.Any]
 
 # Columns of a terminal's tables: those that 120 characters have room for. The CSV files have all.
-_RAILS = ("rail", "mode", "subnet", "subnet6", "gateway", "gateway6", "pods", "pods6", "mtu", "table", "networks")
+_RAILS = ("rail", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
-_PORTS = (
-    "rail",
-    "netdev",
-    "pci",
-    "match",
-    "rdma",
-    "gpus",
-    "address",
-    "address6",
-    "gateway",
-    "gateway6",
-    "mtu",
-    "table",
-)
-_OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "first6", "last6")
+_PORTS = ("rail", "netdev", "pci", "match", "rdma", "gpus", "address", "gateway", "mtu", "table")
+_OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last")
+_LEAVES = ("leaf_port", "node", "vlan", "prefix", "gateway", "mtu", "qos_class")
+# Of these a terminal's table has both families in one column, IPv4 first.
+_BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last")
+_PAGE = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
 # What the objects of a kind are called over their table.
 _TITLES = {"policy": "POLICIES", "resource": "RESOURCES", "pool": "POOLS", "network": "NETWORKS"}
-_LEAVES = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
 
 
 def as_json(document: Document) -> bytes:
@@ -74,8 +64,12 @@ def head(document: Document) -> list[str]:
 def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
     for rail in document["rails"]:
         networks = [network.get("network") for network in rail.get("networks") or ()]
-        keys = ("name", "mode", "subnet", "subnet6", "gateway", "gateway6", "pods", "pods6", "mtu", "table")
-        yield (*(rail.get(key) for key in keys), networks)
+        both = [_both(rail.get(key), rail.get(key + "6")) for key in ("subnet", "gateway", "pods")]
+        yield (rail["name"], rail.get("mode"), *both, rail.get("mtu"), rail.get("table"), networks)
+
+
+def _both(four: t.Any, six: t.Any) -> str:
+    return " ".join(str(each) for each in (four, six) if each)
 
 
 def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
@@ -141,8 +135,13 @@ def _more(left: int, one: str, file: str) -> list[str]:
 def _choose(
     columns: t.Sequence[str], wanted: t.Sequence[str], chosen: t.Iterable[tuple[t.Any, ...]]
 ) -> list[tuple[t.Any, ...]]:
-    at = [columns.index(column) for column in wanted]
-    return [tuple(row[index] for index in at) for row in chosen]
+    at = {column: columns.index(column) for column in columns}
+    return [
+        tuple(
+            _both(row[at[column]], row[at[column + "6"]]) if column in _BOTH else row[at[column]] for column in wanted
+        )
+        for row in chosen
+    ]
 
 
 def leaf_table(document: Document, most: int) -> str:
@@ -176,21 +175,34 @@ def _leaf_line(leaf: rows.Leaf) -> str:
 def leaf_page(document: Document) -> bytes:
     """A Markdown page for the network team: QoS, then a table a leaf."""
     fabric = document["fabric"]
-    lines = ["# Leaf ports of fabric %s" % fabric["name"], "", *_qos_lines(fabric.get("qos") or {})]
+    lines = ["# Leaf ports of fabric %s" % fabric["name"], "", *_qos_lines(document)]
     lines.append("The MTU is that of the nodes' ports, in bytes of IP packet; a leaf port must carry at least that.")
     for leaf in rows.leaves(document):
-        lines.extend(["", "## %s" % _leaf_line(leaf).replace("leaf ", "Leaf ", 1).replace("rail ", "Rail ", 1), ""])
-        chosen = _choose(rows.LEAVES, _LEAVES, leaf.rows)
-        used = [at for at in range(len(_LEAVES)) if any(row[at] not in (None, "") for row in chosen)]
-        lines.extend(markdown([_LEAVES[at] for at in used], [[row[at] for at in used] for row in chosen]))
+        title = _leaf_line(leaf)
+        lines.extend(["", "## %s" % (title[0].upper() + title[1:]), ""])
+        at = [rows.LEAVES.index(column) for column in _PAGE]
+        used = [index for index in at if any(row[index] not in (None, "") for row in leaf.rows)]
+        lines.extend(
+            markdown([rows.LEAVES[each] for each in used], [[row[each] for each in used] for row in leaf.rows])
+        )
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def _qos_lines(qos: Document) -> list[str]:
-    plain = [(key, value) for key, value in qos.items() if isinstance(value, (str, int, list)) and value != []]
-    if not plain:
+def _qos_lines(document: Document) -> list[str]:
+    """What the leaves' QoS must agree with."""
+    qos = document["fabric"].get("qos")
+    if not qos:
         return []
-    return [*markdown(("QoS", "value"), plain), ""]
+    ecn = qos["ecn"]
+    said = [
+        ("class", rows.qos_class(document)),
+        ("trust", qos["trust"]),
+        ("RoCE packets", "priority %d, DSCP %d" % (qos["priority"], qos["dscp"])),
+        ("congestion notification packets", "priority %d, DSCP %d" % (ecn["cnp_priority"], ecn["cnp_dscp"])),
+        ("PFC on priorities", [priority for priority, on in enumerate(qos["pfc"]) if on] or "none"),
+        ("ECN", "on" if ecn["enable"] else "off"),
+    ]
+    return [*markdown(("QoS", "value"), said), ""]
 
 
 def files(document: Document) -> dict[str, bytes]:

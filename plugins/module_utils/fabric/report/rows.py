@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import bits_of, network, parse_network
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import INFINIBAND
 
 Document = t.Mapping[str, t.Any]
 
@@ -106,6 +107,8 @@ def objects(document: Document) -> list[tuple[t.Any, ...]]:
             names = _full(_part(port, "names"), fabric)
             for kind in KINDS:
                 if names.get(kind):
+                    if kind == "pool" and not port.get("pods"):
+                        continue  # a name for a pool is there, and nothing to be in it
                     row = found.get((kind, names[kind]))
                     if row is None:
                         row = found[kind, names[kind]] = _object(kind, names, node, port, len(found))
@@ -161,6 +164,7 @@ def leaves(document: Document) -> list[Leaf]:
     """Every leaf with the rows of its ports, by unit and rail; a rail without leaves stands for them itself."""
     rails = {rail["name"]: rail for rail in document["rails"]}
     quality = qos_class(document)
+    untagged = None if document["fabric"].get("link_layer") == INFINIBAND else "untagged"
     found: dict[tuple[str, str, str], Leaf] = {}
     order: dict[tuple[str, str, str], tuple[int, int, int]] = {}
     for node in document["nodes"]:
@@ -171,11 +175,13 @@ def leaves(document: Document) -> list[Leaf]:
                 aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")
                 found[key] = Leaf(*key, *aggregates, [])
                 order[key] = (node.get("unit_number") or 0, port["number"], len(order))
-            found[key].rows.append(_leaf_row(node, port, rail, leaf, quality))
+            found[key].rows.append(_leaf_row(node, port, rail, leaf, quality, untagged))
     return [found[key] for key in sorted(found, key=lambda key: order[key])]
 
 
-def _leaf_row(node: Document, port: Document, rail: Document, leaf: Document, quality: str) -> tuple[t.Any, ...]:
+def _leaf_row(
+    node: Document, port: Document, rail: Document, leaf: Document, quality: str, untagged: str | None
+) -> tuple[t.Any, ...]:
     return (
         leaf.get("name"),
         node.get("unit"),
@@ -183,7 +189,7 @@ def _leaf_row(node: Document, port: Document, rail: Document, leaf: Document, qu
         leaf.get("port"),
         node["name"],
         node.get("rack"),
-        vlans(port) or "untagged",
+        vlans(port) or untagged,
         prefix(port, rail),
         _gateway(port, rail, leaf, ""),
         prefix(port, rail, "6"),

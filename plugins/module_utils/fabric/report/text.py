@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import typing as t
 
 # Characters of a line: 120, less what Ansible puts before the lines of a message.
@@ -16,6 +17,7 @@ GAP = 2
 # A column that has to give way keeps so many characters at least.
 _NARROW = 8
 _BREAKS = " ,/:;_-."
+_NUMBER = re.compile(r"((over )?[0-9][0-9,^]*)?\Z")
 
 Row = t.Sequence[t.Any]
 
@@ -41,8 +43,8 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
     if not used:
         return []
     columns = [[head[at]] + [row[at] for row in cells] for at in used]
-    widths = _fit([max(map(len, column)) for column in columns], [len(head[at]) for at in used], width - len(indent))
-    right = [all(text.replace(",", "").isdigit() or not text for text in column[1:]) for column in columns]
+    widths = _fit(columns, width - len(indent))
+    right = [all(_NUMBER.match(text) for text in column[1:]) for column in columns]
     lines: list[str] = []
     for row in zip(*columns):
         folded = [fold(text, size) for text, size in zip(row, widths)]
@@ -55,18 +57,19 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
     return lines
 
 
-def _fit(natural: list[int], least: list[int], width: int) -> list[int]:
-    """Widths of columns that together fit: the widest give way first, to no less than their heads."""
-    widths = list(natural)
-    floor = [max(head, min(_NARROW, size)) for head, size in zip(least, natural)]
+def _fit(columns: t.Sequence[t.Sequence[str]], width: int) -> list[int]:
+    """Widths of columns that together fit: the widest give way first, and words are broken last."""
+    widths = [max(map(len, column)) for column in columns]
+    words = [max(len(word) for text in column for word in text.split(" ")) for column in columns]
+    heads = [max(len(column[0]), min(_NARROW, size)) for column, size in zip(columns, widths)]
     over = sum(widths) + GAP * (len(widths) - 1) - width
-    while over > 0:
-        can = [at for at in range(len(widths)) if widths[at] > floor[at]]
-        if not can:
-            break
-        widest = max(can, key=lambda at: (widths[at], at))
-        widths[widest] -= 1
-        over -= 1
+    for floor in (list(map(max, words, heads)), heads):
+        while over > 0:
+            can = [at for at in range(len(widths)) if widths[at] > floor[at]]
+            if not can:
+                break
+            widths[max(can, key=lambda at: (widths[at], at))] -= 1
+            over -= 1
     return widths
 
 

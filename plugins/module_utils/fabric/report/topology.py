@@ -177,7 +177,8 @@ class _Rows(_Sketch):
         for at, rail in enumerate(self._rails):
             left = x + self._label + at * self._column
             if rail.name in used or rail.name in block.leaves:
-                drawing.line(left + self._column / 2, top + self._LEAF, last, "wire s%d" % rail.paint, rail.dash)
+                if block.nodes:
+                    drawing.line(left + self._column / 2, top + self._LEAF, last, "wire s%d" % rail.paint, rail.dash)
                 self._leaf(drawing, rail, block.leaves.get(rail.name), left, top)
         drawing.text(x + 12, top + 21, "leaves" if block.leaves else "rails", 11, "soft")
         for at, node in enumerate(block.nodes):
@@ -320,10 +321,11 @@ def _draw(document: Document, rails: t.Sequence[_Rail], blocks: t.Sequence[_Bloc
     more = "; and %d more" % (len(blocks) - 16) if len(blocks) > 16 else ""
     drawing = Drawing("Rails of fabric %s" % fabric["name"], "%s. %s%s." % (", ".join(numbers), summed, more))
     columns = _columns(blocks, sketch)
-    width = max(columns * sketch.width + (columns - 1) * _GAP, 420)
+    line = "%s  ·  %s" % (", ".join(numbers), ", ".join(filter(None, words)))
+    width = max(columns * sketch.width + (columns - 1) * _GAP, length(line, 12))
     drawing.group()
     drawing.text(_MARGIN, 44, "fabric %s" % fabric["name"], 20, "strong", width)
-    drawing.text(_MARGIN, 64, "%s  ·  %s" % (", ".join(numbers), ", ".join(filter(None, words))), 12, "soft", width)
+    drawing.text(_MARGIN, 64, line, 12, "soft")
     y = _legend(drawing, rails, width) + 16
     for at in range(0, len(blocks), columns):
         row = blocks[at : at + columns]
