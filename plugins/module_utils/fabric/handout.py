@@ -166,13 +166,12 @@ class Handout:
         identities: t.Sequence[str] | None,
     ) -> dict[str, t.Any]:
         key = (id(variant), rail.name)
-        if variant.ports.get(rail.name) is port:
-            part = self._parts.get(key)
-            if part is None:
-                part = self._parts[key] = self._part(variant, rail, port)
-        else:
-            part = self._part(variant, rail, port)
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
         found = dict(part)
+        if variant.ports.get(rail.name) is not port:
+            found.update(self._own(variant, rail, port))
         self._address(found, node, unit, rail)
         if identities is not None:
             found["vfs"] = self._vfs(variant, rail, identities)
@@ -195,24 +194,13 @@ class Handout:
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
         """All of a port but what follows from the node's place, in the order in which readers have it."""
-        fabric, profile = self.fabric, variant.profile
-        soft = profile.soft_rdma
-        numbered = self._source
-        known = port.pci is not None or port.netdev is not None
-        match = {key: getattr(port, key) for key in _MATCH}
-        by_rdma = not known and not any(match.values()) and port.rdma is not None
-        wanted = any(match.values()) or by_rdma
-        rdma = port.rdma or ("%s_%s" % (soft, rail.name) if soft else None)
+        fabric, numbered = self.fabric, self._source
         return {
             "rail": rail.name,
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
-            "pci": port.pci,
-            "netdev": port.netdev,
-            "match": dict(match, rdma=port.rdma if by_rdma else None, port=port.port) if wanted else None,
-            "rdma": {"name": rdma, "type": soft or "hardware"},
-            "gpus": list(port.gpus),
+            **self._own(variant, rail, port),
             "mtu": rail.mtu or fabric.mtu,
             "address": None,
             "address6": None,
@@ -227,6 +215,22 @@ class Handout:
             "vfs": None,
             "firmware": self._firmware(variant),
             "names": self._names(variant, rail),
+        }
+
+    @staticmethod
+    def _own(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
+        """What a node may say otherwise than its variant: how the port is known, its names, GPUs and expectations."""
+        profile, soft = variant.profile, variant.profile.soft_rdma
+        match = {key: getattr(port, key) for key in _MATCH}
+        known = any(match.values())
+        by_rdma = not known and port.pci is None and port.netdev is None and port.rdma is not None
+        rdma = port.rdma or ("%s_%s" % (soft, rail.name) if soft else None)
+        return {
+            "pci": port.pci,
+            "netdev": port.netdev,
+            "match": dict(match, rdma=port.rdma if by_rdma else None, port=port.port) if known or by_rdma else None,
+            "rdma": {"name": rdma, "type": soft or "hardware"},
+            "gpus": list(port.gpus),
             "expect": dict(
                 {key: getattr(port, key) or profile.expected.get(key) for key in EXPECTED},
                 gpu_distance=profile.gpu_distance if port.gpus else None,

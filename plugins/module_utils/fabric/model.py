@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import copy
 import typing as t
 from dataclasses import dataclass, field
 
@@ -119,7 +118,9 @@ class Port:
         """The port with these words over those of another."""
         if base is None:
             return self
-        merged = copy.copy(base)
+        # copy.copy() takes five times as long, at tens of thousands of ports.
+        merged = Port.__new__(Port)
+        merged.__dict__.update(base.__dict__)
         merged.path = self.path
         for key in self.paths:
             key = _FIELDS.get(key, key)

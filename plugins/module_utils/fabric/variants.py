@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
     INFINIBAND,
@@ -42,6 +42,8 @@ class Variant:
     firmware: Firmware | None
     vfs: VfSettings
     ports: dict[str, Port]
+    # Nodes with words of their own -> their ports: every rule asks for them.
+    merged: dict[int, dict[str, Port]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -110,7 +112,12 @@ class Variants:
 
 def ports_of(node: Node, variant: Variant) -> dict[str, Port]:
     """A node's ports by rail: its variant's, with the node's own words over them."""
-    return over(variant.ports, node.ports) if node.ports else variant.ports
+    if not node.ports:
+        return variant.ports
+    found = variant.merged.get(id(node))
+    if found is None:
+        found = variant.merged[id(node)] = over(variant.ports, node.ports)
+    return found
 
 
 def over(ports: t.Mapping[str, Port], own: t.Mapping[str, Port | None]) -> dict[str, Port]:
