@@ -54,7 +54,8 @@ def head(document: Document) -> list[str]:
     fabric = document["fabric"]
     kinds = ", ".join(fabric.get("attachments") or [fabric.get("attachment") or ""])
     numbers = [count(number, what[:-1]) for what, number in counts(document).items() if number]
-    words = [kinds, fabric.get("provider"), "rdma mode %s" % fabric.get("rdma_mode"), fabric.get("link_layer")]
+    modes = dict.fromkeys(str(node.get("rdma_mode") or fabric.get("rdma_mode")) for node in document["nodes"])
+    words = [kinds, fabric.get("provider"), "rdma mode %s" % " and ".join(modes), fabric.get("link_layer")]
     return [
         "fabric %s: %s" % (fabric["name"], ", ".join(numbers)),
         "%s, MTU %s" % (", ".join(word for word in words if word), fabric.get("mtu")),
@@ -108,7 +109,7 @@ def as_table(document: Document, most: int) -> str:
         chosen = _choose(rows.PORTS, _PORTS, list(rows.ports(dict(document, nodes=[node])))[:left])
         left -= len(chosen)
         shown += len(chosen)
-        lines.append("  " + _node_line(node))
+        lines.append("  " + _node_line(node, len(document["fabric"].get("attachments") or ()) > 1))
         lines.extend(table(_PORTS, chosen, indent="    "))
     lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv"))
     objects = rows.objects(document)
@@ -120,11 +121,13 @@ def as_table(document: Document, most: int) -> str:
     return "\n".join(lines)
 
 
-def _node_line(node: Document) -> str:
+def _node_line(node: Document, mixed: bool) -> str:
+    """``mixed``: the nodes have different attachments."""
+    keys = ("unit", "place", "rack", "profile")
     words = ["index %s" % node.get("index")]
-    words.extend(
-        "%s %s" % (key, node[key]) for key in ("unit", "place", "rack", "profile") if node.get(key) is not None
-    )
+    words.extend("%s %s" % (key, node[key]) for key in keys if node.get(key) is not None)
+    if mixed:
+        words.append("%s, rdma mode %s" % (node.get("attachment"), node.get("rdma_mode")))
     return "%s (%s)" % (node["name"], ", ".join(words))
 
 

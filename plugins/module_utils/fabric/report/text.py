@@ -16,7 +16,8 @@ WIDTH = 112
 GAP = 2
 # A column that has to give way keeps so many characters at least.
 _NARROW = 8
-_BREAKS = " ,/:;_-."
+# Where a line is broken, the best first: between the ends of a range rather than within one.
+_BREAKS = (" ", ",-/", ":;_.")
 _NUMBER = re.compile(r"((over )?[0-9][0-9,^]*)?\Z")
 
 Row = t.Sequence[t.Any]
@@ -77,9 +78,8 @@ def fold(text: str, size: int) -> list[str]:
     """A text in lines of at most ``size`` characters, broken after a space or a sign where there is one."""
     lines = []
     while len(text) > size:
-        cut = max(text.rfind(sign, 0, size) for sign in _BREAKS) + 1
-        space = text.rfind(" ", 0, size + 1) + 1
-        cut = space if space > size // 3 else cut if cut > size // 3 else size
+        cuts = [max(text.rfind(sign, 0, size + (sign == " ")) for sign in signs) + 1 for signs in _BREAKS]
+        cut = next((cut for cut in cuts if cut > size // 3), size)
         lines.append(text[:cut].rstrip())
         text = text[cut:].lstrip()
     return [*lines, text]

@@ -61,7 +61,7 @@ def topology(document: Document) -> bytes:
     rails = _rails(document)
     ports = sum(len(node["ports"]) for node in nodes)
     if len(nodes) <= _NODES and ports <= _PORTS:
-        sketch: _Sketch = _Rows(rails, len(nodes) <= _NAMED_NODES, nodes)
+        sketch: _Sketch = _Rows(rails, len(nodes) <= _NAMED_NODES, document)
         blocks = _parts(_units(document))
     else:
         sketch = _Sums(rails)
@@ -147,12 +147,16 @@ class _Rows(_Sketch):
     _HEAD = 44
     _LEAF = 34
 
-    def __init__(self, rails: t.Sequence[_Rail], named: bool, nodes: t.Sequence[Document]) -> None:
+    def __init__(self, rails: t.Sequence[_Rail], named: bool, document: Document) -> None:
+        nodes = document["nodes"]
+        leaves = [leaf["name"] or "" for unit in document.get("units") or () for leaf in unit.get("leaves") or ()]
+        heads = [*leaves, *(rail.name for rail in rails)]
+        head = min(100.0, max(length(name, 10, mono=True) for name in heads) + 12) if heads else 0.0
         self._rails = rails
         self._named = named
         texts = [text for node in nodes for port in node["ports"] for text in _port_lines(port)] if named else []
         longest = max([length(text, 10, mono=True) for text in texts] or [0])
-        self._column = min(190.0, max(104.0, longest + 18)) if named else 58.0
+        self._column = min(190.0, max(104.0, longest + 18)) if named else max(58.0, head)
         self._lines = max([len(_port_lines(port)) for node in nodes for port in node["ports"]] or [1])
         self._row = 40 + 13 * self._lines if named else 23
         names = [length(node["name"], 11, mono=True) for node in nodes]
