@@ -126,7 +126,9 @@ FOUND = {
     "ib-sriov.md": [(24, "IM513"), (33, "IM207"), (34, "IM106")],
     "network-operator.yml": [],
     "host-device-links.yml": [],
-    "plain-cni.yml": [(7, "IM318"), (7, "IM319")],
+    "plain-cni.yml": [(7, "IM319"), (7, "IM324")],
+    "dual-stack.yml": [(26, "IM319"), (26, "IM513")],
+    "nv-ipam-blocks.yml": [(4, "IM318"), (9, "IM318"), (21, "IM319")],
     "values.yaml": [
         (8, "IM210"),
         (8, "IM311"),
@@ -171,7 +173,12 @@ def test_a_page_with_one_rail_gives_all_of_them() -> None:
     }
     ports = got["profiles"]["server"]["ports"]
     assert [ports[rail]["netdev"] for rail in got["rails"]] == ["enp%ds0f0np0" % slot for slot in range(11, 15)]
-    assert got["names"] == {"resource": "shared_gpu{n}", "network": "gpu{n}-macvlan", "namespace": "spiderpool"}
+    assert got["names"] == {
+        "resource": "shared_gpu{n}",
+        "network": "gpu{n}-macvlan",
+        "namespace": "spiderpool",
+        "pool": "gpu{n}-net{n+10}",
+    }
 
 
 def test_sriov_with_hosts_and_names() -> None:
@@ -210,6 +217,31 @@ def test_the_network_operators_kinds() -> None:
     links = data(imported("host-device-links.yml"))
     assert links["addresses"] == {"mode": "link", "leaf_end": "first"}
     assert links["profiles"]["server"]["ports"]["rail02"] == {"pci": "0000:3c:00.0"}
+
+
+def test_both_families_and_addresses_that_nobody_may_get() -> None:
+    got = data(imported("dual-stack.yml"))
+    assert got["rails"]["gpu02"] == {
+        "subnet": "172.16.12.0/24",
+        "gateway": "172.16.12.254",
+        "pods": "172.16.12.10-172.16.12.200",
+        "hosts": "172.16.12.201-172.16.12.253",
+        "taken": {"switches": "172.16.12.1-172.16.12.9"},
+        "subnet6": "fd00:12::/64",
+        "gateway6": "fd00:12::fe",
+        "pods6": "fd00:12::100-fd00:12::1ff",
+    }
+    assert got["names"]["pool"] == "gpu{n:02}-v4" and got["names"]["pool6"] == "gpu{n:02}-v6"
+
+
+def test_blocks_of_nv_ipam_leave_room_for_the_ports() -> None:
+    outcome = imported("nv-ipam-blocks.yml")
+    got = data(outcome)
+    assert got["fabric"]["pods_per_node"] == 4 and got["rails"]["rail02"]["vfs"] == {"count": 4}
+    assert got["fabric"]["vfs"] == {"count": 8, "trust": True, "spoofchk": False, "link_state": "auto"}
+    assert got["rails"]["rail01"]["pods"] == "192.168.1.1-192.168.1.200"
+    assert got["rails"]["rail01"]["hosts"] == "192.168.1.201-192.168.1.253"
+    assert "# DECIDE: nv-ipam's blocks" in outcome.text
 
 
 def test_files_are_one_cluster_and_their_order_is_that_of_the_findings() -> None:
@@ -415,6 +447,7 @@ def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str,
 @example(b"apiVersion: v1\nkind", "a.md")
 @example(b'{"configList": [{', "a.md")
 @example(b"k8s.v1.cni.cncf.io/networks: [[[[", "a.yml")
+@example(b"apiVersion: mellanox.com/v1\nkind: MacvlanNetwrok\nspec: {master: ens1}", "a.yml")
 @example(b"a: &a [*a]\nkind: x\napiVersion: y", "a.yml")
 @example(b"limits:\n  a/b: 1", "a.yml")
 def test_no_bytes_whatever_end_in_a_traceback(raw: bytes, name: str) -> None:

@@ -15,6 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.fac
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.weave import Draft
 
+# Addresses of ports that an IPv6 rail is given: as many as there are nodes in the largest cluster, and as many again.
+_PORTS = 8192
 SUBNET, BLOCK, PREFIX, LINK, NONE = "subnet", "block", "prefix", "link", "none"
 
 
@@ -67,7 +69,10 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
             remedy = "write it into the fabric file, or give the rail's pool"
             found.add(rules.NO_SUBNET, draft.place, message, remedy, "a rail without its subnet")
     _apart(drafts, made, found)
-    free = [(draft, rail) for place, draft in enumerate(drafts, 1) for rail in [made.rails[4].get(place)] if rail]
+    free = []
+    for place, draft in enumerate(drafts, 1):
+        rail = made.rails[4].get(place) or made.rails[6].get(place)
+        free.extend([(draft, rail)] if rail else [])
     free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, found)]
     if free:
         message = "nothing says the ports' own addresses on %s" % counting.compact(
@@ -195,7 +200,7 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, found: Found
     for name, runs in facts.taken.items():
         for version, first, last in runs:
             inside = max(first, rail.net.first), min(last, rail.net.last)
-            if version == 4 and inside[0] <= inside[1]:
+            if version == rail.net.version and inside[0] <= inside[1]:
                 rail.taken["%s-%d" % (name, len(rail.taken) + 1) if name in rail.taken else name] = inside
     taken = list(rail.taken.values())
     if rail.pods and taken:
@@ -203,7 +208,8 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, found: Found
     if rail.gateway is not None:
         taken.append((rail.gateway, rail.gateway))
     own = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
-    own = [address for address in own if rail.net.holds(address)]
+    own = [address for address in own if rail.net.version == 4 and rail.net.holds(address)]
+    _room_behind_blocks(draft, rail, taken)
     if own and rail.pods and any(rail.pods[0] <= address <= rail.pods[1] for address in own):
         message = "%s is a port's own address, and among the pod addresses" % pools.show(4, own[0])
         left = pools.without([rail.pods], [(own[0], max(own[-1], own[0] + max(nodes, 1) - 1))])
@@ -217,12 +223,25 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, found: Found
         if rail.hosts:
             return False
     rail.hosts = pools.longest(free)
+    if rail.hosts and rail.net.version == 6:
+        # of IPv6 there is no end, and a plan needs one
+        rail.hosts = rail.hosts[0], min(rail.hosts[1], rail.hosts[0] + _PORTS - 1)
     if rail.hosts is None or rail.hosts[1] - rail.hosts[0] + 1 < max(nodes, 1):
         message = "%s has no addresses left for the ports of %d nodes" % (pools.shown_net(rail.net), max(nodes, 1))
         remedy = "shorten the pool, or take a larger subnet"
         found.add(rules.NO_HOSTS, draft.place, message, remedy, "what is left" if rail.hosts else "no hosts")
         return False
     return True
+
+
+def _room_behind_blocks(draft: Draft, rail: Addressed, taken: t.Sequence[pools.Run]) -> None:
+    """A pool that is cut into blocks takes the whole subnet; the last of them make room for the ports."""
+    block = next((pool.block for pool in draft.pools if pool.block), None)
+    if not block or not rail.pods or pools.without([rail.net.usable], [*taken, rail.pods]):
+        return
+    blocks = (rail.pods[1] - rail.pods[0] + 1) // (block + 1)
+    if blocks:
+        rail.pods = rail.pods[0], rail.pods[0] + blocks * block - 1
 
 
 # -- a prefix a node -------------------------------------------------------------------------------------------------

@@ -157,12 +157,16 @@ class Builder:
         if self._infiniband and self._attachment == "host-device":
             section["link_layer"] = "infiniband"
         section["mtu"] = self._mtu()
+        vfs = self._vfs()
         if made.pods_per_node:
-            section["pods_per_node"] = made.pods_per_node
+            counts = [count for count in self._counts() if count] if vfs else []
+            section["pods_per_node"] = min([made.pods_per_node, *counts])
+            self._out.say(
+                ("fabric", "pods_per_node"), "DECIDE: nv-ipam's blocks have so many addresses; see its finding"
+            )
         reserved = self._facts.reserved
         if reserved:
             section["reserved"] = dict(reserved)
-        vfs = self._vfs()
         if vfs:
             section["vfs"] = vfs
         return section
@@ -297,7 +301,7 @@ class Builder:
             block //= 2
         message = "no address manager of this collection's serves these networks: plain CNI plugins count on each node"
         remedy = "let each node have a block of addresses, or take the provider spiderpool"
-        self._found.add(rules.BLOCKS, self._place, message, remedy, "blocks of %d addresses a node" % block)
+        self._found.add(rules.OWN_BLOCKS, self._place, message, remedy, "blocks of %d addresses a node" % block)
         self._out.say(("addresses",), "CHECK: a node's pods get a block of addresses, for no one else counts them")
         return {"mode": addresses.BLOCK, "block": block}
 
@@ -414,31 +418,47 @@ class Builder:
         spaces = {draft.namespace for draft in self._drafts} - {""}
         if len(spaces) == 1 and spaces != {_NAMESPACES[self._provider]}:
             section["namespace"] = spaces.pop()
-        if (
-            made.mode == addresses.SUBNET
-            and self._provider != CNI
-            and "mode" not in self._out.data.get("addresses", {})
-        ):
-            mine = [[pool.name for pool in draft.pools if pool.net and pool.net.version == 4] for draft in self._drafts]
-            if all(len(names) <= 1 for names in mine):
-                names = self._counted_pools([names[0] if names else "" for names in mine])
-                self._template(section, "pool", names, [""] * len(names), _short_label)
+        if made.mode == addresses.SUBNET and self._provider != CNI:
+            for version, key in ((4, "pool"), (6, "pool6")):
+                names = self._pool_names(made, version)
+                self._template(section, key, names, [""] * len(names), _short_label)
         return section
+
+    def _pool_names(self, made: Addressing, version: int) -> list[str]:
+        """A pool's name each rail; nothing where a rail has several, for the plan makes one."""
+        mine = [
+            [each.name for each in draft.pools if each.net and each.net.version == version] for draft in self._drafts
+        ]
+        if any(len(names) > 1 for names in mine):
+            return []
+        known = {at: names[0] for at, names in enumerate(mine, 1) if names}
+        if len(known) == 1 and len(mine) > 1 and version == 4:
+            return self._counted_pools(made, *known.popitem())
+        series = counting.series(known)
+        if series is None or not series.counts:
+            return [known.get(at, "") for at in range(1, len(mine) + 1)]
+        return [series.at(at) or "" for at in range(1, len(mine) + 1)]
+
+    def _counted_pools(self, made: Addressing, place: int, name: str) -> list[str]:
+        """All pools' names from one such as ``gpu1-net11``, whose numerals are its rail's and its subnet's."""
+        thirds = {at: rail.net.first >> 8 & 255 for at, rail in made.rails[4].items()}
+        counted = len(thirds) == len(self._drafts) and all(
+            third == thirds[place] + at - place for at, third in thirds.items()
+        )
+
+        def moved(at: int) -> str:
+            def one(numeral: t.Match[str]) -> str:
+                value = int(numeral.group())
+                grows = value == place or (counted and value == thirds[place])
+                return "%0*d" % (len(numeral.group()), value + at - place) if grows else numeral.group()
+
+            return re.sub("[0-9]{1,9}", one, name)
+
+        return [moved(at) for at in range(1, len(self._drafts) + 1)]
 
     def _prefix(self, draft: Draft) -> str:
         words = [network.resource or "" for network in draft.networks] + [draft.resource or ""]
         return next((word.rpartition("/")[0] for word in words if "/" in word), "")
-
-    def _counted_pools(self, names: list[str]) -> list[str]:
-        """Pools of rails that no manifest gives, where the names of the others count."""
-        known = {at: name for at, name in enumerate(names, 1) if name}
-        series = counting.series(known)
-        if series is None or not series.counts or len(known) == len(names):
-            return names
-        # gpu1-net11 counts twice: its second numeral is the subnet's
-        return (
-            [name or series.at(at) or "" for at, name in enumerate(names, 1)] if len(known) > 1 else [""] * len(names)
-        )
 
     def _template(
         self,

@@ -163,7 +163,10 @@ def ip_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     facts.pools[-1].block = fields.number("perNodeBlockSize")
     if facts.pools[-1].block:
         message = "the pool %s is cut into blocks, and nv-ipam itself decides which node has which" % shown(name)
-        remedy = "take a prefix a node (a CIDRPool) where the plan shall know a node's addresses"
+        made = facts.pools[-1]
+        if made.net and made.gateway == made.net.usable[0]:
+            message += "; the first block begins with the gateway"
+        remedy = "take a prefix a node (a CIDRPool), or a gateway at the subnet's end"
         found.add(rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")
 
 

@@ -103,10 +103,9 @@ def _vf_words(plugin: Value | None, made: Network) -> None:
             made.vfs[key] = word == "on"
 
 
-def operators(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
+def operators(kind: str, manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     """A MacvlanNetwork, HostDeviceNetwork or IPoIBNetwork."""
     namespace, name = shape.name_of(manifest)
-    kind = shape.plain_text(shape.entry(manifest.root, "kind"))
     attachment, own = _OPERATORS[kind]
     spec = shape.entry(manifest.root, "spec")
     known = dict(own, networkNamespace=TEXT, ipam=TEXT)

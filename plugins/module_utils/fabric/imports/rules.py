@@ -351,8 +351,8 @@ spec:
 )
 BLOCKS = _rule(
     "IM318",
-    WARNING,
-    "Nodes get blocks of addresses",
+    ERROR,
+    "nv-ipam gives nodes blocks of its own choice",
     """
 apiVersion: nv-ipam.nvidia.com/v1alpha1
 kind: IPPool
@@ -360,6 +360,20 @@ metadata: {name: gpu1}
 spec: {subnet: 172.16.11.0/24, perNodeBlockSize: 16, gateway: 172.16.11.254}
 """,
     _GOOD_POOL,
+)
+OWN_BLOCKS = _rule(
+    "IM324",
+    WARNING,
+    "Nobody counts addresses for the whole cluster, so each node gets a block",
+    """
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: gpu1}
+spec:
+  config: '{"type": "macvlan", "master": "enp11s0f0np0",
+    "ipam": {"type": "whereabouts", "range": "172.16.11.1-172.16.11.200/24"}}'
+""",
+    _BOTH,
 )
 HOSTS = _rule(
     "IM319",

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Finding, shown
@@ -48,8 +49,8 @@ _READERS: dict[str, dict[str, Reader]] = {
     },
     sriov.GROUP: {
         "SriovNetworkNodePolicy": sriov.policy,
-        "SriovNetwork": sriov.network,
-        "SriovIBNetwork": sriov.network,
+        "SriovNetwork": functools.partial(sriov.network, "sriov"),
+        "SriovIBNetwork": functools.partial(sriov.network, "ib-sriov"),
         "SriovNetworkNodeState": _pass,
         "SriovNetworkPoolConfig": _pass,
         "SriovOperatorConfig": _pass,
@@ -57,9 +58,9 @@ _READERS: dict[str, dict[str, Reader]] = {
     },
     "k8s.cni.cncf.io": {"NetworkAttachmentDefinition": networks.definition},
     "mellanox.com": {
-        "MacvlanNetwork": networks.operators,
-        "HostDeviceNetwork": networks.operators,
-        "IPoIBNetwork": networks.operators,
+        "MacvlanNetwork": functools.partial(networks.operators, "MacvlanNetwork"),
+        "HostDeviceNetwork": functools.partial(networks.operators, "HostDeviceNetwork"),
+        "IPoIBNetwork": functools.partial(networks.operators, "IPoIBNetwork"),
         "NicClusterPolicy": devices.cluster_policy,
         "NicNodePolicy": devices.cluster_policy,
     },

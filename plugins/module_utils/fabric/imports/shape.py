@@ -261,8 +261,8 @@ def _mended(value: Value, kind: str) -> t.Any:
         if isinstance(value, Scalar):
             return [part.strip() for part in value.text.split(",") if part.strip()]
         return [item.text.strip() for item in getattr(value, "items", ()) if isinstance(item, Scalar)] or None
-    if kind == ITEMS and isinstance(value, Mapping):
-        return [value]
+    if kind == ITEMS:
+        return [value] if isinstance(value, Mapping) else None
     if isinstance(value, Sequence) and len(value.items) == 1 and isinstance(value.items[0], Scalar):
         value = value.items[0]
     if not isinstance(value, Scalar):

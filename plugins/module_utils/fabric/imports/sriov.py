@@ -80,7 +80,7 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     if not _RESOURCE.match(resource):
         message = "the operator refuses the resource name %s" % (shown(resource) if resource else "that is missing")
         remedy = "use letters, digits and underscores"
-        found.add(rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, _named(resource))
+        found.add(rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, "the fabric file's own names")
     vfs = fields.number("numVfs")
     if not vfs:
         message = "the policy %s makes no VFs" % shown(name)
@@ -126,16 +126,12 @@ def _addresses(fields: Fields) -> list[str]:
     return [address for address in found if address]
 
 
-def _named(resource: str) -> str:
-    return "a name of its own" if not resource else re.sub(r"[^a-z0-9]+", "_", resource.lower()).strip("_")
-
-
-def network(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A SriovNetwork or SriovIBNetwork."""
+def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SriovNetwork or SriovIBNetwork: ``attachment`` is sriov or ib-sriov."""
     namespace, name = shape.name_of(manifest)
     spec = shape.entry(manifest.root, "spec")
     fields = shape.read(manifest, spec if isinstance(spec, Mapping) else None, _NETWORK, found)
-    infiniband = shape.plain_text(shape.entry(manifest.root, "kind")) == "SriovIBNetwork"
+    infiniband = attachment == "ib-sriov"
     facts.provider(NETWORK_OPERATOR)
     if not fields.text("resourceName"):
         message = "the network %s names no resourceName" % shown(name)
@@ -145,7 +141,7 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
         "SriovNetwork",
         fields.text("networkNamespace") or namespace,
         name,
-        "ib-sriov" if infiniband else "sriov",
+        attachment,
         resource=fields.text("resourceName"),
         isolated='"rdma"' in (fields.text("metaPlugins") or ""),
     )
