@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import addressing as addresses
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import counting, pools, rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.addressing import Addressed, Addressing
@@ -52,7 +52,7 @@ class Sections:
 
     def __init__(self) -> None:
         self.data: dict[str, t.Any] = {}
-        self.comments: dict[tuple[str, ...], list[str]] = {}
+        self.comments: dict[Path, list[str]] = {}
 
     def say(self, path: tuple[str, ...], line: str) -> None:
         self.comments.setdefault(path, []).append(line)

@@ -11,7 +11,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Finding, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import (
-    compose,
     devices,
     ipam,
     lines,
@@ -28,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.fac
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Mended, Place
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.render import render
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Sequence
 
 Reader = t.Callable[[texts.Manifest, Facts, Found], None]
@@ -104,7 +104,7 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
         return Outcome("", found.all, [], facts.manifests, 0)
     sections = Builder(facts, drafts, options, found).build()
     sections.comments[()] = _head(files, found)
-    written = compose.render(sections.data, sections.comments)
+    written = render(sections.data, sections.comments)
     return Outcome(written, found.all, lint(written.encode("utf-8")).findings, facts.manifests, len(drafts))
 
 
