@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ATTACHMENTS, EXCLUSIVE
 
 Document = t.Mapping[str, t.Any]
 Object = t.Dict[str, t.Any]
@@ -27,6 +28,7 @@ MANAGER = "railyard"
 LABEL = "railyard.fabric/"
 FABRIC = LABEL + "fabric"
 PROFILE = LABEL + "profile"
+VARIANT = LABEL + "variant"
 RAIL = LABEL + "rail"
 UNIT = LABEL + "unit"
 RACK = LABEL + "rack"
@@ -34,14 +36,10 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 
-SHARED = "shared"
-EXCLUSIVE = "exclusive"
 # Attachments whose pods share the rail port's own RDMA device, and those that take a PCI function of their own.
-OF_NETDEV = ("macvlan", "ipvlan", "ipoib")
-OF_VF = ("sriov", "ib-sriov")
-OF_FUNCTION = OF_VF + ("host-device",)
-PREFIX = {"spiderpool": "spidernet.io", "network-operator": "nvidia.com", "cni": "rdma"}
-NAMESPACE = {"spiderpool": "kube-system"}
+OF_NETDEV = tuple(name for name, each in ATTACHMENTS.items() if each.master)
+OF_VF = tuple(name for name, each in ATTACHMENTS.items() if each.vfs)
+OF_FUNCTION = (*OF_VF, "host-device")
 
 
 @dataclass(frozen=True)
@@ -86,14 +84,14 @@ class Network:
     mtu: int | None = None
     netdevs: list[str] = field(default_factory=list)
     nameless: list[str] = field(default_factory=list)
-    profiles: list[str] = field(default_factory=list)
+    variants: list[str] = field(default_factory=list)
     pools: dict[int, dict[str, str]] = field(default_factory=lambda: {4: {}, 6: {}})
-    # Every port of the network with its node.
-    members: list[tuple[Node, Port]] = field(default_factory=list)
+    # Every port of the network with its node and that node's variant.
+    members: list[tuple[str, Node, Port]] = field(default_factory=list)
 
     @property
     def sample(self) -> Port:
-        return self.members[0][1]
+        return self.members[0][2]
 
     @property
     def key(self) -> tuple[int, str]:
@@ -132,7 +130,7 @@ class RailSet:
 
     networks: tuple[str, ...]
     attachment: str
-    profiles: list[str] = field(default_factory=list)
+    variants: list[str] = field(default_factory=list)
 
 
 class View:
@@ -145,11 +143,13 @@ class View:
         self.provider: str = self.fabric["provider"]
         self.nodes: t.Sequence[Node] = document["nodes"]
         self.rails: dict[str, t.Mapping[str, t.Any]] = {rail["name"]: rail for rail in document["rails"]}
-        self.namespace: str = self.fabric.get("namespace") or NAMESPACE.get(self.provider, "default")
-        self.prefix: str = self.fabric.get("resource_prefix") or PREFIX[self.provider]
-        routing = self.fabric.get("routing") or {}
-        self.source_routing: bool = routing.get("mode", "source") == "source" and routing.get("cross_rail", True)
+        self.namespace: str = self.fabric["namespace"]
+        self.prefix: str = self.fabric["resource_prefix"]
+        routing = self.fabric["routing"]
+        # Whether a pod's traffic leaves by its own rail's gateway wherever it goes.
+        self.source_routing: bool = routing["mode"] == "source" and routing["cross_rail"]
         self._labels = {MANAGED_BY: MANAGER, PART_OF: MANAGER, FABRIC: self.name}
+        self._variants = _variants(self.nodes)
         self._networks: dict[str, Network] = {}
         self.sets: list[RailSet] = []
         self._read()
@@ -170,21 +170,21 @@ class View:
         labels.update(more)
         return labels
 
-    def selector(self, profiles: t.Sequence[str] = ()) -> dict[str, str]:
-        """The labels of the fabric's nodes, or of those of one profile."""
-        return {FABRIC: self.name, PROFILE: profiles[0]} if len(profiles) == 1 else {FABRIC: self.name}
+    def selector(self, variant: str | None = None) -> dict[str, str]:
+        """The labels of the fabric's nodes, or of those of one variant."""
+        return {FABRIC: self.name} if variant is None else {FABRIC: self.name, VARIANT: variant}
 
     def qualified(self, resource: str) -> str:
         return "%s/%s" % (self.prefix, resource)
 
     def rail_pool(self, rail: str, version: int) -> str:
         """The name of the object that holds the pods' addresses of a whole rail."""
-        planned = self.rails[rail].get("pool" if version == 4 else "pool6")
+        planned = self.rails[rail]["pool" if version == 4 else "pool6"]
         return planned or ("" if version == 4 else "v6-") + "%s-%s" % (self.name, rail)
 
     def pool(self, port: Port, version: int) -> str:
-        names = port["names"]
-        return names["pool"] if version == 4 else names.get("pool6") or "v6-" + names["pool"]
+        pool: str = port["names"]["pool" if version == 4 else "pool6"]
+        return pool
 
     def shares(self, port: Port) -> list[Share]:
         """The pods' addresses on a port, IPv4 first; nothing where pods get none."""
@@ -203,12 +203,13 @@ class View:
             found.append(Share(version, subnet, first, pods["last" + six], gateway, default, routes))
         return found
 
-    def with_profile(self, profile: str) -> t.Iterator[Node]:
-        return (node for node in self.nodes if node["profile"] == profile)
+    def variant(self, node: Node) -> str:
+        """Which of its profile's variants a node is: nodes of one variant can be told the same by one object."""
+        return self._variants[node["name"]]
 
     @property
-    def profiles(self) -> list[str]:
-        return list(dict.fromkeys(node["profile"] for node in self.nodes))
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys(self._variants.values()))
 
     def _read(self) -> None:
         sets: dict[tuple[str, ...], RailSet] = {}
@@ -220,23 +221,23 @@ class View:
             key = tuple(names)
             if key and key not in sets:
                 sets[key] = RailSet(key, node["attachment"])
-            if key and node["profile"] not in sets[key].profiles:
-                sets[key].profiles.append(node["profile"])
+            variant = self._variants[node["name"]]
+            if key and variant not in sets[key].variants:
+                sets[key].variants.append(variant)
         self.sets = list(sets.values())
 
     def _add(self, node: Node, port: Port) -> None:
         names = port["names"]
         network = self._networks.get(names["network"])
         if network is None:
-            resource = names["resource"].rpartition("/")[2]
             network = self._networks[names["network"]] = Network(
                 names["network"],
                 port["rail"],
-                port.get("base") or port["rail"],
+                port["base"],
                 port["number"],
                 node["attachment"],
                 node["rdma_mode"],
-                resource,
+                names["resource"],
                 names["interface"],
                 self.rails[port["rail"]]["mode"],
             )
@@ -247,13 +248,14 @@ class View:
                 "names.network",
                 "let the template tell them apart: {rail}-{attachment}",
             )
-        network.members.append((node, port))
+        variant = self._variants[node["name"]]
+        network.members.append((variant, node, port))
         if port["netdev"] is None:
             network.nameless.append(node["name"])
         elif port["netdev"] not in network.netdevs:
             network.netdevs.append(port["netdev"])
-        if node["profile"] not in network.profiles:
-            network.profiles.append(node["profile"])
+        if variant not in network.variants:
+            network.variants.append(variant)
         mtu = port.get("mtu")
         if mtu is not None:
             # A child interface may not be larger than its master, so the smallest port decides.
@@ -263,6 +265,51 @@ class View:
             for version, first in ((4, "first"), (6, "first6")):
                 if pods.get(first):
                     network.pools[version][self.pool(port, version)] = node["name"]
+
+
+@dataclass
+class _Kind:
+    """Nodes that one object can tell the same: their attachment, and how many VFs their ports have by rail."""
+
+    name: str
+    attachment: str
+    rdma_mode: str
+    counts: dict[str, int | None]
+
+    def takes(self, other: _Kind) -> bool:
+        """Whether the other's nodes are of this kind; rails that only one of them has make no difference."""
+        return (self.attachment, self.rdma_mode) == (other.attachment, other.rdma_mode) and all(
+            self.counts.get(rail, count) == count for rail, count in other.counts.items()
+        )
+
+
+def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
+    """Node -> the name of its variant, which is its profile's name where groups make no difference to the cluster.
+
+    Groups may give nodes of a profile another attachment or another number of VFs, which one policy cannot say of both.
+    """
+    kinds: dict[tuple[str, tuple[str, ...]], _Kind] = {}
+    for node in nodes:
+        profile, groups = node["profile"], tuple(node["groups"])
+        kind = kinds.get((profile, groups))
+        if kind is None:
+            name = "-".join((profile, *groups)).replace("_", "-")
+            kind = kinds[profile, groups] = _Kind(name, node["attachment"], node["rdma_mode"], {})
+        kind.counts.update((port["rail"], (port["vfs"] or {}).get("count")) for port in node["ports"])
+    found: dict[tuple[str, tuple[str, ...]], str] = {}
+    variants: dict[str, list[_Kind]] = {}
+    # Nodes without groups have the profile's name, whoever comes first in the file.
+    for (profile, groups), kind in sorted(kinds.items(), key=lambda item: bool(item[0][1])):
+        known = variants.setdefault(profile, [])
+        same = next((each for each in known if each.takes(kind)), None)
+        if same is None:
+            same = kind
+            if not known:
+                kind.name = profile
+            known.append(kind)
+        same.counts.update(kind.counts)
+        found[profile, groups] = same.name
+    return {node["name"]: found[node["profile"], tuple(node["groups"])] for node in nodes}
 
 
 def made(

@@ -17,6 +17,7 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import mode_refused
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import chain, devices
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
@@ -79,11 +80,12 @@ def configuration(view: View, options: Options, node: Node, network: Network, po
     """A network's chain of plugins on one node."""
     shares = view.shares(port)
     place = "nodes.%s.ports.%s" % (node["name"], port["rail"])
-    if network.mode == "subnet" and shares:
+    why = mode_refused(view.provider, network.mode) if shares else None
+    if why:
         raise RailyardError(
-            "all nodes share the rail's range of pods, and nothing but a cluster-wide manager could part it",
+            "%s cannot give pods addresses in the mode %s: %s" % (view.provider, network.mode, why),
             "rails.%s" % network.rail,
-            "take mode block or prefix, or another provider",
+            "take the mode block or prefix, or another provider",
         )
     first: Object = {"type": network.attachment}
     mtu = None

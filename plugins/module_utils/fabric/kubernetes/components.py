@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import refused, served_by
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import (
     cni,
     devices,
@@ -25,8 +26,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
     workload,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
-    OF_NETDEV,
-    OF_VF,
     Document,
     Node,
     Object,
@@ -42,23 +41,18 @@ PROVIDERS: dict[str, tuple[str, Maker]] = {
     "network-operator": (network_operator.COMPONENT, network_operator.objects),
     "cni": (cni.COMPONENT, cni.objects),
 }
-# What each provider can attach at all; lint says the same of the file.
-ATTACHMENTS = {
-    "spiderpool": OF_NETDEV + OF_VF,
-    "network-operator": ("macvlan", "host-device", "ipoib") + OF_VF,
-    "cni": ("macvlan", "ipvlan", "host-device", "sriov"),
-}
 
 
 def viewed(document: Document) -> View:
     """:raises RailyardError: for a plan whose provider cannot attach what it asks for."""
     view = View(document)
     for network in view.networks:
-        if network.attachment not in ATTACHMENTS[view.provider]:
+        why = refused(view.provider, network.attachment)
+        if why:
             raise RailyardError(
-                "%s cannot attach by %s" % (view.provider, network.attachment),
+                "%s does not serve %s: %s" % (view.provider, network.attachment, why),
                 "fabric.attachment",
-                "take one of %s, or another provider" % ", ".join(ATTACHMENTS[view.provider]),
+                "take one of %s" % ", ".join(served_by(view.provider)),
             )
     return view
 

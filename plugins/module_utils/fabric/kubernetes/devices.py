@@ -29,36 +29,36 @@ SHARED_PLUGIN = "rdma-shared-device-plugin"
 SRIOV_PLUGIN = "sriov-device-plugin"
 
 
-def shared(view: View, options: Options, profile: str | None = None) -> list[Object]:
+def shared(view: View, options: Options, variant: str | None = None) -> list[Object]:
     """``configList`` of k8s-rdma-shared-dev-plugin: an entry a network whose pods share the rail port's RDMA device.
 
-    With ``profile``, only what that profile's nodes have; else the whole cluster's, which one DaemonSet then serves
+    With ``variant``, only what that variant's nodes have; else the whole cluster's, which one DaemonSet then serves
     on every node.
     :raises RailyardError: where one netdev would be two rails' on the same node.
     """
     entries: list[Object] = []
-    for network in _served(view, OF_NETDEV, profile):
+    for network in _served(view, OF_NETDEV, variant):
         entries.append(
             {
                 "resourcePrefix": view.prefix,
                 "resourceName": network.resource,
                 "rdmaHcaMax": options.rdma_hca_max,
-                "selectors": {"ifNames": _netdevs(network, profile)},
+                "selectors": {"ifNames": _netdevs(network, variant)},
             }
         )
-    _one_rail_each(view, {entry["resourceName"]: entry["selectors"]["ifNames"] for entry in entries}, profile)
+    _one_rail_each(view, {entry["resourceName"]: entry["selectors"]["ifNames"] for entry in entries}, variant)
     return entries
 
 
-def functions(view: View, profile: str | None = None) -> list[Object]:
+def functions(view: View, variant: str | None = None) -> list[Object]:
     """``resourceList`` of sriov-network-device-plugin: an entry a network whose pods take a PCI function."""
     entries = []
-    for network in _served(view, OF_FUNCTION, profile):
+    for network in _served(view, OF_FUNCTION, variant):
         entries.append(
             {
                 "resourcePrefix": view.prefix,
                 "resourceName": network.resource,
-                "selectors": _function_selectors(network, profile),
+                "selectors": _function_selectors(network, variant),
             }
         )
     return entries
@@ -89,55 +89,55 @@ def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
 
 
 def daemon_sets(view: View, options: Options) -> t.Iterator[Object]:
-    """The device plugins themselves, for the provider that has no operator: per profile, since profiles name their
+    """The device plugins themselves, for the provider that has no operator: per variant, since profiles name their
     own netdevs.
     """
     if not options.device_plugins:
         return
     namespace = options.operator(view.provider)
-    for profile in view.profiles:
+    for variant in view.variants:
         for plugin, key, config, wraps in (
-            (SHARED_PLUGIN, "configList", shared(view, options, profile), {"periodicUpdateInterval": RESCAN}),
-            (SRIOV_PLUGIN, "resourceList", functions(view, profile), {}),
+            (SHARED_PLUGIN, "configList", shared(view, options, variant), {"periodicUpdateInterval": RESCAN}),
+            (SRIOV_PLUGIN, "resourceList", functions(view, variant), {}),
         ):
             if config:
-                yield from _plugin(view, options, plugin, profile, namespace, dict(wraps, **{key: config}))
+                yield from _plugin(view, options, plugin, variant, namespace, dict(wraps, **{key: config}))
 
 
-def _served(view: View, attachments: t.Sequence[str], profile: str | None) -> list[Network]:
-    return [network for network in view.of(*attachments) if profile is None or profile in network.profiles]
+def _served(view: View, attachments: t.Sequence[str], variant: str | None) -> list[Network]:
+    return [network for network in view.of(*attachments) if variant is None or variant in network.variants]
 
 
-def _of_profile(network: Network, profile: str | None, key: str) -> list[str]:
-    """The values of ``key`` of a network's ports on the nodes of a profile, each once."""
+def _of_variant(network: Network, variant: str | None, key: str) -> list[str]:
+    """The values of ``key`` of a network's ports on the nodes of a variant, each once."""
     found: dict[str, None] = {}
-    for node, port in network.members:
-        if (profile is None or node["profile"] == profile) and port.get(key) is not None:
+    for own, _node, port in network.members:
+        if variant in (None, own) and port.get(key) is not None:
             found[port[key]] = None
     return list(found)
 
 
-def _netdevs(network: Network, profile: str | None) -> list[str]:
-    netdevs = list(network.netdevs) if profile is None else _of_profile(network, profile, "netdev")
+def _netdevs(network: Network, variant: str | None) -> list[str]:
+    netdevs = list(network.netdevs) if variant is None else _of_variant(network, variant, "netdev")
     if network.nameless and not netdevs:
         network.master()
     return netdevs
 
 
-def _function_selectors(network: Network, profile: str | None) -> Object:
+def _function_selectors(network: Network, variant: str | None) -> Object:
     """By netdev where ports have one name, since a PCI address is a server model's; VFs are found by their port."""
-    netdevs = _of_profile(network, profile, "netdev")
-    pcis = _of_profile(network, profile, "pci")
+    netdevs = _of_variant(network, variant, "netdev")
+    pcis = _of_variant(network, variant, "pci")
     if network.attachment == "host-device":
         return {"pciAddresses": pcis, "isRdma": True} if pcis else {"pfNames": netdevs, "isRdma": True}
     return {"pfNames": netdevs, "isRdma": True} if netdevs else {"rootDevices": pcis, "isRdma": True}
 
 
-def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], profile: str | None) -> None:
+def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant: str | None) -> None:
     """The plugin mounts all devices that match an entry: a netdev that is another rail's on some node would be both."""
     seen = set()
     for node in view.nodes:
-        if profile is not None and node["profile"] != profile:
+        if variant is not None and view.variant(node) != variant:
             continue
         key = tuple((port["netdev"], port["names"]["network"]) for port in node["ports"])
         if key in seen:
@@ -175,9 +175,9 @@ _CONFIG = {
 
 
 def _plugin(
-    view: View, options: Options, plugin: str, profile: str, namespace: str, config: Object
+    view: View, options: Options, plugin: str, variant: str, namespace: str, config: Object
 ) -> t.Iterator[Object]:
-    name = "%s-%s-%s" % (view.name, plugin, profile)
+    name = "%s-%s-%s" % (view.name, plugin, variant)
     labels = view.labels("cni", **{"app.kubernetes.io/name": plugin})
     directory, file, argument = _CONFIG[plugin]
     yield made("v1", "ConfigMap", name, labels, namespace=namespace, data={file: compact(config) + "\n"})
@@ -195,7 +195,7 @@ def _plugin(
         "metadata": {"labels": match, "annotations": {"railyard.fabric/config": digest(config)}},
         "spec": {
             "hostNetwork": True,
-            "nodeSelector": view.selector([profile]),
+            "nodeSelector": view.selector(variant),
             "priorityClassName": "system-node-critical",
             "tolerations": [{"operator": "Exists"}],
             "containers": [container],

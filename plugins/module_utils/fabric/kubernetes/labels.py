@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     PROFILE,
     RACK,
     UNIT,
+    VARIANT,
     Node,
     Object,
     View,
@@ -33,7 +34,7 @@ def of_nodes(view: View) -> dict[str, dict[str, str]]:
 
 
 def _of_node(view: View, node: Node) -> dict[str, str]:
-    found = {FABRIC: view.name, PROFILE: node["profile"]}
+    found = {FABRIC: view.name, PROFILE: node["profile"], VARIANT: view.variant(node)}
     for key, label in (("unit", UNIT), ("rack", RACK)):
         if node.get(key):
             found[label] = str(node[key])
@@ -41,18 +42,21 @@ def _of_node(view: View, node: Node) -> dict[str, str]:
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """The same labels as rules of Node Feature Discovery, one a profile, for those who let no playbook write to
+    """The same labels as rules of Node Feature Discovery, one a variant, for those who let no playbook write to
     nodes.
     """
     if not options.node_feature_rule:
         return
-    for profile in view.profiles:
-        names = [node["name"] for node in view.with_profile(profile)]
+    alike: dict[str, list[Node]] = {}
+    for node in view.nodes:
+        alike.setdefault(view.variant(node), []).append(node)
+    for variant, nodes in alike.items():
+        names = [node["name"] for node in nodes]
         rule = {
-            "name": "profile %s" % profile,
-            "labels": {FABRIC: view.name, PROFILE: profile},
+            "name": "nodes of %s" % variant,
+            "labels": {FABRIC: view.name, PROFILE: nodes[0]["profile"], VARIANT: variant},
             "matchFeatures": [
                 {"feature": "system.name", "matchExpressions": {"nodename": {"op": "In", "value": names}}}
             ],
         }
-        yield made(API, "NodeFeatureRule", "%s-%s" % (view.name, profile), view.labels(COMPONENT), {"rules": [rule]})
+        yield made(API, "NodeFeatureRule", "%s-%s" % (view.name, variant), view.labels(COMPONENT), {"rules": [rule]})

@@ -177,7 +177,7 @@ def _node_exporter(view: View) -> list[Object]:
 
 def _lossless(view: View) -> list[int]:
     """The priorities whose packets wait instead of being dropped; 3, the vendors' default, where the plan has none."""
-    qos = view.fabric.get("qos")
+    qos = view.fabric["qos"]
     chosen = [priority for priority, on in enumerate(qos["pfc"]) if on] if qos else []
     return chosen or [3]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
-    PROFILE,
+    VARIANT,
     Node,
     Object,
     View,
@@ -60,26 +60,27 @@ def text(settings: t.Mapping[str, str]) -> str:
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """A ConfigMap a profile in the namespace of the workloads, to be mounted at /etc/nccl.conf; UCX's settings as
+    """A ConfigMap a variant in the namespace of the workloads, to be mounted at /etc/nccl.conf; UCX's settings as
     environment.
     """
-    for profile, node in samples(view).items():
-        labels = view.labels(COMPONENT, **{PROFILE: profile})
+    for variant, node in samples(view).items():
+        labels = view.labels(COMPONENT, **{VARIANT: variant})
         data = dict(ucx(view, node), **{FILE: text(pod(view, options, node))})
-        yield made("v1", "ConfigMap", name(view, profile), labels, namespace=options.workload_namespace, data=data)
+        yield made("v1", "ConfigMap", name(view, variant), labels, namespace=options.workload_namespace, data=data)
 
 
-def name(view: View, profile: str) -> str:
-    return "%s-nccl-%s" % (view.name, profile)
+def name(view: View, variant: str) -> str:
+    return "%s-nccl-%s" % (view.name, variant)
 
 
 def samples(view: View) -> dict[str, Node]:
-    """A node of each profile: the first with the most rails, so that no rail is left out."""
+    """A node of each variant: the first with the most rails, so that no rail is left out."""
     found: dict[str, Node] = {}
     for node in view.nodes:
-        known = found.get(node["profile"])
+        variant = view.variant(node)
+        known = found.get(variant)
         if known is None or len(node["ports"]) > len(known["ports"]):
-            found[node["profile"]] = node
+            found[variant] = node
     return found
 
 
@@ -100,7 +101,7 @@ def _settings(view: View, node: Node, names: t.Sequence[str]) -> dict[str, str]:
         if families:
             settings["NCCL_IB_ADDR_FAMILY"] = "AF_INET" if 4 in families else "AF_INET6"
     settings.update(_service(view))
-    if not (view.fabric.get("routing") or {}).get("cross_rail", True):
+    if not view.fabric["routing"]["cross_rail"]:
         # Another rail's NIC cannot be reached: traffic between rails goes over NVLink to the GPU of the right one.
         settings.update(NCCL_CROSS_NIC="0", NCCL_PXN_DISABLE="0")
     return settings
@@ -108,5 +109,5 @@ def _settings(view: View, node: Node, names: t.Sequence[str]) -> dict[str, str]:
 
 def _service(view: View) -> dict[str, str]:
     """The class of service on Ethernet, as the plan's QoS has it; InfiniBand's level is the subnet manager's."""
-    qos = view.fabric.get("qos")
+    qos = view.fabric["qos"]
     return dict(qos["nccl"]) if qos and view.fabric["link_layer"] == "ethernet" else {}

@@ -12,9 +12,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_terms import usable
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import chain, devices, sriov_operator
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     FABRIC,
+    OF_FUNCTION,
     OF_VF,
     Network,
     Object,
@@ -45,26 +47,26 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def policies(view: View, options: Options) -> t.Iterator[Object]:
-    """NicClusterPolicy, and a NicNodePolicy a profile where profiles differ: a section stands in one or in the other,
+    """NicClusterPolicy, and a NicNodePolicy a variant where they differ: a section stands in one or in the other,
     never in both.
     """
-    profiles = view.profiles
-    plugins = {profile: _device_plugins(view, options, profile) for profile in profiles}
+    variants = view.variants
+    plugins = {variant: _device_plugins(view, options, variant) for variant in variants}
     one = len({compact(each) for each in plugins.values()}) == 1
     spec = _cluster(view, options)
-    if one and profiles:
-        spec.update(plugins[profiles[0]])
+    if one and variants:
+        spec.update(plugins[variants[0]])
     yield made(API, "NicClusterPolicy", CLUSTER_POLICY, view.labels(COMPONENT), spec)
     if one:
         return
-    for profile in profiles:
-        if plugins[profile]:
+    for variant in variants:
+        if plugins[variant]:
             yield made(
                 API,
                 "NicNodePolicy",
-                "%s-%s" % (view.name, profile),
+                "%s-%s" % (view.name, variant),
                 view.labels(COMPONENT),
-                dict({"nodeSelector": view.selector([profile])}, **plugins[profile]),
+                dict({"nodeSelector": view.selector(variant)}, **plugins[variant]),
             )
 
 
@@ -114,19 +116,19 @@ def _cluster(view: View, options: Options) -> Object:
     return spec
 
 
-def _device_plugins(view: View, options: Options, profile: str) -> Object:
+def _device_plugins(view: View, options: Options, variant: str) -> Object:
     """VFs are the SR-IOV operator's, which has a device plugin of its own: registering them twice would count them
     twice.
     """
     made_plugins: Object = {}
-    shared = devices.shared(view, options, profile)
+    shared = devices.shared(view, options, variant)
     if shared:
         config = {"periodicUpdateInterval": devices.RESCAN, "configList": shared}
         made_plugins["rdmaSharedDevicePlugin"] = dict(
             _image(options, "rdma-shared-device-plugin"), config=compact(config)
         )
     functions = [
-        entry for entry in devices.functions(view, profile) if not _of_vf(view, t.cast(str, entry["resourceName"]))
+        entry for entry in devices.functions(view, variant) if not _of_vf(view, t.cast(str, entry["resourceName"]))
     ]
     if functions:
         made_plugins["sriovDevicePlugin"] = dict(
@@ -152,7 +154,7 @@ def pools(view: View, options: Options) -> t.Iterator[Object]:
         for version in (4, 6):
             shares = [
                 (node["name"], share)
-                for node, port in network.members
+                for _variant, node, port in network.members
                 for share in view.shares(port)
                 if share.version == version
             ]
@@ -189,20 +191,15 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     rest must do.
     """
     subnet, first, last = _numbers(share)
-    size = view.fabric.get("pods_per_node")
+    begin, end = usable(subnet.first, subnet.last, subnet.bits)
     place = "rails.%s.pods" % network.rail
-    if not size or size < 2:
-        raise RailyardError(
-            "nv-ipam gives each node a block of addresses, and the file does not say how many (2 or more)",
-            "fabric.pods_per_node",
-            "set it to the most pods with rails on a node",
-        )
-    nodes = max(view.fabric.get("max_nodes") or 0, len(view.nodes))
-    if first != subnet.first + 1:
+    size = _block(view, network)
+    nodes = max(view.fabric["max_nodes"] or 0, len(view.nodes))
+    if first != begin:
         raise RailyardError(
             "nv-ipam cuts its blocks from the subnet's first address on, and pods begin at %s" % share.first,
             place,
-            "let pods begin at %s, or take mode prefix" % addresses.show(subnet.first + 1, subnet.bits),
+            "let pods begin at %s, or take mode prefix" % addresses.show(begin, subnet.bits),
         )
     if last - first + 1 < nodes * size:
         raise RailyardError(
@@ -214,7 +211,6 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     if share.gateway is not None:
         spec["gateway"] = share.gateway
         spec["defaultGateway"] = False
-    end = subnet.last - (1 if subnet.bits == addresses.IPV4 else 0)
     if last < end:
         spec["exclusions"] = [
             {"startIP": addresses.show(last + 1, subnet.bits), "endIP": addresses.show(end, subnet.bits)}
@@ -223,6 +219,20 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
         spec["routes"] = [{"dst": route} for route in share.routes]
     spec["nodeSelector"] = _selector(view)
     return spec
+
+
+def _block(view: View, network: Network) -> int:
+    """How many addresses each node gets: as many as pods can be attached, and two at the least, as nv-ipam has it."""
+    said: int | None = view.fabric["pods_per_node"]
+    if said is None and network.attachment in OF_FUNCTION:
+        said = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
+    if said is None:
+        raise RailyardError(
+            "nv-ipam gives each node a block of addresses, and nobody says how many",
+            "fabric.pods_per_node",
+            "set it to the most pods of a node that need an address on every rail, or take the mode prefix",
+        )
+    return max(2, said)
 
 
 def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tuple[str, Share]]) -> Object:
@@ -252,12 +262,11 @@ def _excluded(subnet: addresses.Network, first: int, last: int) -> list[Object]:
     """Indexes in a node's prefix that are not the pods'. Network and broadcast addresses are left out by nv-ipam
     itself.
     """
-    whole = subnet.bits - subnet.prefix <= 1
-    low, high = (0, subnet.size - 1) if whole else (1, subnet.size - 2)
+    low, high = usable(subnet.first, subnet.last, subnet.bits)
     found = []
-    for start, end in ((low, first - subnet.first - 1), (last - subnet.first + 1, high)):
+    for start, end in ((low, first - 1), (last + 1, high)):
         if start <= end:
-            found.append({"startIndex": start, "endIndex": end})
+            found.append({"startIndex": start - subnet.first, "endIndex": end - subnet.first})
     return found
 
 

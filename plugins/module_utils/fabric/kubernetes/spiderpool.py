@@ -205,7 +205,7 @@ def _injection(
 def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[str, str, list[str]]]:
     """Name of the group, suffix of the copies in it, networks."""
     only = len(view.sets) == 1
-    kind = "" if only else "-" + rails.profiles[0]
+    kind = "" if only else "-" + rails.variants[0]
     yield "%s%s" % (view.name, kind), "all" + kind, list(rails.networks)
     bases = list(dict.fromkeys(view.network(name).base for name in rails.networks))
     width = len(str(len(bases)))

@@ -31,7 +31,7 @@ MOST_VFS = 128
 
 
 def policies(view: View, options: Options) -> t.Iterator[Object]:
-    """SriovNetworkNodePolicies: one a rail and profile, so that profiles may name their ports and count their VFs as
+    """SriovNetworkNodePolicies: one a rail and variant, so that profiles may name their ports and count their VFs as
     they like.
     """
     shape = options.sriov(view.provider)
@@ -39,8 +39,8 @@ def policies(view: View, options: Options) -> t.Iterator[Object]:
         return
     namespace = options.sriov_place(view.provider)
     for network in view.of(*OF_VF):
-        for profile in network.profiles:
-            for name, spec in _policies(view, options, network, profile):
+        for variant in network.variants:
+            for name, spec in _policies(view, options, network, variant):
                 yield made(
                     API,
                     "SriovNetworkNodePolicy",
@@ -51,27 +51,20 @@ def policies(view: View, options: Options) -> t.Iterator[Object]:
                 )
 
 
-def _policies(view: View, options: Options, network: Network, profile: str) -> t.Iterator[tuple[str, Object]]:
+def _policies(view: View, options: Options, network: Network, variant: str) -> t.Iterator[tuple[str, Object]]:
     netdevs: dict[str, None] = {}
     pcis: dict[str, None] = {}
-    counts: dict[int, None] = {}
-    policy = ""
-    for node, port in network.members:
-        if node["profile"] != profile:
+    policy, place, count = "", "", 0
+    for own, node, port in network.members:
+        if own != variant:
             continue
-        policy = port["names"]["policy"]
+        place = "profiles.%s" % node["profile"]
+        # Nodes whose groups make a variant of their profile have a policy of their own beside the profile's.
+        policy = port["names"]["policy"] + variant[len(node["profile"]) :]
         for found, value in ((netdevs, port["netdev"]), (pcis, port["pci"])):
             if value is not None:
                 found[value] = None
-        counts[(port.get("vfs") or {}).get("count") or 0] = None
-    place = "profiles.%s" % profile
-    if len(counts) != 1:
-        raise RailyardError(
-            "ports of rail %s have %s VFs, and a policy has one number" % (network.rail, ", ".join(map(str, counts))),
-            place,
-            "give nodes with another `vfs.count` a profile of their own",
-        )
-    count = next(iter(counts))
+        count = (port["vfs"] or {}).get("count") or 0
     if not 1 <= count <= MOST_VFS:
         raise RailyardError(
             "%d VFs a port of rail %s: the operator takes 1 to %d" % (count, network.rail, MOST_VFS),
@@ -80,13 +73,13 @@ def _policies(view: View, options: Options, network: Network, profile: str) -> t
         )
     taken = _dpdk_vfs(options, network, count, place)
     selector = _nic(list(netdevs), list(pcis), (0, count - taken - 1) if taken else None)
-    yield policy, _spec(view, network, profile, network.resource, count, selector)
+    yield policy, _spec(view, network, variant, network.resource, count, selector)
     if taken:
         kernel_driver = options.dpdk.get("driver", "vfio-pci") == "netdevice"
         spec = _spec(
             view,
             network,
-            profile,
+            variant,
             network.resource + "_dpdk",
             count,
             _nic(list(netdevs), list(pcis), (count - taken, count - 1)),
@@ -96,10 +89,10 @@ def _policies(view: View, options: Options, network: Network, profile: str) -> t
         yield policy + "-dpdk", spec
 
 
-def _spec(view: View, network: Network, profile: str, resource: str, count: int, selector: Object) -> Object:
+def _spec(view: View, network: Network, variant: str, resource: str, count: int, selector: Object) -> Object:
     spec: Object = {
         "resourceName": resource,
-        "nodeSelector": view.selector([profile]),
+        "nodeSelector": view.selector(variant),
         "nicSelector": selector,
         "numVfs": count,
         "priority": PRIORITY,

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import nccl
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     FABRIC,
-    PROFILE,
+    VARIANT,
     Object,
     RailSet,
     View,
@@ -44,8 +44,8 @@ def resources(view: View, rails: RailSet) -> dict[str, str]:
 
 
 def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
-    profile = rails.profiles[0]
-    name = "%s-rails" % view.name if len(view.sets) == 1 else "%s-rails-%s" % (view.name, profile)
+    variant = rails.variants[0]
+    name = "%s-rails" % view.name if len(view.sets) == 1 else "%s-rails-%s" % (view.name, variant)
     match = {"app.kubernetes.io/name": "rails", "app.kubernetes.io/instance": name}
     units = resources(view, rails)
     container = {
@@ -55,7 +55,7 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
         # Registered memory must not be swapped or counted against the default lock limit.
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
         "resources": {"requests": dict(units), "limits": dict(units)},
-        "env": [{"name": key, "value": value} for key, value in nccl.ucx(view, nccl.samples(view)[profile]).items()],
+        "env": [{"name": key, "value": value} for key, value in nccl.ucx(view, nccl.samples(view)[variant]).items()],
         "volumeMounts": [
             {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl.FILE, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
@@ -68,7 +68,7 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
             "terminationGracePeriodSeconds": 0,
             "containers": [container],
             "volumes": [
-                {"name": "nccl", "configMap": {"name": nccl.name(view, profile), "optional": True}},
+                {"name": "nccl", "configMap": {"name": nccl.name(view, variant), "optional": True}},
                 {"name": "shm", "emptyDir": {"medium": "Memory"}},
             ],
         },
@@ -89,7 +89,7 @@ def _nodes(view: View, rails: RailSet) -> Object:
             {
                 "matchExpressions": [
                     {"key": FABRIC, "operator": "In", "values": [view.name]},
-                    {"key": PROFILE, "operator": "In", "values": list(rails.profiles)},
+                    {"key": VARIANT, "operator": "In", "values": list(rails.variants)},
                 ]
             }
         ]

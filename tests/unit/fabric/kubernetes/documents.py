@@ -124,6 +124,8 @@ def _rail(
         "table": 100 + number,
         "rule_priority": 10000 + number,
         "taken": dict(taken or {}) if mode == "subnet" else {},
+        "pool": "ai-%s" % name if mode == "subnet" or provider == "network-operator" else None,
+        "pool6": "v6-ai-%s" % name if mode == "subnet" or provider == "network-operator" else None,
         "networks": [{"attachment": attachment, "network": network, "resource": "%s_%s" % (name, attachment)}],
     }
 

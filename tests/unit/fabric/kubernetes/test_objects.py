@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import copy
+import functools
 import ipaddress
 import itertools
 import json
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import base, components
 
-from . import schema, webhooks
+from . import plans, schema, webhooks
 from .documents import ATTACHMENTS, combinations, document
 
 EVERYTHING = {
@@ -26,47 +28,56 @@ EVERYTHING = {
     "node_feature_rule": False,
 }
 FAMILIES = ((4,), (6,), (4, 6))
-CASES = [
-    pytest.param(*case, families, id="-".join((*case, "".join(map(str, families)))))
-    for case, families in itertools.product(combinations(), FAMILIES)
-]
+ROOT = Path(__file__).resolve().parents[4]
+Case = t.Callable[[], t.Dict[str, t.Any]]
 
 
-def made(
-    provider: str, attachment: str, mode: str, families: t.Sequence[int], options: t.Mapping[str, t.Any] = EVERYTHING
-) -> list[dict[str, t.Any]]:
-    plan = document(provider, attachment, mode, nodes=3, families=families)
-    return list(components.objects(plan, options))
+def cases() -> t.Iterator[t.Any]:
+    """Documents made by hand, the plan's own of the same, and those of the worked inventories."""
+    for (provider, attachment, mode), families in itertools.product(combinations(), FAMILIES):
+        name = "-".join((provider, attachment, mode, "".join(map(str, families))))
+        hand = functools.partial(document, provider, attachment, mode, 3, families=families)
+        yield pytest.param(hand, id="hand-" + name)
+        file = functools.partial(plans.fabric_file, provider, attachment, mode, families)
+        yield pytest.param(functools.partial(_planned, file), id="plan-" + name)
+    for path in sorted(ROOT.glob("inventories/*/fabric.yml")):
+        yield pytest.param(functools.partial(_planned, path.read_bytes), id="inventory-" + path.parent.name)
 
 
-@pytest.mark.parametrize(("provider", "attachment", "mode", "families"), CASES)
-def test_objects_are_what_upstream_takes(provider: str, attachment: str, mode: str, families: tuple[int, ...]) -> None:
+def _planned(file: t.Callable[[], t.Any]) -> dict[str, t.Any]:
+    return plans.planned(file())
+
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_objects_are_what_upstream_takes(case: Case) -> None:
     schema.needed()
-    things = made(provider, attachment, mode, families)
+    plan = case()
+    things = list(components.objects(plan, EVERYTHING))
     found = ["%s %s" % (each["metadata"]["name"], problem) for each in things for problem in schema.problems(each)]
     assert found == []
-    if provider == "spiderpool":
+    if plan["fabric"]["provider"] == "spiderpool":
         # Spiderpool brings the SR-IOV operator's kinds in a shape of its own.
         assert [problem for each in things for problem in schema.problems(each, "bundled")] == []
 
 
-@pytest.mark.parametrize(("provider", "attachment", "mode", "families"), CASES)
-def test_objects_are_what_webhooks_take(provider: str, attachment: str, mode: str, families: tuple[int, ...]) -> None:
-    assert webhooks.problems(made(provider, attachment, mode, families)) == []
+@pytest.mark.parametrize("case", CASES)
+def test_objects_are_what_webhooks_take(case: Case) -> None:
+    assert webhooks.problems(list(components.objects(case(), EVERYTHING))) == []
 
 
-@pytest.mark.parametrize(("provider", "attachment", "mode", "families"), CASES)
-def test_objects_are_ours_by_label_and_are_the_same_each_time(
-    provider: str, attachment: str, mode: str, families: tuple[int, ...]
-) -> None:
-    plan = document(provider, attachment, mode, nodes=3, families=families)
+@pytest.mark.parametrize("case", CASES)
+def test_objects_are_ours_by_label_and_are_the_same_each_time(case: Case) -> None:
+    plan = case()
     before = copy.deepcopy(plan)
     things = list(components.objects(plan, EVERYTHING))
     assert plan == before
     for thing in things:
         labels = thing["metadata"]["labels"]
         assert labels[base.MANAGED_BY] == labels[base.PART_OF] == "railyard"
-        assert labels[base.FABRIC] == "ai"
+        assert labels[base.FABRIC] == plan["fabric"]["name"]
     assert json.dumps(things) == json.dumps(list(components.objects(before, EVERYTHING)))
 
 
@@ -88,29 +99,27 @@ def test_a_node_more_changes_only_what_is_its_own_or_names_it(provider: str, att
     assert len(new) == (2 if provider == "spiderpool" else 0)
 
 
-@pytest.mark.parametrize(("provider", "attachment", "mode", "families"), CASES)
-def test_pods_addresses_are_the_plans(provider: str, attachment: str, mode: str, families: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_pods_addresses_are_the_plans(case: Case) -> None:
     """Whatever the provider's way of saying it, the addresses its objects give are the plan's, each to its node."""
-    plan = document(provider, attachment, mode, nodes=3, families=families)
-    wanted = {}
+    plan = case()
+    modes = {rail["name"]: rail["mode"] for rail in plan["rails"]}
+    wanted: Given = {}
     for node in plan["nodes"]:
         for port in node["ports"]:
             for six in ("", "6"):
                 if (port["pods"] or {}).get("first" + six):
-                    own = "" if mode == "subnet" else node["name"]
-                    key = (port["rail"], own, six)
-                    wanted[key] = webhooks.addresses(
-                        ["%s-%s" % (port["pods"]["first" + six], port["pods"]["last" + six])]
-                    )
+                    key = (port["rail"], "" if modes[port["rail"]] == "subnet" else node["name"], six)
+                    wanted[key] = webhooks.spans(["%s-%s" % (port["pods"]["first" + six], port["pods"]["last" + six])])
     given = {
         "spiderpool": _spiderpool_gives,
         "network-operator": _nv_ipam_gives,
         "cni": _cni_gives,
-    }[provider](plan)
+    }[plan["fabric"]["provider"]](plan)
     assert given == wanted
 
 
-Given = t.Dict[t.Tuple[str, str, str], t.Set[t.Any]]
+Given = t.Dict[t.Tuple[str, str, str], t.List[webhooks.Span]]
 
 
 def _spiderpool_gives(plan: t.Mapping[str, t.Any]) -> Given:
@@ -121,7 +130,7 @@ def _spiderpool_gives(plan: t.Mapping[str, t.Any]) -> Given:
             node = spec.get("nodeName", [""])[0]
             key = (each["metadata"]["labels"][base.RAIL], node, "6" if spec["ipVersion"] == 6 else "")
             assert key not in given
-            given[key] = webhooks.addresses(spec["ips"])
+            given[key] = webhooks.spans(spec["ips"])
     return given
 
 
@@ -134,19 +143,24 @@ def _nv_ipam_gives(plan: t.Mapping[str, t.Any]) -> Given:
         if each["kind"] == "CIDRPool":
             for allocation in spec["staticAllocations"]:
                 net = ipaddress.ip_network(allocation["prefix"])
-                left = set(net) if net.max_prefixlen - net.prefixlen <= 1 else set(net) - {net[0], net[-1]}
-                for index in spec.get("perNodeExclusions", []):
-                    left -= {net[at] for at in range(index["startIndex"], index["endIndex"] + 1)}
+                edge = 0 if net.max_prefixlen - net.prefixlen <= 1 else 1
+                # IPv6 has no broadcast address.
+                last = net[-1 - edge] if net.version == 4 else net[-1]
+                left = webhooks.spans(["%s-%s" % (net[edge], last)])
+                indexes = spec.get("perNodeExclusions", [])
+                taken = ["%s-%s" % (net[one["startIndex"]], net[one["endIndex"]]) for one in indexes]
                 if "gateway" in allocation:
                     assert ipaddress.ip_address(allocation["gateway"]) == net[spec["gatewayIndex"]]
-                    left.discard(ipaddress.ip_address(allocation["gateway"]))
-                given[rail, allocation["nodeName"], "6" if net.version == 6 else ""] = left
+                    taken.append(allocation["gateway"])
+                given[rail, allocation["nodeName"], "6" if net.version == 6 else ""] = webhooks.without(
+                    left, webhooks.spans(taken)
+                )
         elif each["kind"] == "IPPool":
             net = ipaddress.ip_network(spec["subnet"])
             first = net[1]
             excluded = [ipaddress.ip_address(one["startIP"]) for one in spec["exclusions"]]
             last = min(excluded) - 1
-            given[rail, "", "6" if net.version == 6 else ""] = webhooks.addresses(["%s-%s" % (first, last)])
+            given[rail, "", "6" if net.version == 6 else ""] = webhooks.spans(["%s-%s" % (first, last)])
     return given
 
 
@@ -165,20 +179,20 @@ def _cni_gives(plan: t.Mapping[str, t.Any]) -> Given:
             )
             rail = conf["name"].partition("-")[0]
             for each in ranges:
-                given[rail, node, "6" if ":" in each else ""] = webhooks.addresses([each])
+                given[rail, node, "6" if ":" in each else ""] = webhooks.spans([each])
     return given
 
 
 def test_attachments_that_a_provider_has_not_are_refused() -> None:
-    with pytest.raises(RailyardError, match="cni cannot attach by ipoib"):
+    with pytest.raises(RailyardError, match="cni does not serve ipoib"):
         list(components.objects(document("cni", "ipoib")))
-    with pytest.raises(RailyardError, match="spiderpool cannot attach by host-device"):
+    with pytest.raises(RailyardError, match="spiderpool does not serve host-device"):
         list(components.objects(document("spiderpool", "host-device")))
 
 
 def test_a_range_for_all_nodes_needs_a_manager() -> None:
     plan = document("cni", "macvlan", "subnet")
-    with pytest.raises(RailyardError, match="nothing but a cluster-wide manager") as caught:
+    with pytest.raises(RailyardError, match="plain plugins know of no address") as caught:
         list(components.node_files(plan))
     assert caught.value.place == "rails.gpu01"
 

@@ -63,7 +63,7 @@ def test_profiles_that_differ_have_policies_of_their_own() -> None:
     assert "sriovDevicePlugin" not in cluster["spec"]
     selected = [json.loads(each["spec"]["sriovDevicePlugin"]["config"])["resourceList"][0] for each in own]
     assert [each["selectors"]["pciAddresses"] for each in selected] == [["0000:0b:00.0"], ["0001:0b:00.0"]]
-    assert [each["spec"]["nodeSelector"][base.PROFILE] for each in own] == ["a", "b"]
+    assert [each["spec"]["nodeSelector"][base.VARIANT] for each in own] == ["a", "b"]
 
 
 def test_vfs_are_the_sriov_operators_alone() -> None:
@@ -108,7 +108,6 @@ def test_blocks_of_a_subnet_must_fit_nv_ipams_way() -> None:
     plan = document("network-operator", "macvlan", "subnet")
     for changes, words in (
         ({"pods_per_node": None}, "fabric.pods_per_node"),
-        ({"pods_per_node": 1}, "fabric.pods_per_node"),
         ({"max_nodes": 30}, "need 240 addresses, and pods have 199"),
     ):
         whole = dict(plan, fabric=dict(plan["fabric"], **changes))
@@ -130,7 +129,7 @@ def test_policies_take_vfs_as_they_are() -> None:
     assert policy["metadata"]["namespace"] == "spiderpool"
     assert policy["spec"] == {
         "resourceName": "gpu01_sriov",
-        "nodeSelector": {"railyard.fabric/fabric": "ai", "railyard.fabric/profile": "hgx"},
+        "nodeSelector": {"railyard.fabric/fabric": "ai", "railyard.fabric/variant": "hgx"},
         "nicSelector": {"pfNames": ["enp11s0np0"]},
         "numVfs": 6,
         "priority": 90,
@@ -165,11 +164,30 @@ def test_vfs_are_a_number_that_the_operator_takes() -> None:
     for count, words in ((0, "0 VFs"), (129, "1 to 128")):
         with pytest.raises(RailyardError, match=words):
             made("SriovNetworkNodePolicy", "spiderpool", "sriov", "prefix", vfs=count)
-    plan = document("spiderpool", "sriov", "prefix")
-    plan["nodes"][1]["ports"][0]["vfs"] = {"count": 4, "attributes": []}
-    with pytest.raises(RailyardError, match="8, 4 VFs") as caught:
-        list(components.objects(plan))
-    assert caught.value.place == "profiles.hgx"
+
+
+def test_groups_that_change_what_a_policy_says_make_a_variant_of_their_profile() -> None:
+    plan = document("spiderpool", "sriov", "prefix", nodes=5)
+    for at, groups, count in ((0, ["in_rack"], 8), (1, ["few_vfs"], 4), (2, ["few_vfs", "in_rack"], 4)):
+        plan["nodes"][at]["groups"] = groups
+        for port in plan["nodes"][at]["ports"]:
+            port["vfs"] = {"count": count, "attributes": []}
+    # A node that lacks a rail is like the others of its profile.
+    del plan["nodes"][4]["ports"][0]
+    labels = components.node_labels(plan)
+    assert [labels[node["name"]][base.VARIANT] for node in plan["nodes"]] == [
+        "hgx",
+        "hgx-few-vfs",
+        "hgx-few-vfs",
+        "hgx",
+        "hgx",
+    ]
+    policies = [each for each in components.objects(plan) if each["kind"] == "SriovNetworkNodePolicy"]
+    assert [(each["metadata"]["name"], each["spec"]["numVfs"]) for each in policies[:2]] == [
+        ("ai-gpu01-hgx", 8),
+        ("ai-gpu01-hgx-few-vfs", 4),
+    ]
+    assert policies[1]["spec"]["nodeSelector"][base.VARIANT] == "hgx-few-vfs"
 
 
 def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
@@ -397,10 +415,15 @@ def test_nodes_are_labelled_and_no_object_is_a_node() -> None:
         "a-0001": {
             "railyard.fabric/fabric": "ai",
             "railyard.fabric/profile": "a",
+            "railyard.fabric/variant": "a",
             "railyard.fabric/unit": "su1",
             "railyard.fabric/rack": "r7",
         },
-        "b-0002": {"railyard.fabric/fabric": "ai", "railyard.fabric/profile": "b"},
+        "b-0002": {
+            "railyard.fabric/fabric": "ai",
+            "railyard.fabric/profile": "b",
+            "railyard.fabric/variant": "b",
+        },
     }
     things = list(components.objects(plan, {"node_feature_rule": True}))
     rules = [each for each in things if each["kind"] == "NodeFeatureRule"]

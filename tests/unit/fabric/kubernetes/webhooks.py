@@ -39,13 +39,48 @@ def problems(things: t.Sequence[Object]) -> list[str]:
     return found
 
 
-def addresses(texts: t.Iterable[str]) -> set[t.Any]:
-    found = set()
+Span = t.Tuple[int, int, int]
+
+
+def spans(texts: t.Iterable[str]) -> list[Span]:
+    """Ranges of addresses as family, first and last, in order; neighbours are joined."""
+    found: list[Span] = []
     for text in texts:
         first, _dash, last = text.partition("-")
         start, end = ipaddress.ip_address(first), ipaddress.ip_address(last or first)
-        found.update(type(start)(number) for number in range(int(start), int(end) + 1))
-    return found
+        found.append((start.version, int(start), int(end)))
+    return joined(found)
+
+
+def joined(found: t.Iterable[Span]) -> list[Span]:
+    whole: list[Span] = []
+    for family, first, last in sorted(found):
+        if whole and whole[-1][0] == family and first <= whole[-1][2] + 1:
+            whole[-1] = (family, whole[-1][1], max(last, whole[-1][2]))
+        else:
+            whole.append((family, first, last))
+    return whole
+
+
+def without(left: t.Sequence[Span], taken: t.Iterable[Span]) -> list[Span]:
+    """What is left of ranges when others are taken out."""
+    rest = list(left)
+    for family, first, last in taken:
+        cut: list[Span] = []
+        for own, start, end in rest:
+            if own != family or last < start or first > end:
+                cut.append((own, start, end))
+                continue
+            if start < first:
+                cut.append((own, start, first - 1))
+            if last < end:
+                cut.append((own, last + 1, end))
+        rest = cut
+    return rest
+
+
+def _own(spec: Object) -> list[Span]:
+    return without(spans(spec.get("ips", [])), spans(spec.get("excludeIPs", [])))
 
 
 def _pool(thing: Object) -> t.Iterator[str]:
@@ -57,15 +92,15 @@ def _pool(thing: Object) -> t.Iterator[str]:
         return
     if spec.get("ipVersion", subnet.version) != subnet.version:
         yield "spec.ipVersion: is not the subnet's"
-    own = addresses(spec.get("ips", [])) - addresses(spec.get("excludeIPs", []))
-    outside = [each for each in own if each not in subnet]
-    if outside:
-        yield "spec.ips: %s is not in the subnet" % outside[0]
+    own = _own(spec)
+    whole = [(subnet.version, int(subnet[0]), int(subnet[-1]))]
+    if without(own, whole):
+        yield "spec.ips: %s is not in the subnet" % without(own, whole)[0][1]
     if "gateway" in spec:
         gateway = ipaddress.ip_address(spec["gateway"])
         if gateway not in subnet:
             yield "spec.gateway: is not in the subnet"
-        if gateway in own:
+        if without(own, [(gateway.version, int(gateway), int(gateway))]) != own:
             yield "spec.ips: holds the gateway"
     seen = set()
     for route in spec.get("routes", []):
@@ -78,14 +113,15 @@ def _pool(thing: Object) -> t.Iterator[str]:
 
 
 def _pools_together(pools: t.Sequence[Object]) -> t.Iterator[str]:
-    by_subnet: dict[str, dict[t.Any, str]] = {}
+    by_subnet: dict[str, list[tuple[Span, str]]] = {}
     for pool in pools:
-        spec = pool["spec"]
-        mine = by_subnet.setdefault(spec["subnet"], {})
-        for address in addresses(spec.get("ips", [])) - addresses(spec.get("excludeIPs", [])):
-            if address in mine:
-                yield "pools %s and %s both have %s" % (mine[address], pool["metadata"]["name"], address)
-            mine[address] = pool["metadata"]["name"]
+        mine = by_subnet.setdefault(pool["spec"]["subnet"], [])
+        mine.extend((span, pool["metadata"]["name"]) for span in _own(pool["spec"]))
+    for mine in by_subnet.values():
+        mine.sort()
+        for (one, name), (other, of) in zip(mine, mine[1:]):
+            if one[0] == other[0] and other[1] <= one[2]:
+                yield "pools %s and %s both have %s" % (name, of, ipaddress.ip_address(other[1]))
     subnets = sorted(
         (ipaddress.ip_network(each, strict=False) for each in by_subnet), key=lambda each: (each.version, int(each[0]))
     )

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import render
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, rendered
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+
+class ActionModule(Door):
+    """Renders a plan's Kubernetes objects as files; documented in ``plugins/modules/fabric_render.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        "file": {"type": "path"},
+        "render_dir": {"type": "path", "required": True},
+        "kubernetes": {"type": "dict", "default": {}},
+        "nodes": {"type": "bool", "default": False},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        paths = fabric_files.named([options["file"]] if options["file"] else [])
+        if len(paths) > 1:
+            raise RailyardError(
+                "there are %d fabric files: %s" % (len(paths), ", ".join(paths)),
+                "inventory",
+                "name one, with -e fabric_file=PATH",
+            )
+        outcome = lint(fabric_files.read(paths[0]))
+        if outcome.plan is None:
+            return {"failed": True, "msg": "\n".join(finding.text(paths[0]) for finding in outcome.errors)}
+        files = render(outcome.plan.document(), options["kubernetes"], options["nodes"])
+        directory = os.path.abspath(options["render_dir"])
+        done = rendered.write(directory, {path: text.encode("utf-8") for path, text in files.items()}, check)
+        changed = sum(len(done[kind]) for kind in ("written", "removed"))
+        return {
+            "changed": bool(changed),
+            "summary": "%s: %d files, %d written, %d removed"
+            % (fabric_files.shown_path(directory), len(files), len(done["written"]), len(done["removed"])),
+            **done,
+        }
