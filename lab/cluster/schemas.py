@@ -87,10 +87,7 @@ def apply(api: Api, schemas: dict[str, Schema]) -> list[str]:
     changed = []
     for name, schema in sorted(schemas.items()):
         old = before.get(name)
-        try:
-            after = api.request(*_request(schema, old), kind=YAML)["metadata"]
-        except Refused as error:
-            raise LabError(error.message, "mend %s, or leave it out of the folder" % schema.file) from None
+        after = _put(api, schema, old)
         if old is None or (old["uid"], old["generation"]) != (after["uid"], after["generation"]):
             changed.append(name)
     _wait(api, set(schemas))
@@ -98,6 +95,20 @@ def apply(api: Api, schemas: dict[str, Schema]) -> list[str]:
     if changed and ignored and api.cluster.binaries.release < CEL:
         say("%d CRDs have CEL rules, which a server before %d.%d does not check" % (ignored, *CEL))
     return changed
+
+
+def _put(api: Api, schema: Schema, old: dict[str, Any] | None) -> dict[str, Any]:
+    """Create or replace a CRD; its metadata thereafter."""
+    for _attempt in range(20):
+        try:
+            metadata: dict[str, Any] = api.request(*_request(schema, old), kind=YAML)["metadata"]
+            return metadata
+        except Refused as error:
+            if error.status != 409:
+                raise LabError(error.message, "mend %s, or leave it out of the folder" % schema.file) from None
+        # the server's own controllers write to it as well
+        old = _present(api).get(schema.name)
+    raise LabError("%s is written to by somebody all the time" % schema.name, "run the command again")
 
 
 def _request(schema: Schema, old: dict[str, Any] | None) -> tuple[str, str, bytes]:
@@ -115,21 +126,48 @@ def _present(api: Api) -> dict[str, dict[str, Any]]:
 
 
 def _wait(api: Api, names: set[str]) -> None:
-    """Wait until the server serves these CRDs."""
+    """Wait until the server has taken these CRDs up and tells clients of them."""
     end = time.monotonic() + SECONDS
     while True:
-        waiting = {}
-        for item in api.get(PATH)["items"]:
-            conditions = {one["type"]: one for one in item.get("status", {}).get("conditions", [])}
-            if conditions.get("Established", {}).get("status") != "True":
-                refusal = conditions.get("NamesAccepted", {})
-                waiting[item["metadata"]["name"]] = refusal.get("message") or "not established"
-        waiting = {name: why for name, why in waiting.items() if name in names}
+        waiting = _waiting(api, names)
         if not waiting:
             return
         if time.monotonic() > end:
             name, why = sorted(waiting.items())[0]
             raise LabError(
-                "the server does not serve %d CRDs, such as %s: %s" % (len(waiting), name, why), "see that file"
+                "the server does not serve %d CRDs, such as %s: %s" % (len(waiting), name, why),
+                "see that its group and names are no other CRD's",
             )
         time.sleep(0.1)
+
+
+def _waiting(api: Api, names: set[str]) -> dict[str, str]:
+    """Those of these CRDs that the server does not serve yet, and why."""
+    waiting = {}
+    told: dict[str, set[str]] = {}
+    for item in api.get(PATH)["items"]:
+        name, spec = item["metadata"]["name"], item["spec"]
+        if name not in names:
+            continue
+        conditions = {one["type"]: one for one in item["status"].get("conditions") or ()}
+        if conditions.get("Established", {}).get("status") != "True":
+            waiting[name] = conditions.get("NamesAccepted", {}).get("message") or "not established"
+            continue
+        for version in spec["versions"]:
+            path = "/apis/%s/%s" % (spec["group"], version["name"])
+            if version["served"]:
+                if path not in told:
+                    told[path] = _resources(api, path)
+                if spec["names"]["plural"] not in told[path]:
+                    waiting[name] = "not in %s" % path
+    return waiting
+
+
+def _resources(api: Api, path: str) -> set[str]:
+    """The resources that the server tells clients of for a group and version."""
+    try:
+        return {one["name"] for one in api.get(path)["resources"]}
+    except Refused as error:
+        if error.status == 404:
+            return set()
+        raise

@@ -72,11 +72,12 @@ class Cluster:
         with Api(self.running) as api:
             return {item["metadata"]["name"]: item for item in api.get(schemas.PATH)["items"]}
 
-    def load_crds(self, *directories: Path) -> None:
-        """Apply the CRDs of these folders, over others of the same name."""
+    def load_crds(self, *directories: Path) -> list[str]:
+        """Bring the CRDs of these folders in, over others of the same name; the names of those that this changed."""
         with Api(self.running) as api:
-            schemas.apply(api, schemas.read(list(directories))[0])
+            changed = schemas.apply(api, schemas.read(list(directories))[0])
         self.client = self.client_as()
+        return changed
 
     def resource(self, wanted: Object, client: DynamicClient | None = None) -> t.Any:
         """The door to the kind of an object."""

@@ -50,6 +50,35 @@ def network(namespace: str, **macvlan: t.Any) -> Object:
     }
 
 
+CRD = """# of these tests alone
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: trials.railyard.test
+spec:
+  group: railyard.test
+  scope: Namespaced
+  names: {kind: Trial, plural: trials}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                count: {type: integer, maximum: MAXIMUM}
+                free: {type: object, x-kubernetes-preserve-unknown-fields: true}
+                name:
+                  type: string
+                  default: ""
+                  x-kubernetes-validations: [{rule: "self != 'bogus'"}]
+"""
+
+
 def version_of(found: Object | None) -> str:
     assert found is not None
     return str(found["metadata"]["resourceVersion"])
@@ -67,6 +96,20 @@ def kill(cluster: Cluster, *names: str) -> None:
     while set(names) & set(pids(cluster)):
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def soon(question: t.Callable[[], bool], seconds: float = 20) -> None:
+    """Ask until the answer is yes; a replaced schema takes the server a moment, and it refuses until then."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if question():
+                return
+            why = "the answer stays no"
+        except DynamicApiError as error:
+            why = str(error)
+        assert time.monotonic() < end, why
+        time.sleep(0.1)
 
 
 # --- the lab's own promises -------------------------------------------------------------------------------------------
@@ -168,6 +211,8 @@ def test_nodes_are_those_asked_for_and_others_are_left_alone(cluster: Cluster) -
 
 
 def test_pod_that_no_kubelet_runs_stays_pending(cluster: Cluster, namespace: str) -> None:
+    if cluster.running.binaries.manager is None:
+        pytest.skip("no kube-controller-manager makes the pods")
     labels = {"app": "rail-test"}
     cluster.apply(
         {
@@ -186,8 +231,6 @@ def test_pod_that_no_kubelet_runs_stays_pending(cluster: Cluster, namespace: str
             },
         }
     )
-    if cluster.running.binaries.manager is None:
-        pytest.skip("no kube-controller-manager makes the pods")
     wait = (
         "wait",
         "-n",
@@ -216,6 +259,27 @@ def test_upstreams_schemas_are_all_served(cluster: Cluster) -> None:
         assert conditions.get("NonStructuralSchema", "False") == "False", name
 
 
+def test_schemas_are_created_replaced_and_left_alone(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    file, name = tmp_path / "trials.yaml", "trials.railyard.test"
+    trial = {"apiVersion": "railyard.test/v1", "kind": "Trial", "metadata": {"name": "a", "namespace": namespace}}
+    try:
+        file.write_text(CRD.replace("MAXIMUM", "8"))
+        assert cluster.load_crds(tmp_path) == [name]
+        # an empty string is a string, as default and as value
+        assert cluster.apply({**trial, "spec": {"count": 8}})["spec"] == {"count": 8, "name": ""}
+        assert cluster.apply({**trial, "spec": {"count": 8, "name": ""}})["spec"] == {"count": 8, "name": ""}
+        other = {**trial, "metadata": {"name": "b", "namespace": namespace}, "spec": {"free": {"any": [1]}}}
+        assert cluster.apply(other)["spec"] == {"free": {"any": [1]}, "name": ""}
+        assert cluster.load_crds(tmp_path) == []
+        with pytest.raises(DynamicApiError, match="less than or equal to 8"):
+            cluster.apply({**trial, "spec": {"count": 9}})
+        file.write_text(CRD.replace("MAXIMUM", "9"))
+        assert cluster.load_crds(tmp_path) == [name]
+        soon(lambda: cluster.apply({**trial, "spec": {"count": 9}})["spec"] == {"count": 9, "name": ""})
+    finally:
+        cluster.kubectl("delete", "crd", "--ignore-not-found", name)
+
+
 def test_several_shapes_of_a_schema_can_be_loaded_in_turn(cluster: Cluster) -> None:
     name = "sriovnetworks.sriovnetwork.openshift.io"
     cluster.need(name)
@@ -230,6 +294,8 @@ def test_several_shapes_of_a_schema_can_be_loaded_in_turn(cluster: Cluster) -> N
 
 
 def test_namespace_ends_with_all_that_is_in_it(cluster: Cluster) -> None:
+    if cluster.running.binaries.manager is None:
+        pytest.skip("no kube-controller-manager empties namespaces")
     name = "soon-gone"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     kept = cluster.apply(config_map(name, a="1"))
