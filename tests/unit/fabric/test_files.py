@@ -63,7 +63,7 @@ def files(draw: t.Callable[..., t.Any]) -> File:
     """A good file: an attachment and provider that go together, in any mode, with any families, planes and units."""
     provider = draw(st.sampled_from(PROVIDERS))
     attachment = draw(st.sampled_from([name for name in ATTACHMENTS if not refused(provider, name)]))
-    alone = attachment == "host-device" or ATTACHMENTS[attachment].vfs
+    alone = attachment == "host-device"
     modes = [mode for mode in MODES if not mode_refused(provider, mode) and (mode != "link" or alone)]
     # nv-ipam begins at a subnet's first address, which these ranges do not.
     modes = [mode for mode in modes if provider != "network-operator" or mode != "subnet"]
@@ -72,7 +72,7 @@ def files(draw: t.Callable[..., t.Any]) -> File:
     planes = draw(st.sampled_from([1, 1, 2, 4]))
     rails = draw(st.integers(1, 4))
     units = draw(st.integers(0, 3))
-    vfs = 1 if mode == "link" else draw(st.integers(1, 8))
+    vfs = draw(st.integers(1, 8))
     fabric = "name: f, provider: %s, attachment: %s, mtu: 4092" % (provider, attachment)
     fabric += ", routing: {mode: %s, cross_rail: %s}" % (
         draw(st.sampled_from(["source", "destination"])),
@@ -208,6 +208,29 @@ def test_worked_files_are_written_tidily(name: str) -> None:
     assert text.startswith("# What the cluster is.\n---\nplugin: ") and "\n# One for each GPU.\nrails:\n" in text
     assert all(len(line) <= 120 for line in text.splitlines())
     assert len(text) < 4 * len(GOOD.get(name) or WORKED[name]) + 4000
+
+
+def test_a_link_of_a_vf_is_the_pods_alone() -> None:
+    text = (
+        "plugin: railyard.fabric.rails\n"
+        "fabric: {name: f, provider: cni, attachment: sriov, mtu: 4200, vfs: {count: 1}}\n"
+        "addresses: {mode: link, supernet: 10.0.0.0/8, rail_prefix: 16, host: none}\n"
+        "rails: {r01: {}}\nprofiles: {p: {ports: {r01: {netdev: eth1}}}}\nnodes: {n3: {profile: p}}\n"
+    )
+    assert [finding.code for finding in lint(text.encode("utf-8")).findings] == ["RY314"]
+    (port,) = nodes(planned(text))["n3"]["ports"]
+    assert (port["address"], port["gateway"], port["routes"]) == (None, None, [])
+    assert (port["pods"]["first"], port["pods"]["gateway"]) == ("10.0.0.4", "10.0.0.5")
+
+
+def test_routing_by_destination_has_no_tables_and_no_default_routes() -> None:
+    text = WORKED["sriov-roce-prefix"].replace(
+        "  pods_per_node: 8\n", "  pods_per_node: 8\n  routing: {mode: destination}\n"
+    )
+    for port in nodes(planned(text))["gpu-su1-01"]["ports"]:
+        assert (port["table"], port["rule_priority"], port["gateway"]) == (None, None, None)
+        network = planned(text).document()["rails"][port["number"] - 1]["subnet"]
+        assert port["routes"] == [{"to": network, "via": port["leaf"]["address"], "table": None}]
 
 
 def test_comments_open_what_they_stand_in() -> None:

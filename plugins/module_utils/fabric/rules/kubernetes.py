@@ -106,6 +106,16 @@ LINK_SHARED = rule(
     why="Of a /31 one address is the leaf's and one the port's. A pod can have the port's with the device itself:"
     " host-device, or one VF.",
 )
+LINK_TWICE = rule(
+    "RY818",
+    "A link's one address would be the port's and its VF's at once",
+    _fabric("attachment: sriov, provider: spiderpool, vfs: {count: 1}")
+    + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
+    _fabric("attachment: host-device, provider: network-operator")
+    + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
+    why="With host-device the address goes with the port into the pod. A VF is another interface beside its port, so"
+    " one of the two must do without: host: none leaves the address to the pod.",
+)
 MIXED_MODES = rule(
     "RY813",
     "Spiderpool's device plugin runs on all nodes, and some are in the rdma mode exclusive",
@@ -209,7 +219,13 @@ def _modes(fabric: Fabric, variants: Variants, report: Report) -> None:
 def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> None:
     for variant in variants:
         count = variant.vfs_on(fabric, rail).get("count")
-        if variant.attachment in (None, "host-device") or (variant.has_vfs and (not count or count.value == 1)):
+        if variant.has_vfs and count and count.value == 1:
+            if all(scheme.host != NONE for scheme in rail.schemes.values()):
+                message = "the port of %s and its VF would have one address" % rail.name
+                remedy = "say host: none, which leaves it to the pod; or take host-device, or the mode prefix"
+                report.add(LINK_TWICE, rail.where("mode"), message, remedy)
+            continue
+        if variant.attachment in (None, "host-device") or (variant.has_vfs and not count):
             continue
         what = "%d VFs" % count.value if variant.has_vfs and count else str(variant.attachment)
         message = "a link of %s has one address for the port, and %s needs one for each pod" % (rail.name, what)

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pages that others build on say what the plan hands over, and the tables of the file's page are the code's."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import naming
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ATTACHMENTS, table
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
+
+
+def _page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def _plan(name: str) -> Plan:
+    plan = lint((ROOT / "inventories" / name / "fabric.yml").read_bytes()).plan
+    assert plan
+    return plan
+
+
+def _block(heading: str) -> t.Any:
+    text = _page("architecture.md").partition("## %s" % heading)[2].partition("```yaml\n")[2].partition("```")[0]
+    return yaml.safe_load(text.replace("…", "null"))
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
+    wanted = _block("The plan's hand-over")
+    plan = _plan(name)
+    assert set(plan.fabric_vars()) == set(wanted["railyard_fabric"])
+    node, port = wanted["railyard_node"], wanted["railyard_node"]["ports"][0]
+    for planned in plan.nodes:
+        found = plan.node_vars(planned)
+        assert list(found) == [key for key in found if key in node] and set(found) == set(node)
+        for each in found["ports"]:
+            assert set(each) == set(port)
+            for key in ("rdma", "expect", "leaf", "pods", "names", "sysctl"):
+                assert each[key] is None or set(each[key]) == set(port[key]), key
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
+    wanted = _block("The plan as one document")
+    document = _plan(name).document()
+    assert set(document) == set(wanted) and document["format"] == wanted["format"]
+    rail = wanted["rails"][0]
+    plain = set(rail) - {None, "subnet6"}  # an ellipsis stands for the others of IPv6
+    for each in document["rails"]:
+        six = {key + "6" for key in ("subnet", "gateway", "pods", "hosts", "capacity", "pool")}
+        assert set(each) == plain | six
+        if each["capacity"]:
+            assert set(each["capacity"]) == set(rail["capacity"])
+            assert set(each["capacity"]["taken"]) == set(rail["capacity"]["taken"])
+            assert sum(each["capacity"]["taken"].values()) + each["capacity"]["pods"] == each["capacity"]["addresses"]
+        assert all(set(network) == set(rail["networks"][0]) for network in each["networks"])
+    for unit in document["units"]:
+        assert set(unit) == set(wanted["units"][0]) and len(unit["leaves"]) == len(document["rails"])
+
+
+def test_the_page_of_the_file_has_the_table_of_attachments() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", _page("fabric-file.md"), re.M)
+    assert [row for row in rows if row[0] in ATTACHMENTS] == list(table())
+
+
+def test_the_page_of_the_file_names_every_template() -> None:
+    section = _page("fabric-file.md").partition("## `names`")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(naming.FIELDS)
+    for kind in ("resource", "network", "policy", "interface"):
+        assert "| `%s` |" % naming.default(kind, None) in section
