@@ -48,19 +48,22 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
     name = "%s-rails" % view.name if len(view.sets) == 1 else "%s-rails-%s" % (view.name, variant)
     match = {"app.kubernetes.io/name": "rails", "app.kubernetes.io/instance": name}
     units = resources(view, rails)
-    container = {
+    container: Object = {
         "name": "rails",
         "image": options.reference("test"),
         "command": ["sleep", "infinity"],
         # Registered memory must not be swapped or counted against the default lock limit.
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
         "resources": {"requests": dict(units), "limits": dict(units)},
-        "env": [{"name": key, "value": value} for key, value in nccl.ucx(view, nccl.samples(view)[variant]).items()],
         "volumeMounts": [
             {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl.FILE, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
         ],
     }
+    settings = nccl.ucx(view, nccl.samples(view)[variant])
+    if settings:
+        # The server drops an empty list, and would differ from the plan for good.
+        container["env"] = [{"name": key, "value": value} for key, value in settings.items()]
     template = {
         "metadata": {"labels": match, "annotations": {NETWORKS: annotation(view, rails)}},
         "spec": {
