@@ -37,9 +37,9 @@ FAMILIES = (
     addresses.check,
     rails.check,
     rdma.check,
-    sriov.check,
     objects.check,
     kubernetes.check,
+    sriov.check,
     gpus.check,
     scale.check,
 )
@@ -86,7 +86,7 @@ def _lint(raw: bytes) -> Outcome:
     variants = Variants(fabric)
     for check in FAMILIES:
         check(fabric, variants, report)
-    if fabric.qos:
+    if fabric.qos and not report.has(("fabric", "attachment")) and not report.has(("fabric", "link_layer")):
         qos.check(fabric, report)
     plan = None if report.failed else Plan(fabric, variants)
     if plan:

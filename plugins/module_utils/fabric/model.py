@@ -78,7 +78,11 @@ class Rail:
         if key in self.paths:
             return self.paths[key]
         head, _dot, name = key.partition(".")
-        return self.paths[head] + (name,) if name and head in self.paths else self.path + tuple(key.split("."))
+        if name and head in self.paths:
+            return self.paths[head] + (name,)
+        # What a mode needs is missing where the mode is said.
+        above = self.paths["mode"][:-1] if "mode" in self.paths else self.path
+        return above + tuple(key.split("."))
 
 
 # What a port may be known by, the surest first. ``rdma`` counts where nothing else is said: else it is a name to give.

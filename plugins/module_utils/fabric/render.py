@@ -58,7 +58,17 @@ def _entry(key: str, value: t.Any, path: Path, comments: Comments, open_paths: s
         for at, each in enumerate(value):
             for line in comments.get(path + (at,), ()):
                 yield "%s  # %s" % (indent, line)
-            yield "%s  - %s" % (indent, _flow(each))
+            line = "%s  - %s" % (indent, _flow(each))
+            if not isinstance(each, dict) or not each or (len(line) <= WIDTH and path + (at,) not in open_paths):
+                yield line
+                continue
+            lines = [
+                more
+                for inner, own in each.items()
+                for more in _entry(str(inner), own, path + (at, str(inner)), comments, open_paths)
+            ]
+            yield "%s  - %s" % (indent, lines[0].lstrip())
+            yield from lines[1:]
 
 
 def _flow(value: t.Any) -> str:

@@ -242,6 +242,13 @@ def test_comments_open_what_they_stand_in() -> None:
         "---\nplugin: x\n\nrails:\n  gpu01:\n    subnet: 172.16.11.0/24\n    # asked for\n    # by two\n    mtu: 9000\n"
         "\nlint:\n  # known\n  - {rule: RY314}\n"
     )
+    planes = {"rails": {"gpu01": {"planes": [{"subnet": "172.16.11.0/24", "mtu": 9000}, {"mtu": 4200}]}}}
+    text = render(planes, {("rails", "gpu01", "planes", 0, "mtu"): ["asked for"]})
+    assert text == (
+        "---\n\nrails:\n  gpu01:\n    planes:\n      - subnet: 172.16.11.0/24\n        # asked for\n        mtu: 9000\n"
+        "      - {mtu: 4200}\n"
+    )
+    assert yaml.safe_load(text) == planes
 
 
 @settings(max_examples=200)

@@ -93,7 +93,93 @@ nodes:
   dgx-[01:04]: {profile: dgx}
 """
 
-GOOD = {"macvlan": MACVLAN, "sriov": SRIOV, "infiniband": INFINIBAND}
+PREFIX = """\
+plugin: railyard.fabric.rails
+fabric:
+  name: big
+  attachment: sriov
+  provider: spiderpool
+  mtu: 4200
+  max_nodes: 24
+  pods_per_node: 8
+  vfs: {count: 8}
+  routing: {mode: source, cross_rail: yes}
+addresses:
+  mode: prefix
+  supernet: 172.16.0.0/12
+  rail_prefix: 16
+  node_prefix: 27
+  gateway: first
+  supernet6: fd00:172::/40
+  rail_prefix6: 48
+  node_prefix6: 80
+  taken: {loops: .255.224-.255.255}
+units:
+  su[1:2]: {site: ams1, nodes: 16, leaf: "su{u}-r{n:02}p{p}", leaf_port: "swp{i}"}
+  north: {number: 3, nodes: 16, leaves: {gpu02p2: odd}}
+rails: {count: 2, name: "gpu{n:02}", planes: 2}
+profiles:
+  hgx:
+    speed: 400
+    pcie_gen: 5
+    pcie_lanes: 16
+    gpus: {0: "0000:1b:00.0", 1: "0000:43:00.0"}
+    gpu_distance: PXB
+    ports:
+      gpu01p1: {slot: "4", port: 1, netdev: rail1a, gpu: 0}
+      gpu01p2: {slot: "4", port: 2, netdev: rail1b, gpu: 0}
+      gpu02p1: {pci: "0000:2a:00.0", netdev: rail2a, gpu: 1}
+      gpu02p2: {pci: "0000:2a:00.1", netdev: rail2b, gpu: 1}
+    other_ports:
+      stor1: {role: storage, netdev: stor1, pci: "0000:49:00.0"}
+groups:
+  slow:
+    vfs: {max_tx_rate: 100}
+    ports: {gpu02p2: {speed: 200}}
+    vars: {speed: slow}
+nodes:
+  n-su[1:2]-[01:04]: {profile: hgx, unit: "su[1:2]", rack: "k[1:2]"}
+  odd-1: {profile: hgx, unit: north, place: 16, groups: [slow]}
+  odd-2:
+    profile: hgx
+    unit: north
+    ports:
+      gpu01p1: {mac: "b8:3f:d2:00:00:01"}
+names:
+  network: "{rail}-{attachment}"
+  interface: rail{k}
+qos: {dscp: 26}
+"""
+
+COMMON = """\
+plugin: railyard.fabric.rails
+fabric: {name: two, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 40, pods_per_node: 4}
+addresses:
+  mode: block
+  block: 4
+  gateway: last
+  pods: .32-.200
+  hosts: .201-.253
+  pods6: "::1:0-::1:ff"
+  hosts6: "::100-::1ff"
+  gateway6: "::1"
+  block6: 4
+rails:
+  gpu01: {subnet: 172.16.11.0/24, subnet6: "fd00:11::/64", taken: {switches: .1-.31}}
+  gpu02:
+    subnet: 172.16.12.0/24
+    subnet6: "fd00:12::/64"
+profiles:
+  old:
+    ports:
+      gpu01: {netdev: eth1, serial: MT1, gpu: [0, 1]}
+      gpu02: {netdev: eth2, gpu: [2, 3]}
+    gpus: 4
+nodes:
+  o-1: {profile: old}
+"""
+
+GOOD = {"macvlan": MACVLAN, "sriov": SRIOV, "infiniband": INFINIBAND, "prefix": PREFIX, "common": COMMON}
 
 
 class Wrong(t.NamedTuple):
@@ -121,6 +207,14 @@ def sriov(title: str, old: str, new: str, code: str, place: str, line: int = 0) 
 
 def infiniband(title: str, old: str, new: str, code: str, place: str, line: int = 0) -> Wrong:
     return change(title, old, new, code, place, line, INFINIBAND)
+
+
+def prefix(title: str, old: str, new: str, code: str, place: str, line: int = 0) -> Wrong:
+    return change(title, old, new, code, place, line, PREFIX)
+
+
+def common(title: str, old: str, new: str, code: str, place: str, line: int = 0) -> Wrong:
+    return change(title, old, new, code, place, line, COMMON)
 
 
 WRONG = [
@@ -445,4 +539,219 @@ WRONG = [
         "profiles.hgx.ports.gpu03",
     ),
     change("a profile under another name", "  hgx:\n", "  h100:\n", "RY401", "nodes.ai-[1:2].profile", 31),
+    # The sections addresses, units, groups, names, qos and lint
+    prefix("a misspelt mode", "mode: prefix", "mode: prefixes", "RY114", "addresses.mode"),
+    prefix("a misspelt supernet", "  supernet: ", "  supernett: ", "RY110", "addresses.supernett"),
+    prefix("no prefix of a rail", "  rail_prefix: 16\n", "", "RY111", "addresses.rail_prefix", 11),
+    prefix("no prefix of a node", "  node_prefix: 27\n", "", "RY111", "addresses.node_prefix", 11),
+    prefix("a text for a prefix", "rail_prefix: 16", "rail_prefix: /20", "RY112", "addresses.rail_prefix"),
+    prefix("a prefix beyond the family", "node_prefix: 27", "node_prefix: 33", "RY113", "addresses.node_prefix"),
+    prefix("a rail larger than the supernet", "rail_prefix: 16", "rail_prefix: 8", "RY304", "addresses.rail_prefix"),
+    prefix("a supernet too small", "172.16.0.0/12", "172.16.0.0/15", "RY327", "addresses.supernet"),
+    prefix("host bits of a supernet", "172.16.0.0/12", "172.17.0.0/12", "RY303", "addresses.supernet"),
+    prefix("a supernet of the other family", "172.16.0.0/12", "fd01::/40", "RY305", "addresses.supernet"),
+    prefix("a supernet of the other family again", "fd00:172::/40", "10.0.0.0/8", "RY305", "addresses.supernet6"),
+    prefix("a node's prefix too small", "node_prefix: 27", "node_prefix: 29", "RY323", "addresses.node_prefix"),
+    prefix(
+        "a node's prefix larger than its rail", "node_prefix: 27", "node_prefix: 15", "RY304", "addresses.node_prefix"
+    ),
+    prefix("a gateway for all nodes", "gateway: first", "gateway: .254", "RY328", "addresses.gateway"),
+    prefix("a gateway that is a word", "gateway: first", "gateway: middle", "RY301", "addresses.gateway"),
+    prefix("no gateway between prefixes", "gateway: first", "gateway: none", "RY330", "addresses.gateway"),
+    prefix("a block in the mode prefix", "gateway: first", "gateway: first\n  block: 8", "RY321", "addresses.block"),
+    prefix("pods in the mode prefix", "gateway: first", "gateway: first\n  pods: .1-.9", "RY321", "addresses.pods"),
+    prefix(
+        "a leaf's end in the mode prefix",
+        "gateway: first",
+        "gateway: first\n  leaf_end: first",
+        "RY321",
+        "addresses.leaf_end",
+    ),
+    prefix("taken among the nodes", ".255.224-.255.255", ".0.32-.0.63", "RY322", "addresses.taken.loops"),
+    prefix("taken outside", ".255.224-.255.255", "10.0.0.1-10.0.0.9", "RY306", "addresses.taken.loops"),
+    prefix("taken backwards", ".255.224-.255.255", ".255.255-.255.224", "RY308", "addresses.taken.loops"),
+    prefix("too few units", "number: 3", "number: 200", "RY326", "addresses.taken.loops", 20),
+    prefix("fewer than there are", "max_nodes: 24", "max_nodes: 9", "RY429", "fabric.max_nodes"),
+    prefix("more pods than VFs", "pods_per_node: 8", "pods_per_node: 9", "RY610", "fabric.vfs.count", 9),
+    prefix("no pods at all", "pods_per_node: 8", "pods_per_node: 0", "RY113", "fabric.pods_per_node"),
+    prefix("an unknown way of routing", "mode: source", "mode: static", "RY114", "fabric.routing.mode"),
+    prefix("a truth that is none", "cross_rail: yes", "cross_rail: some", "RY112", "fabric.routing.cross_rail"),
+    prefix("an unknown key of units", "site: ams1", "sites: ams1", "RY110", "units.su[1:2].sites"),
+    prefix("a unit without places", "number: 3, nodes: 16", "number: 3", "RY111", "units.north.nodes"),
+    prefix("a unit without a number", "number: 3, ", "", "RY421", "units.north"),
+    prefix("a unit's number twice", "number: 3", "number: 2", "RY421", "units.north"),
+    prefix("one number for two units", "{site: ams1", "{number: 1, site: ams1", "RY421", "units.su[1:2].number"),
+    prefix("units of different size", "number: 3, nodes: 16", "number: 3, nodes: 32", "RY422", "units.north.nodes"),
+    prefix("a range of units backwards", "su[1:2]: {site", "su[2:1]: {site", "RY206", "units.su[2:1]"),
+    prefix("a unit in capitals", "  north:", "  North: {number: 4, nodes: 16}\n  north:", "RY214", "units.North"),
+    prefix("an unknown field of a leaf", "su{u}-r{n:02}p{p}", "su{u}-r{i}", "RY115", "units.su[1:2].leaf"),
+    prefix("an unknown leaf's rail", "{gpu02p2: odd}", "{gpu02p3: odd}", "RY428", "units.north.leaves.gpu02p3"),
+    prefix("one leaf for all rails", "su{u}-r{n:02}p{p}", "su{u}", "RY427", "units.su[1:2].leaf_port"),
+    prefix("an unknown unit", "unit: north, place: 16", "unit: south, place: 16", "RY423", "nodes.odd-1.unit"),
+    prefix("no unit", "unit: north, place: 16", "place: 16", "RY424", "nodes.odd-1"),
+    prefix("a place beyond the unit", "place: 16", "place: 17", "RY425", "nodes.odd-1"),
+    prefix("a place twice", "place: 16", "place: 2", "RY426", "nodes.odd-2", 47),
+    prefix("a place of letters", "place: 16", "place: last", "RY411", "nodes.odd-1.place"),
+    prefix("a range of units of another length", '"su[1:2]"', '"su[1:3]"', "RY207", "nodes.n-su[1:2]-[01:04].unit"),
+    prefix("three planes", "planes: 2", "planes: 3", "RY419", "rails.planes"),
+    prefix("planes in words", "planes: 2", "planes: two", "RY419", "rails.planes"),
+    prefix("a generator of many planes", "count: 2,", "count: 64,", "RY113", "rails"),
+    prefix("a port on a rail of planes", "gpu02p2: {pci", "gpu02: {pci", "RY402", "profiles.hgx.ports.gpu02"),
+    prefix("a slot and port twice", '"4", port: 2', '"4", port: 1', "RY417", "profiles.hgx.ports.gpu01p2.slot"),
+    prefix(
+        "a port without a card",
+        'slot: "4", port: 2, netdev: rail1b',
+        "port: 2, netdev: rail1b",
+        "RY418",
+        "profiles.hgx.ports.gpu01p2.port",
+    ),
+    prefix("port zero", "port: 1,", "port: 0,", "RY113", "profiles.hgx.ports.gpu01p1.port"),
+    prefix("a port in words", "port: 1,", "port: one,", "RY112", "profiles.hgx.ports.gpu01p1.port"),
+    prefix(
+        "a multicast MAC address", "b8:3f:d2:00:00:01", "b9:3f:d2:00:00:01", "RY416", "nodes.odd-2.ports.gpu01p1.mac"
+    ),
+    prefix("half a MAC address", "b8:3f:d2:00:00:01", "b8:3f:d2", "RY416", "nodes.odd-2.ports.gpu01p1.mac"),
+    prefix("a speed in words", "speed: 400", "speed: 400G", "RY112", "profiles.hgx.speed"),
+    prefix("a slot too slow", "pcie_gen: 5", "pcie_gen: 4", "RY432", "profiles.hgx.speed", 27),
+    prefix("a width on Ethernet", "pcie_gen: 5", "pcie_gen: 5\n    width: 4", "RY434", "profiles.hgx.width"),
+    prefix("a distance that is none", "PXB", "NEAR", "RY114", "profiles.hgx.gpu_distance"),
+    prefix("any distance", "PXB", "SYS", "RY905", "profiles.hgx.gpu_distance"),
+    prefix(
+        "a GPU that is not there",
+        "netdev: rail2b, gpu: 1",
+        "netdev: rail2b, gpu: 2",
+        "RY903",
+        "profiles.hgx.ports.gpu02p2.gpu",
+    ),
+    prefix(
+        "a GPU on two rails",
+        "netdev: rail2b, gpu: 1",
+        "netdev: rail2b, gpu: [0, 1]",
+        "RY901",
+        "profiles.hgx.ports.gpu02p2.gpu",
+    ),
+    prefix("a GPU at a port's address", "0000:43:00.0", "0000:2a:00.0", "RY904", "profiles.hgx.gpus.1"),
+    prefix("a GPU's address that is none", "0000:43:00.0", "0000:43:00", "RY407", "profiles.hgx.gpus.1"),
+    prefix("a GPU of the model by name", '1: "0000:43:00.0"', 'one: "0000:43:00.0"', "RY408", "profiles.hgx.gpus.one"),
+    prefix("a role that is none", "role: storage", "role: compute", "RY114", "profiles.hgx.other_ports.stor1.role"),
+    prefix("no role", "role: storage, ", "", "RY111", "profiles.hgx.other_ports.stor1.role"),
+    prefix("storage on a rail", "0000:49:00.0", "0000:2a:00.0", "RY430", "profiles.hgx.other_ports.stor1.pci"),
+    prefix("storage on a rail's card", "0000:49:00.0", "0000:2a:00.2", "RY431", "profiles.hgx.other_ports.stor1"),
+    prefix(
+        "an unknown key of a group", "    vars: {speed: slow}", "    var: {speed: slow}", "RY110", "groups.slow.var"
+    ),
+    prefix("a group that nobody is in", "groups: [slow]", "groups: [slower]", "RY433", "groups.slow", 40),
+    prefix(
+        "a group's rail that is not there",
+        "ports: {gpu02p2: {speed",
+        "ports: {gpu2p2: {speed",
+        "RY402",
+        "groups.slow.ports.gpu2p2",
+    ),
+    prefix(
+        "a hyphen in a group's name", "groups:\n  slow:", "groups:\n  slow-1: {}\n  slow:", "RY212", "groups.slow-1", 40
+    ),
+    prefix("a hyphen in a variable of a group", "{speed: slow}", "{sp-eed: slow}", "RY213", "groups.slow.vars.sp-eed"),
+    prefix("an unknown name", "  interface:", "  device: x\n  interface:", "RY110", "names.device"),
+    prefix("an unknown field of a name", "rail{k}", "rail{i}", "RY115", "names.interface"),
+    prefix("a long interface", "rail{k}", "interface-of-rail{k}", "RY806", "names.interface"),
+    prefix("one interface for two planes", "rail{k}", "rail{n}", "RY807", "names.interface"),
+    prefix("a network with a dot", "{rail}-{attachment}", "{rail}.{attachment}", "RY804", "names.network"),
+    prefix("one network for all", "{rail}-{attachment}", "{attachment}", "RY807", "names.network"),
+    prefix("a resource with a hyphen", "  interface:", "  resource: a-{rail}\n  interface:", "RY803", "names.resource"),
+    prefix("a pool in capitals", "  interface:", '  pool: "P{rail}{node}"\n  interface:', "RY805", "names.pool"),
+    prefix(
+        "a pool for all nodes",
+        "  interface:",
+        '  pool: "{rail}"\n  pool6: "x{rail}{node}"\n  interface:',
+        "RY814",
+        "names.pool",
+    ),
+    prefix("a namespace with a dot", "  interface:", "  namespace: a.b\n  interface:", "RY805", "names.namespace"),
+    prefix("an unknown key of qos", "dscp: 26", "dcsp: 26", "RY110", "qos.dcsp"),
+    prefix("a DSCP of seven bits", "dscp: 26", "dscp: 64", "RY113", "qos.dscp"),
+    prefix("a text for qos", "qos: {dscp: 26}", "qos: lossless", "RY112", "qos"),
+    prefix("a mapping for lint", "qos: {dscp: 26}", "lint: {rule: RY330}", "RY112", "lint"),
+    prefix(
+        "a lowering without a reason",
+        "qos: {dscp: 26}",
+        "lint: [{rule: RY330, place: addresses}]",
+        "RY111",
+        "lint[0].reason",
+    ),
+    prefix(
+        "a lowering of no rule",
+        "qos: {dscp: 26}",
+        "lint: [{rule: RY999, place: fabric, reason: x}]",
+        "RY117",
+        "lint[0].rule",
+    ),
+    prefix(
+        "a lowering of what must not be",
+        "qos: {dscp: 26}",
+        "lint: [{rule: RY303, place: fabric, reason: x}]",
+        "RY117",
+        "lint[0].rule",
+    ),
+    prefix(
+        "a lowering of nothing",
+        "qos: {dscp: 26}",
+        "lint: [{rule: RY330, place: addresses, reason: x}]",
+        "RY118",
+        "lint[0]",
+    ),
+    prefix(
+        "the provider's missing attachment",
+        "attachment: sriov",
+        "attachment: host-device",
+        "RY801",
+        "fabric.attachment",
+    ),
+    prefix(
+        "an attachment of the other link layer",
+        "attachment: sriov\n",
+        "attachment: sriov\n  link_layer: infiniband\n",
+        "RY503",
+        "fabric.attachment",
+        4,
+    ),
+    prefix(
+        "Spiderpool's table", "mode: source,", "mode: source, first_table: 498,", "RY810", "fabric.routing.first_table"
+    ),
+    prefix(
+        "Spiderpool's priority",
+        "mode: source,",
+        "mode: source, first_priority: 998,",
+        "RY953",
+        "fabric.routing.first_priority",
+    ),
+    common("no block", "  block: 4\n", "", "RY111", "addresses.block", 3),
+    common("a block of nothing", "block: 4", "block: 0", "RY113", "addresses.block"),
+    common("a block larger than pods", "  block: 4", "  block: 200", "RY323", "addresses.block"),
+    common("a block smaller than a node's pods", "  block: 4", "  block: 3", "RY323", "addresses.block"),
+    common("growth beyond blocks", "max_nodes: 40", "max_nodes: 43", "RY325", "addresses.pods", 7),
+    common("an IPv6 gateway among pods", 'gateway6: "::1"', 'gateway6: "::1:1"', "RY309", "addresses.pods6", 9),
+    common("an IPv6 gateway elsewhere", 'gateway6: "::1"', 'gateway6: "fd00:13::1"', "RY306", "addresses.gateway6"),
+    common("IPv6 pods and hosts overlap", '"::100-::1ff"', '"::1:80-::1:ff"', "RY310", "addresses.hosts6"),
+    common("an IPv6 range backwards", '"::100-::1ff"', '"::1ff-::100"', "RY308", "addresses.hosts6"),
+    common("an IPv4 range for IPv6", '"::100-::1ff"', "172.16.11.1-172.16.11.9", "RY305", "addresses.hosts6"),
+    common(
+        "two rails in one IPv6 subnet",
+        '    subnet6: "fd00:12::/64"',
+        '    subnet6: "fd00:11::/64"',
+        "RY311",
+        "rails.gpu02.subnet6",
+    ),
+    common("taken among pods", ".1-.31", ".1-.32", "RY322", "rails.gpu01.taken.switches"),
+    common(
+        "a prefix in the mode block",
+        "  mode: block",
+        "  mode: block\n  node_prefix: 27",
+        "RY321",
+        "addresses.node_prefix",
+    ),
+    common("a netdev out of order", "netdev: eth1", "netdev: eth3", "RY817", "profiles.old.ports.gpu02.netdev", 22),
+    common("a serial number for two", "  o-1:", "  o-[1:2]:", "RY417", "profiles.old.ports.gpu01.serial", 21),
+    common("an idle GPU", "gpu: [2, 3]", "gpu: 2", "RY902", "profiles.old.gpus", 23),
+    common("a gateway that is the broadcast address", "gateway: last", "gateway: .255", "RY307", "addresses.gateway"),
 ]

@@ -72,6 +72,8 @@ class _Pattern:
         misspelt = {key: section.misspelt(key) for key in ("index", "place", "unit")}
         section.done()
         counted = not section.has("index") and not misspelt["index"] and not misspelt["unit"]
+        # Where a unit is missing or could not be read, so is what would be counted by it.
+        counted = counted and bool(units) == bool(self.fabric.units or section.has("unit"))
         placed = not section.has("place") and not misspelt["place"]
         for at, (name, number) in enumerate(self.spread.numbered()):
             if name in known:

@@ -145,7 +145,7 @@ class _Reader:
                 self.report.add(rule, section.path + (problem.key,), problem.message, problem.remedy)
         modes = {rail.mode for rail in self.fabric.rails}
         for key in _KEYS:
-            if section.has(key) and key not in self._used and None not in modes:
+            if section.has(key) and key not in self._used and modes and None not in modes:
                 self._idle(
                     key, section.path + (key,), "the modes of the rails" if len(modes) > 1 else "the rails' mode"
                 )
@@ -175,6 +175,9 @@ class _Reader:
         for key in _GENERATOR + ("taken", "vfs"):
             section.value(key)
         planes = self._planes(section)
+        if (count or 0) * len(planes) > MAX_RAILS:
+            self._too_many((count or 0) * len(planes))
+            form = None
         known: set[str] = set()
         for number in range(1, (count or 0) + 1) if form else ():
             name = form.fill({"n": number}) if form else ""
@@ -270,6 +273,8 @@ class _Reader:
             if said is None and self.fabric.link_layer != ETHERNET:
                 return NONE
             wanted.append("subnet")
+        if self.addresses and any(self.addresses.misspelt(key) for key in ("supernet", "supernet6")):
+            return None
         for key in wanted:
             example = "fd00:11::/64" if key.endswith("6") else "172.16.11.0/24"
             remedy = "write it, such as %s: %s, or cut the rails' from addresses.supernet" % (key, example)
@@ -295,6 +300,8 @@ class _Reader:
         found: tuple[Network | None, int | None, bool] = (None, None, False)
         section = self.addresses
         if section:
+            for key in ("supernet", "rail_prefix", "supernet6", "rail_prefix6"):
+                section.value(key)
             text = section.text("supernet" + six)
             net = read_network(text, section.path + ("supernet" + six,), self.report, bits) if text else None
             said = section.has("supernet" + six)

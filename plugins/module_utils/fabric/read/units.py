@@ -55,6 +55,7 @@ def _pattern(fabric: Fabric, spread: names.HostRange, section: Section, report: 
     if number and count > 1:
         message = "%d is one number for %d units" % (number, count)
         report.add(unit_rules.NUMBER, path + ("number",), message, "let it follow from the names")
+        number = None
     leaf, leaf_port = (section.text(key) for key in ("leaf", "leaf_port"))
     leaf_form = template(leaf, path + ("leaf",), LEAF_FIELDS, LEAF_TEXTS, report) if leaf else None
     port_form = template(leaf_port, path + ("leaf_port",), PORT_FIELDS, LEAF_TEXTS, report) if leaf_port else None

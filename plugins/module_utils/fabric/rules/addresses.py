@@ -282,9 +282,16 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     short: dict[str, list[tuple[Path, Rail, addressing.Problem]]] = {}
     for rail in fabric.rails:
         demand, source = demands[rail.name]
-        for each in planners[rail.name].values() if rail.mode is not None else ():
-            for problem in each.problems(demand):
+        for each in list(planners[rail.name].values()) if rail.mode is not None else ():
+            problems = each.problems(demand)
+            kinds = {problem.kind for problem in problems}
+            if kinds & {addressing.MISSING, addressing.SIZE, addressing.SMALL}:
+                # What there is room for cannot be said of it.
+                del planners[rail.name][each.bits]
+            for problem in problems:
                 path = source if problem.key == "pods_per_node" else rail.where(problem.key)
+                if problem.kind == addressing.GROWTH and addressing.SMALL in kinds:
+                    continue
                 if problem.kind in _ASKED:
                     short.setdefault(problem.kind, []).append((path, rail, problem))
                 # What could not be read has been reported, and looks like missing here.

@@ -93,7 +93,9 @@ def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
     profile, bases = variant.profile, _bases(fabric)
     servers: dict[int, str] = {}
     for port in variant.ports.values():
-        base = bases.get(port.rail, port.rail)
+        if port.rail not in bases:
+            continue  # which rail's plane it would be is not known
+        base = bases[port.rail]
         path = port.paths.get("gpu", port.path)
         for gpu in port.gpus:
             if profile.gpus is not None and gpu not in profile.gpus:
@@ -106,12 +108,16 @@ def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
                 message = "GPU %d is served by %s and by %s" % (gpu, first, base)
                 report.add(GPU_TWICE, path, message, "leave it to the nearer one")
     idle = [gpu for gpu in sorted(profile.gpus or ()) if gpu not in servers]
-    if idle and not report.within(profile.path + ("ports",)):
+    if idle and all(name in bases for name in variant.ports) and not report.within(profile.path + ("ports",)):
         message = "no port serves GPU %s" % ", ".join(str(each) for each in idle)
         remedy = "add them to the nearest port, such as gpu: [0, 1]"
         report.add(GPU_IDLE, profile.path + ("gpus",), message, remedy)
     _addresses(variant, report)
-    if profile.gpu_distance and not servers and not report.within(profile.path):
+    if (
+        profile.gpu_distance
+        and not any(port.gpus for port in variant.ports.values())
+        and not report.within(profile.path)
+    ):
         message = "gpu_distance is %s, and no port of %s has a GPU" % (profile.gpu_distance, profile.name)
         report.add(DISTANCE_IDLE, profile.path + ("gpu_distance",), message, "say gpu at the ports, or take it out")
     elif profile.gpu_distance == "SYS":

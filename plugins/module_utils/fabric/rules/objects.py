@@ -92,6 +92,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             if rail.mode in (None, NONE):
                 continue
             for kind in naming.pools(rail.schemes):
+                if kind == "pool6" and report.has(fabric.names_path + ("pool",)):
+                    continue  # it has that name in its own
                 if own:
                     _pools(fabric, naming, kind, rail, variants.nodes_of(variant), values, owners, report)
                 else:

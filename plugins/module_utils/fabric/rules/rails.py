@@ -282,7 +282,7 @@ _LANE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.51, 6: 60.5, 7: 121.0}
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     rails = [rail.name for rail in fabric.rails]
-    if any(report.has(rail.path) for rail in fabric.rails):
+    if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
         rails = []  # what could not be read says nothing about what refers to it
     owners: dict[str, list[Node]] = {}
     for node in fabric.nodes:
@@ -435,7 +435,7 @@ def _card(port: Port) -> list[tuple[str, str]]:
 def _groups(fabric: Fabric, report: Report) -> None:
     used = {name for node in fabric.nodes for name in node.groups}
     for group in fabric.groups.values():
-        if group.name not in used and fabric.nodes and not report.within(("nodes",)):
+        if group.name not in used and fabric.nodes and not report.within(("nodes",)) and not report.has(group.path):
             near = nearest(group.name, used)
             message = "no node is in the group %s%s" % (shown(group.name), did_you_mean(near))
             report.add(GROUP_UNUSED, group.path, message, "write %s" % near if near else "take it out")
@@ -515,7 +515,8 @@ def _indexes(nodes: t.Sequence[Node], report: Report) -> None:
     owners: dict[int, Node] = {}
     highest = max([node.index or 0 for node in nodes] + [len(nodes)])
     for node in nodes:
-        if node.index is None:
+        # An index that follows from a unit and a place is looked at as these.
+        if node.index is None or (node.unit is not None and node.index_path is None):
             continue
         first = owners.setdefault(node.index, node)
         if first is not node:

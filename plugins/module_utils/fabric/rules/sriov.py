@@ -122,7 +122,11 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for variant in known:
         if variant.has_vfs:
             _used(fabric, variant, seen, report)
-        elif variant.attachment == "host-device" and (fabric.pods_per_node or 0) > 1:
+        elif (
+            variant.attachment == "host-device"
+            and (fabric.pods_per_node or 0) > 1
+            and not report.has(variant.attachment_path)
+        ):
             message = "pods_per_node is %d, and host-device has one device a rail" % (fabric.pods_per_node or 0)
             report.add(ONE_DEVICE, ("fabric", "pods_per_node"), message, "set it to 1, or take the attachment sriov")
 
@@ -140,7 +144,7 @@ def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> No
         if group.vfs:
             holders.append((group.path, [each for each in variants if group in each.groups]))
     for path, users in holders:
-        if users and not any(each.has_vfs for each in users):
+        if users and not any(each.has_vfs or report.has(each.attachment_path) for each in users):
             message = "VFs are described, and the attachment is %s" % users[0].attachment
             wanted = "ib-sriov" if fabric.link_layer == INFINIBAND else "sriov"
             report.add(VFS_UNUSED, path + ("vfs",), message, "take vfs out, or set attachment: %s" % wanted)
