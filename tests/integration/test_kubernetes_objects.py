@@ -29,17 +29,41 @@ def cases() -> t.Iterator[t.Any]:
         yield pytest.param(file, id="%s-%s-%s" % (provider, attachment, mode))
 
 
-@pytest.mark.parametrize("case", list(cases()))
-def test_objects_are_taken_and_a_second_time_change_nothing(cluster: Cluster, case: t.Callable[[], t.Any]) -> None:
+Apply = t.Callable[[t.Sequence[Object]], t.List[Object]]
+
+
+@pytest.fixture
+def apply(cluster: Cluster) -> t.Iterator[Apply]:
+    """Applies objects, and deletes them after the test: of a plan that shrinks more changes at the second apply.
+
+    Where a whole mapping leaves an object and the CRD has a default below it, the server keeps the default, and takes
+    the mapping out of our managed fields only when the object is applied again.
+    """
     cluster.need("spiderippools.spiderpool.spidernet.io")
+    applied: dict[tuple[str, str], Object] = {}
+
+    def all_of(things: t.Sequence[Object]) -> list[Object]:
+        applied.update(((each["kind"], each["metadata"]["name"]), each) for each in things)
+        return [cluster.apply(each) for each in things]
+
+    yield all_of
+    for each in applied.values():
+        metadata = each["metadata"]
+        cluster.resource(each).delete(name=metadata["name"], namespace=metadata.get("namespace"))
+
+
+@pytest.mark.parametrize("case", list(cases()))
+def test_objects_are_taken_and_a_second_time_change_nothing(
+    cluster: Cluster, apply: Apply, case: t.Callable[[], t.Any]
+) -> None:
     things = list(components.objects(plans.planned(case()), OPTIONS))
     # Operators' namespaces come with their charts.
     for name in sorted({each["metadata"].get("namespace", "default") for each in things} - {"default", "kube-system"}):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    taken = [cluster.apply(each) for each in things]
+    taken = apply(things)
     for wanted, found in zip(things, taken):
         _is_held(wanted, found)
-    again = [cluster.apply(each) for each in things]
+    again = apply(things)
     assert [_version(each) for each in again] == [_version(each) for each in taken]
 
 
