@@ -67,8 +67,9 @@ integration: $(VENV)/ready ## the tests on the lab's guests
 soak: $(VENV)/ready ## the host phase killed at twenty random moments
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)
 
-bench: $(VENV)/ready ## ratios, measured side by side: the planner's on this machine, the hosts' on the lab
+bench: $(VENV)/ready ## ratios, measured side by side: the planner's and the objects' on this machine, the hosts' on the lab
 	$(BIN)/python -m benchmarks planner
+	$(BIN)/python -m benchmarks objects
 	lab/lab up --name bench --rails 8
 	lab/lab up --name bench-one --rails 1
 	$(BIN)/python -m benchmarks hosts; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc
