@@ -27,19 +27,29 @@ class Section:
         self.path = path
         self.report = report
         self._known: dict[str, None] = {}
+        # Key that is missing -> what to write.
+        self._missing: dict[str, str] = {}
 
     def has(self, key: str) -> bool:
         """Whether the key is given a value, right or wrong."""
         return key in self.mapping.entries and not self.mapping.entries[key][1].null
 
     def value(self, key: str, required: str = "") -> Value | None:
-        """The value as it stands. ``required`` says, as a remedy, what to write when it is missing."""
+        """The value as it stands. ``required`` says, as a remedy, what to write when it is missing.
+
+        That it is missing is reported by :meth:`done`: only then it is known which other keys are none, and may be it.
+        """
         self._known[key] = None
         if self.has(key):
             return self.mapping.entries[key][1]
-        if required and not self.misspelt(key):
-            self.report.add(rules.MISSING, self.path + (key,), "%s is missing" % key, required)
+        if required and key in self.mapping.entries:
+            self._absent(key, required)
+        elif required:
+            self._missing[key] = required
         return None
+
+    def _absent(self, key: str, required: str) -> None:
+        self.report.add(rules.MISSING, self.path + (key,), "%s is missing" % key, required)
 
     def text(self, key: str, required: str = "") -> str | None:
         value = self.value(key, required)
@@ -107,7 +117,10 @@ class Section:
         return found
 
     def done(self) -> None:
-        """Report the keys that no getter asked for."""
+        """Report the keys that no getter asked for, and those that were asked for and are missing."""
+        for key, required in self._missing.items():
+            if not self.misspelt(key):
+                self._absent(key, required)
         known = list(self._known)
         for key in self.mapping.entries:
             if key in self._known:

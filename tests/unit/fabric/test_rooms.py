@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses, names, pairing, source
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report, dotted
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
 
 from .wrong_files import GOOD, MACVLAN
 
@@ -280,6 +281,10 @@ def test_no_bytes_whatever_end_in_a_traceback(raw: bytes) -> None:
 def _said(raw: bytes) -> None:
     outcome = lint(raw)
     assert outcome.plan is not None or outcome.errors
+    if outcome.plan:
+        assert outcome.plan.fabric.rails and outcome.plan.nodes, "what is missing was not said"
+        again = lint(write(outcome.plan.fabric).encode("utf-8"))
+        assert again.plan is not None and again.plan.document() == outcome.plan.document()
     for finding in outcome.findings:
         assert finding.line >= 1 and finding.remedy and "\n" not in finding.text("fabric.yml")
         assert finding.text().isprintable()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 MACVLAN = """\
@@ -269,6 +270,14 @@ WRONG = [
     sriov("an unknown key of vfs", "trust: true", "trusted: true", "RY110", "fabric.vfs.trusted"),
     sriov("an unknown key of a generator", "count: 2,", "count: 2, start: 1,", "RY110", "rails.start"),
     change("no plugin", "plugin: railyard.fabric.rails\n", "", "RY111", "plugin", 1),
+    Wrong("no rails", re.sub(r"(?s)rails:.*?profiles:", "profiles:", MACVLAN).encode("utf-8"), "RY111", "rails", 1),
+    Wrong(
+        "no ports beside other_ports",
+        re.sub(r"    ports:\n(      gpu.*\n){4}", "", PREFIX).encode("utf-8"),
+        "RY111",
+        "profiles.hgx.ports",
+        26,
+    ),
     change("no name", "  name: ai-10-1-16\n", "", "RY111", "fabric.name", 2),
     change("no attachment", "  attachment: macvlan\n", "", "RY111", "fabric.attachment", 2),
     change("no provider", "provider: spiderpool", "provider: ~", "RY111", "fabric.provider"),
