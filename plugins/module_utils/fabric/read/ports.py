@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import EXPECTED, Port
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import file as file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import names as name_rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import ports as port_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import rails as rail_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Scalar
@@ -55,7 +56,7 @@ _KINDS = {
     ),
     "pci": _Kind(
         names.pci,
-        rail_rules.PCI_ADDRESS,
+        port_rules.PCI_ADDRESS,
         "no PCI address",
         "write domain:bus:device.function, such as 0000:0b:00.0",
     ),
@@ -67,19 +68,19 @@ _KINDS = {
     ),
     "slot": _Kind(
         _matching(names.TOKEN),
-        rail_rules.IDENTITY,
+        port_rules.IDENTITY,
         "no slot's label",
         "write what stands at the slot, at most 64 characters",
     ),
     "serial": _Kind(
         _matching(names.TOKEN),
-        rail_rules.IDENTITY,
+        port_rules.IDENTITY,
         "no serial number",
         "write what stands on the card, at most 64 characters",
     ),
     "mac": _Kind(
         names.mac,
-        rail_rules.IDENTITY,
+        port_rules.IDENTITY,
         "no MAC address of a port",
         "write six pairs of hexadecimal digits, such as b8:3f:d2:00:00:01",
     ),

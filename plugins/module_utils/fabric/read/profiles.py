@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.variables import group_name, read_variables
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import names as name_rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import ports as port_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import rails as rail_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section, section_of
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping
@@ -111,7 +112,7 @@ def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
         pci = None if text is None else names.pci(text)
         if text is not None and pci is None:
             remedy = "write domain:bus:device.function, such as 0000:1b:00.0"
-            report.add(rail_rules.PCI_ADDRESS, path + (key,), "%s is no PCI address" % shown(text), remedy)
+            report.add(port_rules.PCI_ADDRESS, path + (key,), "%s is no PCI address" % shown(text), remedy)
         found[int(key)] = pci
     return found
 

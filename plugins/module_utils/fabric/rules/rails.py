@@ -12,7 +12,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
     Fabric,
     Node,
-    OtherPort,
     Port,
     Profile,
 )
@@ -78,12 +77,6 @@ RDMA_TWICE = rule(
     "RY406",
     "Two ports have one RDMA device",
     _ports("gpu01: {netdev: eth1, rdma: mlx5_gpu01}", "gpu02: {netdev: eth2, rdma: mlx5_gpu01}"),
-    _GOOD_PORTS,
-)
-PCI_ADDRESS = rule(
-    "RY407",
-    "A PCI address is none",
-    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00:0"}', "gpu02: {netdev: eth2}"),
     _GOOD_PORTS,
 )
 GPU = rule(
@@ -183,26 +176,6 @@ nodes:
     _GOOD_NODES,
 )
 
-IDENTITY = rule(
-    "RY416",
-    "A port is known by something that is none",
-    _ports('gpu01: {netdev: eth1, mac: "01:00:5e:00:00:01"}', "gpu02: {netdev: eth2}"),
-    _ports("gpu01: {netdev: eth1, slot: PCIE_1}", "gpu02: {netdev: eth2, slot: PCIE_2}"),
-)
-IDENTITY_TWICE = rule(
-    "RY417",
-    "Two ports are known by one slot, serial number or MAC address",
-    _ports('gpu01: {netdev: eth1, slot: "4"}', 'gpu02: {netdev: eth2, slot: "4"}'),
-    _ports('gpu01: {netdev: eth1, slot: "4", port: 1}', 'gpu02: {netdev: eth2, slot: "4", port: 2}'),
-    why="A card has one slot and one serial number; port tells its functions apart. Serial numbers and MAC addresses"
-    " are a server's own, so they stand at nodes and not at a profile that several have.",
-)
-PORT_OF_NOTHING = rule(
-    "RY418",
-    "A port's number on its card is said, and not the card",
-    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0", port: 2}', "gpu02: {netdev: eth2}"),
-    _ports('gpu01: {netdev: eth1, slot: "4", port: 2}', "gpu02: {netdev: eth2}"),
-)
 PLANES = rule(
     "RY419",
     "A rail has a number of planes that none has",
@@ -219,45 +192,12 @@ profiles:
 )
 
 
-def _others(role: str, pci: str) -> str:
-    ports = _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: eth2, pci: "0000:0c:00.0"}')
-    return ports + '    other_ports:\n      x1: {role: %s, netdev: eth9, pci: "%s"}\n' % (role, pci)
-
-
-OTHER_IS_RAIL = rule(
-    "RY430",
-    "A port for storage or management is a rail's",
-    _others("management", "0000:0c:00.0"),
-    _others("management", "0000:81:00.0"),
-    why="Rail ports are reset, renamed and readdressed. What carries a node's management or its disks must not be.",
-)
-OTHER_ON_CARD = rule(
-    "RY431",
-    "A rail's port shares its card with a port for storage or management",
-    _others("storage", "0000:0c:00.1"),
-    _others("storage", "0000:81:00.0"),
-    WARNING,
-    why="A reset of the firmware drops all ports of a card, so the cards of such ports are never reset.",
-)
-SLOW_SLOT = rule(
-    "RY432",
-    "A port's slot is slower than its link",
-    _ports("gpu01: {netdev: eth1, speed: 400, pcie_gen: 4, pcie_lanes: 16}", "gpu02: {netdev: eth2}"),
-    _ports("gpu01: {netdev: eth1, speed: 400, pcie_gen: 5, pcie_lanes: 16}", "gpu02: {netdev: eth2}"),
-    WARNING,
-)
 GROUP_UNUSED = rule(
     "RY433",
     "No node is in a group that the file describes",
     "groups:\n  rack_a: {vars: {row: 1}}\n",
     "groups:\n  rack_a: {vars: {row: 1}}\nnodes:\n  ai-[1:2]: {profile: hgx, groups: [rack_a]}\n",
     WARNING,
-)
-WIDTH = rule(
-    "RY434",
-    "A link's width is of InfiniBand, and the link layer is Ethernet",
-    _ports("gpu01: {netdev: eth1, width: 4}", "gpu02: {netdev: eth2}"),
-    _ports("gpu01: {netdev: eth1, speed: 400}", "gpu02: {netdev: eth2}"),
 )
 RAIL_EMPTY = rule(
     "RY435",
@@ -276,8 +216,6 @@ nodes:
 
 MAX_NODES = 65536
 _SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TWICE))
-# Gb/s that one lane of a PCIe generation carries, its line code taken off.
-_LANE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.51, 6: 60.5, 7: 121.0}
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -292,7 +230,6 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for profile in fabric.profiles.values():
         _known_rails(profile.ports, rails, report)
         _apart(profile.ports, report)
-        _other_ports(profile, report)
         _unserved(fabric, profile, owners.get(profile.name, []), report)
     for group in fabric.groups.values():
         _known_rails(group.ports, rails, report)
@@ -303,8 +240,6 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             if node.ports:
                 _overrides(node, variant, rails, report)
     _groups(fabric, report)
-    _cards(fabric, variants, report)
-    _links(fabric, variants, report)
     _empty(fabric, variants, report)
     _indexes(fabric.nodes, report)
 
@@ -382,54 +317,6 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
             if first is not port:
                 message = "%s is the %s of %s too" % (value, key, first.rail)
                 report.add(twice, port.paths.get(key, port.path), message, "name the port of %s" % port.rail)
-    cards: dict[tuple[str, str, int], Port] = {}
-    for port in ports.values():
-        for key in ("slot", "serial"):
-            value = getattr(port, key)
-            if value is None:
-                continue
-            first = cards.setdefault((key, value, port.port or 1), port)
-            if first is not port:
-                message = "%s %s is of %s too" % (key, shown(value), first.rail)
-                remedy = "name the card of %s, or say port, its number on the card" % port.rail
-                report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
-
-
-def _other_ports(profile: Profile, report: Report) -> None:
-    """That what must not be touched is not on a rail, nor on a card that is."""
-    keys = ("pci", "netdev", "mac")
-    functions = {(key, getattr(port, key)): port for port in profile.ports.values() for key in keys}
-    cards = {each: port for port in profile.ports.values() for each in _card(port)}
-    for other in profile.other_ports.values():
-        same = next(
-            (key for key in keys if getattr(other.port, key) and (key, getattr(other.port, key)) in functions), None
-        )
-        if same:
-            value = getattr(other.port, same)
-            message = "%s is the port of %s" % (value, functions[same, value].rail)
-            report.add(OTHER_IS_RAIL, other.path + (same,), message, "name the port for %s" % other.role)
-            continue
-        _shared_card(other, cards, report)
-
-
-def _shared_card(other: OtherPort, cards: t.Mapping[tuple[str, str], Port], report: Report) -> None:
-    for kind, card in _card(other.port):
-        if (kind, card) not in cards:
-            continue
-        rail = cards[kind, card].rail
-        message = "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (
-            other.name,
-            rail,
-        )
-        remedy = "move one of them to another card, or let the finding stand and reboot for firmware settings"
-        report.add(OTHER_ON_CARD, other.path, message, remedy)
-        return
-
-
-def _card(port: Port) -> list[tuple[str, str]]:
-    """What tells the card: its PCI address without the function, its slot, its serial number."""
-    found = [("pci", port.pci.partition(".")[0])] if port.pci else []
-    return found + [(key, value) for key, value in (("slot", port.slot), ("serial", port.serial)) if value]
 
 
 def _groups(fabric: Fabric, report: Report) -> None:
@@ -439,58 +326,6 @@ def _groups(fabric: Fabric, report: Report) -> None:
             near = nearest(group.name, used)
             message = "no node is in the group %s%s" % (shown(group.name), did_you_mean(near))
             report.add(GROUP_UNUSED, group.path, message, "write %s" % near if near else "take it out")
-
-
-def _cards(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """That a port's number has a card, and that what only one server can have stands at one server."""
-    owners: dict[tuple[str, str, int], tuple[Node, Port]] = {}
-    for variant in variants:
-        nodes = variants.nodes_of(variant)
-        for port in variant.ports.values():
-            if "port" in port.paths and port.slot is None and port.serial is None and not report.within(port.path):
-                message = "port %s of which card? Neither slot nor serial is said" % port.port
-                report.add(PORT_OF_NOTHING, port.paths["port"], message, "say slot or serial, or take port out")
-        for node in nodes:
-            held = ports_of(node, variant)
-            for port in held.values():
-                for key in ("serial", "mac"):
-                    value = getattr(port, key)
-                    if value is None:
-                        continue
-                    number = port.port or 1 if key == "serial" else 0
-                    first, other = owners.setdefault((key, value, number), (node, port))
-                    if first is not node:
-                        message = "%s %s is of %s too" % (key, shown(value), first.name)
-                        remedy = "say it at each node, such as ports: {%s: {%s: ...}}" % (port.rail, key)
-                        report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
-                    elif other is not port and key == "mac":
-                        message = "mac %s is of %s too" % (shown(value), other.rail)
-                        report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, "name the port's own")
-
-
-def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
-    for variant in variants.with_unused():
-        profile = variant.profile
-        for key, value, path in [("width", profile.expected.get("width"), profile.path)] + [
-            ("width", port.width, port.path) for port in variant.ports.values()
-        ]:
-            if value is not None and fabric.link_layer == "ethernet":
-                message = "width %d counts InfiniBand's lanes, and the link layer is ethernet" % value
-                report.add(WIDTH, path + (key,), message, "take it out; speed says what a link carries")
-        for port in variant.ports.values():
-            speed, gen, lanes = (
-                getattr(port, key) or profile.expected.get(key) for key in ("speed", "pcie_gen", "pcie_lanes")
-            )
-            if not (speed and gen and lanes) or speed <= _LANE[gen] * lanes:
-                continue
-            message = "PCIe %d.0 with %d lanes carries %d Gb/s, and the link %d" % (
-                gen,
-                lanes,
-                _LANE[gen] * lanes,
-                speed,
-            )
-            path = port.paths.get("speed", profile.path + ("speed",))
-            report.add(SLOW_SLOT, path, message, "correct what is expected, or move the card to a faster slot")
 
 
 def _empty(fabric: Fabric, variants: Variants, report: Report) -> None:

@@ -1,0 +1,205 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY4xx: what ports are known by, what they shall have, and ports that are on no rail."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
+    Fabric,
+    Node,
+    OtherPort,
+    Port,
+    Profile,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants, ports_of
+
+
+def _ports(first: str, second: str) -> str:
+    return "profiles:\n  hgx:\n    ports:\n      %s\n      %s\n" % (first, second)
+
+
+def _others(role: str, pci: str) -> str:
+    ports = _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: eth2, pci: "0000:0c:00.0"}')
+    return ports + '    other_ports:\n      x1: {role: %s, netdev: eth9, pci: "%s"}\n' % (role, pci)
+
+
+_GOOD_PORTS = _ports(
+    'gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}', 'gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}'
+)
+
+PCI_ADDRESS = rule(
+    "RY407",
+    "A PCI address is none",
+    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00:0"}', "gpu02: {netdev: eth2}"),
+    _GOOD_PORTS,
+)
+IDENTITY = rule(
+    "RY416",
+    "A port is known by something that is none",
+    _ports('gpu01: {netdev: eth1, mac: "01:00:5e:00:00:01"}', "gpu02: {netdev: eth2}"),
+    _ports("gpu01: {netdev: eth1, slot: PCIE_1}", "gpu02: {netdev: eth2, slot: PCIE_2}"),
+)
+IDENTITY_TWICE = rule(
+    "RY417",
+    "Two ports are known by one slot, serial number or MAC address",
+    _ports('gpu01: {netdev: eth1, slot: "4"}', 'gpu02: {netdev: eth2, slot: "4"}'),
+    _ports('gpu01: {netdev: eth1, slot: "4", port: 1}', 'gpu02: {netdev: eth2, slot: "4", port: 2}'),
+    why="A card has one slot and one serial number; port tells its functions apart. Serial numbers and MAC addresses"
+    " are a server's own, so they stand at nodes and not at a profile that several have.",
+)
+PORT_OF_NOTHING = rule(
+    "RY418",
+    "A port's number on its card is said, and not the card",
+    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0", port: 2}', "gpu02: {netdev: eth2}"),
+    _ports('gpu01: {netdev: eth1, slot: "4", port: 2}', "gpu02: {netdev: eth2}"),
+)
+OTHER_IS_RAIL = rule(
+    "RY430",
+    "A port for storage or management is a rail's",
+    _others("management", "0000:0c:00.0"),
+    _others("management", "0000:81:00.0"),
+    why="Rail ports are reset, renamed and readdressed. What carries a node's management or its disks must not be.",
+)
+OTHER_ON_CARD = rule(
+    "RY431",
+    "A rail's port shares its card with a port for storage or management",
+    _others("storage", "0000:0c:00.1"),
+    _others("storage", "0000:81:00.0"),
+    WARNING,
+    why="A reset of the firmware drops all ports of a card, so the cards of such ports are never reset.",
+)
+SLOW_SLOT = rule(
+    "RY432",
+    "A port's slot is slower than its link",
+    _ports("gpu01: {netdev: eth1, speed: 400, pcie_gen: 4, pcie_lanes: 16}", "gpu02: {netdev: eth2}"),
+    _ports("gpu01: {netdev: eth1, speed: 400, pcie_gen: 5, pcie_lanes: 16}", "gpu02: {netdev: eth2}"),
+    WARNING,
+)
+WIDTH = rule(
+    "RY434",
+    "A link's width is of InfiniBand, and the link layer is Ethernet",
+    _ports("gpu01: {netdev: eth1, width: 4}", "gpu02: {netdev: eth2}"),
+    _ports("gpu01: {netdev: eth1, speed: 400}", "gpu02: {netdev: eth2}"),
+)
+
+# Gb/s that one lane of a PCIe generation carries, its line code taken off.
+_LANE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.51, 6: 60.5, 7: 121.0}
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    for profile in fabric.profiles.values():
+        _other_ports(profile, report)
+    _numbers(variants, report)
+    _cards(variants, report)
+    _links(fabric, variants, report)
+
+
+def _other_ports(profile: Profile, report: Report) -> None:
+    """That what must not be touched is not on a rail, nor on a card that is."""
+    keys = ("pci", "netdev", "mac")
+    functions = {(key, getattr(port, key)): port for port in profile.ports.values() for key in keys}
+    cards = {each: port for port in profile.ports.values() for each in _card(port)}
+    for other in profile.other_ports.values():
+        same = next(
+            (key for key in keys if getattr(other.port, key) and (key, getattr(other.port, key)) in functions), None
+        )
+        if same:
+            value = getattr(other.port, same)
+            message = "%s is the port of %s" % (value, functions[same, value].rail)
+            report.add(OTHER_IS_RAIL, other.path + (same,), message, "name the port for %s" % other.role)
+            continue
+        _shared_card(other, cards, report)
+
+
+def _shared_card(other: OtherPort, cards: t.Mapping[tuple[str, str], Port], report: Report) -> None:
+    for kind, card in _card(other.port):
+        if (kind, card) not in cards:
+            continue
+        rail = cards[kind, card].rail
+        message = "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (
+            other.name,
+            rail,
+        )
+        remedy = "move one of them to another card, or let the finding stand and reboot for firmware settings"
+        report.add(OTHER_ON_CARD, other.path, message, remedy)
+        return
+
+
+def _card(port: Port) -> list[tuple[str, str]]:
+    """What tells the card: its PCI address without the function, its slot, its serial number."""
+    found = [("pci", port.pci.partition(".")[0])] if port.pci else []
+    return found + [(key, value) for key, value in (("slot", port.slot), ("serial", port.serial)) if value]
+
+
+def _numbers(variants: Variants, report: Report) -> None:
+    """That a port's number on its card has a card, and that no two ports of a server are one."""
+    for variant in variants.with_unused():
+        for port in variant.ports.values():
+            if "port" in port.paths and port.slot is None and port.serial is None and not report.within(port.path):
+                message = "port %s of which card? Neither slot nor serial is said" % port.port
+                report.add(PORT_OF_NOTHING, port.paths["port"], message, "say slot or serial, or take port out")
+        _apart(variant.ports, report)
+        for node in variants.nodes_of(variant):
+            if node.ports:
+                _apart(ports_of(node, variant), report)
+
+
+def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
+    owners: dict[tuple[str, str, int], Port] = {}
+    for port in ports.values():
+        for key, number in (("slot", port.port or 1), ("serial", port.port or 1), ("mac", 0)):
+            value = getattr(port, key)
+            if value is None:
+                continue
+            first = owners.setdefault((key, value, number), port)
+            if first is not port:
+                message = "%s %s is of %s too" % (key, shown(value), first.rail)
+                remedy = "name the card of %s, or say port, its number on the card" % port.rail
+                remedy = remedy if number else "name the port of %s" % port.rail
+                report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
+
+
+def _cards(variants: Variants, report: Report) -> None:
+    """That what only one server can have stands at one server."""
+    owners: dict[tuple[str, str], Node] = {}
+    for variant in variants:
+        for node in variants.nodes_of(variant):
+            for port in ports_of(node, variant).values():
+                for key in ("serial", "mac"):
+                    value = getattr(port, key)
+                    first = owners.setdefault((key, value), node) if value is not None else node
+                    if first is not node:
+                        message = "%s %s is of %s too" % (key, shown(value), first.name)
+                        remedy = "say it at each node, such as ports: {%s: {%s: ...}}" % (port.rail, key)
+                        report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
+
+
+def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
+    for variant in variants.with_unused():
+        profile = variant.profile
+        for key, value, path in [("width", profile.expected.get("width"), profile.path)] + [
+            ("width", port.width, port.path) for port in variant.ports.values()
+        ]:
+            if value is not None and fabric.link_layer == ETHERNET:
+                message = "width %d counts InfiniBand's lanes, and the link layer is ethernet" % value
+                report.add(WIDTH, path + (key,), message, "take it out; speed says what a link carries")
+        for port in variant.ports.values():
+            speed, gen, lanes = (
+                getattr(port, key) or profile.expected.get(key) for key in ("speed", "pcie_gen", "pcie_lanes")
+            )
+            if not (speed and gen and lanes) or speed <= _LANE[gen] * lanes:
+                continue
+            message = "PCIe %d.0 with %d lanes carries %d Gb/s, and the link %d" % (
+                gen,
+                lanes,
+                _LANE[gen] * lanes,
+                speed,
+            )
+            path = port.paths.get("speed", profile.path + ("speed",))
+            report.add(SLOW_SLOT, path, message, "correct what is expected, or move the card to a faster slot")
