@@ -19,9 +19,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.variab
     read_groups_of,
     read_variables,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import addresses as address_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import names as name_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import rails as rail_rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import routing as routing_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section, section_of
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Value
 
@@ -223,5 +223,5 @@ def _management(text: str, path: Path, report: Report) -> str | None:
     if names.HOST.match(text) and not re.match(r"[0-9.]+\Z", text):
         return text
     message = "%s is neither an IP address nor a host name" % shown(text)
-    report.add(address_rules.NODE_ADDRESS, path, message, "write the address by which Ansible reaches the node")
+    report.add(routing_rules.NODE_ADDRESS, path, message, "write the address by which Ansible reaches the node")
     return None

@@ -12,11 +12,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addr
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
     IPV6,
     Network,
-    Outermost,
-    bits_of,
     clashes,
     overlaps,
-    parse_address,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import Demand, OwnPlanner, Planner
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET
@@ -128,43 +125,6 @@ NO_HOSTS = rule(
     _GOOD,
     WARNING,
 )
-NODE_ADDRESS = rule(
-    "RY315",
-    "A node's address is neither an IP address nor a host name",
-    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1:22}",
-    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
-)
-NODE_ADDRESS_TWICE = rule(
-    "RY316",
-    "Two nodes have one address",
-    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.1}",
-    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.2}",
-)
-NODE_ADDRESS_ON_RAIL = rule(
-    "RY317",
-    "A node is managed through a rail",
-    "nodes:\n  ai-1: {profile: hgx, address: 172.16.11.1}",
-    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
-)
-TABLE = rule(
-    "RY318",
-    "A rail's routing table is one of the kernel's own",
-    _fabric(", routing: {first_table: 252}"),
-    _fabric(", routing: {first_table: 101}"),
-)
-PRIORITY = rule(
-    "RY319",
-    "A rail's rule would come after the kernel's own",
-    _fabric(", routing: {first_priority: 32765}"),
-    _fabric(", routing: {first_priority: 10001}"),
-)
-MTU_STEP = rule(
-    "RY320",
-    "The MTU misses a step of RoCE's by little",
-    _fabric("", 4096),
-    _fabric("", 4200),
-    WARNING,
-)
 
 UNUSED = rule(
     "RY321",
@@ -224,13 +184,6 @@ NO_PODS = rule(
     _fabric(", pods_per_node: 8") + "\n" + _rails("subnet: 172.16.11.0/24, gateway: .254, hosts: .201-.253"),
     _fabric(", pods_per_node: 8") + "\n" + _GOOD,
 )
-NO_ROUTER = rule(
-    "RY330",
-    "Nodes have networks of their own, and no router between them",
-    _own("node_prefix: 27, gateway: none"),
-    _own("node_prefix: 27, gateway: first"),
-    WARNING,
-)
 ONE_FAMILY = rule(
     "RY331",
     "Some rails have IPv6 and others do not",
@@ -241,19 +194,7 @@ ONE_FAMILY = rule(
     WARNING,
     why="A job chooses one family for all of its rails: NCCL's NCCL_IB_ADDR_FAMILY holds for every device.",
 )
-DESTINATION = rule(
-    "RY332",
-    "Routing by destination needs a gateway where nodes have networks of their own",
-    _own("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
-    _own("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
-)
 
-# Tables 0, 253, 254 and 255 are unspec, default, main and local; priorities 32766 and 32767 look up main and default.
-_KERNEL_TABLES = (0, 253, 254, 255)
-_KERNEL_PRIORITY = 32766
-# What the kernel takes off a netdev's MTU for RoCE's headers before it chooses the RDMA MTU (its ib_addr.h).
-_ROCE_HEADERS = 96
-_ROCE_MTUS = (1024, 2048, 4096)
 # Kind of the planner's problem -> the rule that says it.
 _RULES: dict[str, Rule] = {
     addressing.MISSING: MISSING,
@@ -298,15 +239,11 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 elif problem.kind != addressing.MISSING or not report.within(path):
                     report.add(_RULES[problem.kind], path, problem.message, problem.remedy)
         _hosts(fabric, rail, report)
-        _router(fabric, rail, report)
         _podless(fabric, rail, report)
     for kind, found in short.items():
         _short(kind, found, demands, report)
     _families(fabric, report)
     _capacity(fabric, variants, planners, report)
-    _management(fabric, report)
-    _routing(fabric, report)
-    _mtu(fabric, report)
 
 
 def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
@@ -410,21 +347,6 @@ def _hosts(fabric: Fabric, rail: Rail, report: Report) -> None:
         report.add(NO_HOSTS, rail.path, message, "set aside a range, such as hosts: .201-.253")
 
 
-def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
-    if rail.mode != addressing.PREFIX:
-        return
-    for bits, scheme in rail.schemes.items():
-        if scheme.gateway != addressing.NONE:
-            continue
-        path = rail.where("gateway6" if bits == IPV6 else "gateway")
-        if fabric.routing.mode == "destination":
-            message = "routes to %s need a gateway, and %s has none" % (scheme.network, rail.name)
-            report.add(DESTINATION, path, message, "write gateway: first, or last")
-        else:
-            message = "each node has a network of its own on %s, and there is no gateway to the others" % rail.name
-            report.add(NO_ROUTER, path, message, "write gateway: first, or last")
-
-
 def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
     if fabric.pods_per_node is None or rail.mode != addressing.SUBNET:
         return
@@ -493,61 +415,3 @@ def _position(fabric: Fabric, node: Node, each: Planner) -> int:
     if isinstance(each, OwnPlanner) and each.units and unit and node.place:
         return each.units.index(unit.number, node.place)
     return node.index or 0
-
-
-def _management(fabric: Fabric, report: Report) -> None:
-    known: dict[str, Node] = {}
-    rails = Outermost((net, rail) for rail in fabric.rails for net in rail.networks)
-    for node in fabric.nodes:
-        if node.address is None:
-            continue
-        first = known.setdefault(node.address, node)
-        path = node.path + ("address",)
-        if first is not node:
-            message = "%s is the address of %s too" % (node.address, first.name)
-            report.add(NODE_ADDRESS_TWICE, path, message, "give %s its own" % node.name)
-        bits = bits_of(node.address)
-        number = parse_address(node.address, bits=bits)
-        found = None if number is None else rails.find(number, bits)
-        if found:
-            net, rail = found
-            message = "%s of %s is in %s of %s" % (node.address, node.name, net, rail.name)
-            report.add(NODE_ADDRESS_ON_RAIL, path, message, "give the node's address outside of the rails")
-
-
-def _routing(fabric: Fabric, report: Report) -> None:
-    if fabric.routing.mode == "destination":
-        return
-    for rail in fabric.rails:
-        table = fabric.routing.first_table + rail.number - 1
-        if table in _KERNEL_TABLES or table >= 1 << 32:
-            report.add(
-                TABLE,
-                ("fabric", "routing", "first_table"),
-                "%s, rail %d, would have table %d" % (rail.name, rail.number, table),
-                "begin above 255, or at %d or less" % (253 - len(fabric.rails)),
-            )
-        priority = fabric.routing.first_priority + rail.number - 1
-        if priority >= _KERNEL_PRIORITY:
-            report.add(
-                PRIORITY,
-                ("fabric", "routing", "first_priority"),
-                "%s, rail %d, would have priority %d; main is looked up at %d"
-                % (rail.name, rail.number, priority, _KERNEL_PRIORITY),
-                "begin at %d or less" % (_KERNEL_PRIORITY - len(fabric.rails)),
-            )
-
-
-def _mtu(fabric: Fabric, report: Report) -> None:
-    if fabric.link_layer != ETHERNET:
-        return
-    for mtu, path in [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]:
-        for step in _ROCE_MTUS:
-            if mtu is not None and step <= mtu < step + _ROCE_HEADERS:
-                report.add(
-                    MTU_STEP,
-                    path,
-                    "with %d, RDMA transfers have an MTU of %d: %d needs %d"
-                    % (mtu, step // 2, step, step + _ROCE_HEADERS),
-                    "set it to %d where the switches carry that" % (4200 if step == 4096 else step + _ROCE_HEADERS),
-                )
