@@ -21,8 +21,7 @@ SERVICES = "10.96.0.0/16"
 # lifecycle controller is left out because it would evict from nodes that no kubelet speaks for.
 CONTROLLERS = (
     *("namespace", "garbagecollector", "serviceaccount", "serviceaccount-token", "root-ca-cert-publisher"),
-    *("clusterrole-aggregation", "resourcequota", "endpoint", "deployment", "replicaset", "daemonset", "statefulset"),
-    *("job", "disruption"),
+    *("clusterrole-aggregation", "endpoint", "deployment", "replicaset", "daemonset", "statefulset", "job"),
 )
 
 
@@ -88,6 +87,8 @@ def _manager(cluster: Cluster) -> list[str]:
         "--tls-cert-file=%s" % (pki / "server.crt"),
         "--tls-private-key-file=%s" % (pki / "server.key"),
         "--controllers=" + ",".join(CONTROLLERS),
+        # each controller with the rights of its own that RBAC has for it, as in any cluster
+        "--use-service-account-credentials=true",
         "--leader-elect=false",
         "--root-ca-file=%s" % (pki / "ca.crt"),
         "--service-account-private-key-file=%s" % (pki / "accounts.key"),

@@ -116,6 +116,7 @@ class Node:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests of a node, and those of the cluster, each run in one process, where several share the work."""
     for item in items:
