@@ -38,7 +38,11 @@ NETWORKD = "systemd-networkd.service"
 NETWORK_MANAGER = "NetworkManager.service"
 HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next run: change the fabric file instead."
 # systemd-networkd's states of a link on which it has done, or has given up
-SETTLED = ("configured", "failed")
+CONFIGURED = "configured"
+GAVE_UP = "failed"
+SETTLED = (CONFIGURED, GAVE_UP)
+# seconds that a link gets for its second try at the least
+RETRY = 10.0
 
 
 class File(t.NamedTuple):
@@ -216,19 +220,17 @@ def _networkctl_reload(system: System) -> None:
 
 
 def _await_networkd(system: System, wanted: t.Sequence[tuple[Kept, str]], timeout: float) -> None:
-    """Wait until systemd-networkd has configured each link by its file."""
+    """Wait until systemd-networkd has configured each link by its file; one on which it gave up it tries once more."""
     deadline = time.monotonic() + timeout
     for each, path in wanted:
         if each.ifindex is None:
             continue
-        while True:
-            state = _networkd_state(system, each.ifindex)
-            used, phase = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
-            if used == path and (phase in SETTLED or _waits_for_carrier(system, each, phase)):
-                break
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(0.1)
+        used, phase = _networkd_settled(system, each, path, deadline, SETTLED)
+        if used == path and phase == GAVE_UP:
+            # often for a moment's reason, such as a kernel that was busy with the card's virtual functions; or the
+            # state is an older one, since 'reload' ends before networkd has begun with the link
+            system.run(["networkctl", "reconfigure", each.netdev])
+            used, phase = _networkd_settled(system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,))
         if used != path:
             raise RailyardError(
                 "systemd-networkd takes %s for %s" % (used or "no file", each.netdev),
@@ -237,12 +239,33 @@ def _await_networkd(system: System, wanted: t.Sequence[tuple[Kept, str]], timeou
                 if used
                 else "see 'networkctl status %s'" % each.netdev,
             )
-        if phase != "configured" and not _waits_for_carrier(system, each, phase):
+        if phase != CONFIGURED and not _waits_for_carrier(system, each, phase):
             raise RailyardError(
-                "systemd-networkd says %r of %s" % (phase, each.netdev),
+                "systemd-networkd says %r of %s%s" % (phase, each.netdev, _networkd_said(system, each.netdev)),
                 path,
                 "see 'journalctl -u systemd-networkd' for the reason",
             )
+
+
+def _networkd_settled(
+    system: System, each: Kept, path: str, deadline: float, settled: t.Sequence[str]
+) -> tuple[str, str]:
+    """The file that systemd-networkd takes for a link, and its state of it, once that is settled or time is up."""
+    while True:
+        state = _networkd_state(system, each.ifindex or 0)
+        used, phase = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
+        done = used == path and (phase in settled or _waits_for_carrier(system, each, phase))
+        if done or time.monotonic() >= deadline:
+            return used, phase
+        time.sleep(0.1)
+
+
+def _networkd_said(system: System, netdev: str) -> str:
+    """The last thing that systemd-networkd could not do with a link, to put after a message; nothing where unknown."""
+    lines = system.run(["journalctl", "-b", "-u", NETWORKD, "-n", "200", "-o", "cat", "--no-pager"]).out.splitlines()
+    said = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
+    wrong = [text for text in said if text.startswith(("Could not", "Failed"))]
+    return " (%s)" % wrong[-1] if wrong else ""
 
 
 def _waits_for_carrier(system: System, each: Kept, phase: str) -> bool:

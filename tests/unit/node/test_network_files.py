@@ -383,7 +383,6 @@ def test_networkd_cannot_be_done_with_ipv6_without_a_carrier(tmp_path: Path) -> 
     [
         ("/etc/systemd/network/01-all.network", "configured", "takes /etc/systemd/network/01-all.network for enp11s0"),
         ("", "unmanaged", "takes no file for enp11s0"),
-        ("/etc/systemd/network/05-railyard-gpu01.network", "failed", "says 'failed' of enp11s0"),
         ("/etc/systemd/network/05-railyard-gpu01.network", "configuring", "says 'configuring' of enp11s0"),
     ],
 )
@@ -394,6 +393,36 @@ def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, pha
         files.Networkd(system).load(kept(FOUR), 0.1)
     assert message in error.value.message
     assert error.value.place == "/etc/systemd/network/05-railyard-gpu01.network"
+
+
+def test_networkd_that_gave_up_tries_once_more(tmp_path: Path) -> None:
+    path = "/etc/systemd/network/05-railyard-gpu01.network"
+    ran: list[str] = []
+
+    def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        ran.append(" ".join(argv))
+        if argv[1] == "reconfigure":
+            told(system, 2, path)
+        return CommandResult(0, "", "")
+
+    system = System(str(tmp_path), answer)
+    told(system, 2, path, "failed")
+    files.Networkd(system).load(kept(FOUR), 0.1)
+    assert ran == ["networkctl reload", "networkctl reconfigure enp11s0"]
+
+
+def test_networkd_that_gave_up_twice_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "RETRY", 0.1)
+    journal = (
+        "enp11s0: Could not set address: No buffer\nenp11s0: Gained carrier\nenp12s0: Could not set route: Other\n"
+    )
+    commands = Commands(journalctl=CommandResult(0, journal, ""))
+    system = node(tmp_path, commands=commands)
+    told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "failed")
+    with pytest.raises(RailyardError) as error:
+        files.Networkd(system).load(kept(FOUR), 0.1)
+    assert error.value.message == "systemd-networkd says 'failed' of enp11s0 (Could not set address: No buffer)"
+    assert commands.ran[:2] == ["networkctl reload", "networkctl reconfigure enp11s0"]
 
 
 def test_a_link_that_gets_its_name_later_is_not_waited_for(tmp_path: Path) -> None:
