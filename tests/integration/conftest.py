@@ -116,15 +116,13 @@ class Node:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Let the tests of a node, and those of the cluster, each run in one process, where several share the work."""
-    for item in items:
-        mark = item.get_closest_marker("lab_node")
-        if mark:
-            item.add_marker(pytest.mark.xdist_group(mark.args[0]))
-        elif "cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+    mark = item.get_closest_marker("lab_node")
+    if mark:
+        item.add_marker(pytest.mark.xdist_group(mark.args[0]))
+    elif "cluster" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 @pytest.fixture(scope="session")
