@@ -16,7 +16,7 @@ define on_lab
 endef
 
 # the tests of one node beside those of the other; those that have the whole lab to themselves come after
-side_by_side := $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not lab"
+side_by_side := $(BIN)/python -m pytest -n 2 -m "not lab"
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14

@@ -116,15 +116,6 @@ class Node:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the tests of a node, and those of the cluster, each run in one process, where several share the work."""
-    mark = item.get_closest_marker("lab_node")
-    if mark:
-        item.add_marker(pytest.mark.xdist_group(mark.args[0]))
-    elif "cluster" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.xdist_group("cluster"))
-
-
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Node]:
     """``node("node-1")``: that guest."""
