@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "collections"), str(ROOT)]
 
 # What a file of tests has to itself, in the mark that all its tests have
-_ALONE = re.compile(r"^pytestmark = .*lab_node\(\"([^\"]+)\"\)|^(from tests\.integration\.cluster import)", re.MULTILINE)
+_ALONE = re.compile(r"^pytestmark = .*lab_node\(.([\w-]+).\)|^from tests\.integration\.cluster import", re.MULTILINE)
 
 
 @functools.lru_cache(maxsize=None)
