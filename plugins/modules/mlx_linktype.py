@@ -72,6 +72,14 @@ options:
     type: str
     choices: [never, allowed]
     default: never
+  never_reset:
+    description:
+      - PCI addresses, with domain, of functions whose cards are not reset whatever O(reset) says, such as ports for
+        storage. Their values wait for a reboot.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   timeout:
     description: Seconds that a card may take to come back after a reset.
     type: float
@@ -182,6 +190,7 @@ def main() -> None:
         "ports": {"type": "list", "elements": "dict", "options": port},
         "tool": {"type": "str", "default": "auto"},
         "reset": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
+        "never_reset": {"type": "list", "elements": "str", "default": []},
         "timeout": {"type": "float", "default": 120.0},
         "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
     }

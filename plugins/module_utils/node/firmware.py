@@ -77,6 +77,7 @@ class Firmware(Subsystem):
     :param tool: see :class:`.firmware_tool.Tool`.
     :param reset: ``never`` or ``allowed``.
     :param timeout: seconds that a card may take to come back after a reset.
+    :param never_reset: PCI addresses whose cards are not reset, whatever ``reset`` says.
     :param branch: what must not be touched; observed when it is needed. For tests, as is ``holders``: who holds VFs.
     """
 
@@ -89,10 +90,12 @@ class Firmware(Subsystem):
         timeout: float = 120.0,
         branch: Branch | None = None,
         holders: t.Callable[[System, t.Sequence[str]], dict[str, list[str]]] | None = None,
+        never_reset: t.Sequence[str] = (),
     ) -> None:
         super().__init__()
         self._system = system
         self._reset = reset == "allowed"
+        self._never_reset = frozenset(each.lower() for each in never_reset)
         self._timeout = timeout
         self._branch = branch
         self._holders = holders or _holders
@@ -108,7 +111,9 @@ class Firmware(Subsystem):
         ports = options["ports"]
         if ports is None:
             ports = [{"pci": each} for each in pci.network_functions(system, pci.NVIDIA_NETWORKING)]
-        return cls(system, ports, options["tool"], options["reset"], options["timeout"])
+        return cls(
+            system, ports, options["tool"], options["reset"], options["timeout"], never_reset=options["never_reset"]
+        )
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -314,6 +319,8 @@ class Firmware(Subsystem):
 
     def _must_reset(self, card: Card, parameters: t.Mapping[str, Parameter], batch: t.Mapping[str, Wish]) -> bool:
         if not self._reset or card.device in self._restarted:
+            return False
+        if not self._never_reset.isdisjoint(pci.card_functions(self._system, card.device)):
             return False
         waiting = self._waiting(card, parameters, batch)
         return bool(waiting) and waiting != self._tried(card)

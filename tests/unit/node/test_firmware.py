@@ -345,6 +345,14 @@ def test_a_staged_value_is_brought_into_force_too(lab: Lab) -> None:
     assert not outcome["reboot_required"]
 
 
+def test_a_card_with_a_port_that_is_not_ours_is_not_reset(lab: Lab) -> None:
+    options: dict[str, t.Any] = {"reset": "allowed", "never_reset": [FIRST[:-1] + "1"]}
+    done, outcome = lab.apply({"pci": FIRST, "num_of_vfs": 4}, {"pci": OTHER, "num_of_vfs": 4}, **options)
+    assert [(each.subject, each.attribute) for each in done if each.attribute == "reset"] == [(OTHER, "reset")]
+    assert outcome["reboot_required"]
+    assert [words[2] for words in lab.asked("reset")] == [OTHER]
+
+
 def test_a_value_that_needs_more_than_a_reset_is_reset_for_once(lab: Lab) -> None:
     port = {"pci": FIRST, "parameters": {"COLD_ONE": 1}}
     done, outcome = lab.apply(port, reset="allowed")
@@ -445,7 +453,7 @@ def test_gathered_is_in_the_shape_of_the_option(lab: Lab) -> None:
 
 def test_all_cards_where_none_is_named(lab: Lab) -> None:
     lab.tree.function("pci0000:00/0000:00:03.0/0000:0d:00.0", vendor="8086")
-    options = {"ports": None, "tool": lab.tool, "reset": "never", "timeout": 1.0}
+    options = {"ports": None, "tool": lab.tool, "reset": "never", "never_reset": [], "timeout": 1.0}
     state = Firmware.from_options(options, lab.tree.system(answer)).observe()
     assert [row["pci"] for row in state["ports"]] == [FIRST, SECOND, OTHER]
 
