@@ -22,7 +22,7 @@ options:
     description: Which parts to read. V(all) is every one.
     type: list
     elements: str
-    choices: [all, system, nics, rdma, gids, gpus, vfs]
+    choices: [all, system, nics, rdma, gids, gpus, vfs, ip]
     default: [all]
   netdevs:
     description: Only the ports of these netdevs, and of O(pci). RV(system) and RV(gpus) are not narrowed.
@@ -217,6 +217,18 @@ vfs:
         node_guid: null
         port_guid: null
       holders: []
+ip:
+  description:
+    - What IP is set on the NICs' netdevs. C(addresses) are those that reach further than the link.
+    - C(routes) are those that somebody has set, with C(table) null for the main table. C(rules) are the policy rules
+      that select by the port's address or netdev alone.
+  returned: when O(subset) has V(ip)
+  type: dict
+  version_added: 0.2.0
+  sample:
+    addresses: [{netdev: enp11s0f0np0, address: 172.16.11.201/24, secondary: false}]
+    routes: [{netdev: enp11s0f0np0, to: 0.0.0.0/0, via: 172.16.11.254, table: 101}]
+    rules: [{from: 172.16.11.201/32, oif: null, table: 101, priority: 10001}]
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -226,7 +238,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import info
 
 
 def main() -> None:
-    choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs"]
+    choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs", "ip"]
     spec = {
         "subset": {"type": "list", "elements": "str", "choices": choices, "default": ["all"]},
         "netdevs": {"type": "list", "elements": "str"},

@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
     from ansible_collections.railyard.fabric.plugins.module_utils.node.verbs import Told
 
-SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs")
+SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip")
 # What steps and people use on a node -> the program that proves it is there.
 TOOLS = {
     "perftest": "ib_write_bw",
@@ -60,7 +60,7 @@ class Info:
     """A node, each part of it read when it is first asked for.
 
     :param links: gives what :meth:`.rtnetlink.Rtnetlink.links` does; ``rdma_socket``, ``drivers``, ``permanent``,
-        ``verbs``: what asks the kernel. All for tests.
+        ``verbs``, ``table``: what asks the kernel. All for tests.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Info:
         verbs: t.Callable[[t.Mapping[str, int]], dict[str, Told]] | None = None,
         branch_of: t.Callable[[System], Branch] = Branch.observe,
         permanent: t.Callable[[t.Iterable[str]], dict[str, bytes]] | None = None,
+        table: t.Callable[[], Rtnetlink] | None = None,
     ) -> None:
         self._system = system
         self._links = links
@@ -80,6 +81,7 @@ class Info:
         self._verbs = verbs
         self._branch_of = branch_of
         self._permanent = permanent
+        self._table = table
 
     def look(
         self, subset: t.Sequence[str], netdevs: t.Sequence[str] | None = None, functions: t.Sequence[str] | None = None
@@ -105,6 +107,8 @@ class Info:
             found["gpus"] = self.gpus()
         if "vfs" in subset:
             found["vfs"] = self.vfs([row for row in self.nics if kept(row["pci"], row["netdev"])])
+        if "ip" in subset:
+            found["ip"] = self.ip([row for row in self.nics if kept(row["pci"], row["netdev"])])
         return found
 
     def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
@@ -427,6 +431,17 @@ class Info:
                         }
                     )
         return found
+
+    def ip(self, nics: t.Sequence[Row]) -> Row:
+        """Addresses, routes and rules of these NICs' netdevs."""
+        names = {self.links[row["netdev"]].ifindex: row["netdev"] for row in nics if row["netdev"] in self.links}
+        if not names:
+            return {"addresses": [], "routes": [], "rules": []}
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import ip_info
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
+
+        with (self._table or Rtnetlink)() as table:
+            return ip_info.look(table, names)
 
 
 def _attributes(table: Rtnetlink, netdev: str | None) -> dict[int, Row]:

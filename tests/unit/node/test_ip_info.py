@@ -1,0 +1,99 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is told of addresses, routes and rules: of the NICs' own, and no more than is needed."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
+    IFA_F_SECONDARY,
+    PROTOCOL_KERNEL,
+    PROTOCOL_STATIC,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    TABLE_MAIN,
+    Address,
+    Route,
+    Rule,
+)
+from tests.unit.node.test_info import link, node
+from tests.unit.node.trees import Tree
+
+
+class Table:
+    """Two NICs, 4 and 5, and an interface that is none, 9."""
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        return None
+
+    def addresses(self) -> list[Address]:
+        def one(index: int, text: str, scope: int = SCOPE_UNIVERSE, flags: int = 0) -> Address:
+            return Address(index, ipaddress.ip_interface(text), scope, flags)
+
+        return [
+            one(4, "172.16.11.201/24"),
+            one(4, "172.16.11.240/24", flags=IFA_F_SECONDARY),
+            one(4, "fe80::1/64", SCOPE_LINK),
+            one(5, "fd00:11::201/64", flags=IFA_F_SECONDARY),
+            one(9, "10.0.0.1/8"),
+        ]
+
+    def routes(self, version: int) -> list[Route]:
+        def one(table: int, to: str, oif: int, via: str | None, protocol: int = PROTOCOL_STATIC) -> Route:
+            gateway = ipaddress.ip_address(via) if via else None
+            return Route(table, ipaddress.ip_network(to), oif, gateway, None, 0, protocol, 0)
+
+        if version == 6:
+            return [one(102, "::/0", 5, "fd00:11::1")]
+        return [
+            one(TABLE_MAIN, "172.16.11.0/24", 4, None, PROTOCOL_KERNEL),
+            one(101, "0.0.0.0/0", 4, "172.16.11.254"),
+            one(TABLE_MAIN, "10.64.0.0/20", 4, "172.16.11.254"),
+            one(TABLE_MAIN, "0.0.0.0/0", 9, "10.0.0.254"),
+        ]
+
+    def rules(self, version: int) -> list[Rule]:
+        if version == 6:
+            return [Rule(6, 10002, None, "ens2", 102, True)]
+        return [
+            Rule(4, 0, None, "", 255, True),
+            Rule(4, 10001, ipaddress.ip_network("172.16.11.201/32"), "", 101, True),
+            Rule(4, 10001, ipaddress.ip_network("172.16.11.201/32"), "", 101, False),
+            Rule(4, 20000, ipaddress.ip_network("10.0.0.1/32"), "", 200, True),
+        ]
+
+
+def test_what_is_set_on_the_nics(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for number in (1, 2):
+        tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "ens%d" % number)
+    look: t.Any = node(tree, [link("ens1", 4), link("ens2", 5), link("dummy0", 9)], table=Table).look
+    assert look(["ip"])["ip"] == {
+        "addresses": [
+            {"netdev": "ens1", "address": "172.16.11.201/24", "secondary": False},
+            {"netdev": "ens1", "address": "172.16.11.240/24", "secondary": True},
+            {"netdev": "ens2", "address": "fd00:11::201/64", "secondary": False},
+        ],
+        "routes": [
+            {"netdev": "ens1", "to": "0.0.0.0/0", "via": "172.16.11.254", "table": 101},
+            {"netdev": "ens1", "to": "10.64.0.0/20", "via": "172.16.11.254", "table": None},
+            {"netdev": "ens2", "to": "::/0", "via": "fd00:11::1", "table": 102},
+        ],
+        "rules": [
+            {"from": "172.16.11.201/32", "oif": None, "table": 101, "priority": 10001},
+            {"from": None, "oif": "ens2", "table": 102, "priority": 10002},
+        ],
+    }
+    assert [row["netdev"] for row in look(["ip"], ["ens2"])["ip"]["addresses"]] == ["ens2"]
+
+
+def test_nobody_is_asked_without_a_netdev(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
+    assert node(tree).look(["ip"])["ip"] == {"addresses": [], "routes": [], "rules": []}
