@@ -28,7 +28,11 @@ BOOT_DIR = boot_program.BOOT_DIR
 PROGRAM = "/usr/local/lib/railyard/boot.pyz"
 UNIT = "/etc/systemd/system/railyard-boot.service"
 UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-boot.service"
+# What a device lost by going away is laid down when it comes again: udev starts an instance for the module's file.
+AGAIN = "/etc/systemd/system/railyard-again@.service"
+RULES = "/etc/udev/rules.d/90-railyard-%s.rules"
 GENERAL_PYTHON = "/usr/bin/python3"
+SYSTEMCTL = "/usr/bin/systemctl"
 PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 # What boot_program reaches by import; a unit test holds this list against the imports themselves.
 PACKED = (
@@ -43,6 +47,9 @@ PACKED = (
     "node.netlink",
     "node.netns",
     "node.pci",
+    "node.pci_config",
+    "node.pci_tuning",
+    "node.pci_tuning_wish",
     "node.rdma",
     "node.rdma_link",
     "node.rdma_link_plan",
@@ -61,7 +68,7 @@ PACKED = (
 UNIT_TEXT = """\
 # Written by railyard.fabric. Lays down what the kernel forgets at reboot: {0}
 [Unit]
-Description=Railyard: VFs and RDMA links of the rail ports, as planned
+Description=Railyard: VFs, RDMA links and PCI settings of the rail ports, as planned
 After=systemd-udev-trigger.service systemd-modules-load.service local-fs.target
 Before=containerd.service crio.service docker.service kubelet.service
 Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
@@ -77,6 +84,25 @@ TimeoutStartSec=600
 WantedBy=multi-user.target
 """
 
+# After the boot's own run where both are due. What comes in one go is waited for, so that it is done once, and no device
+# comes unseen while it runs. It sets what makes no event; where a driver makes one of it, the limit ends the circle.
+AGAIN_TEXT = """\
+# Written by railyard.fabric. Lays down again what a device lost by going away and coming back.
+[Unit]
+Description=Railyard: %i, as planned, after a device came back
+After=railyard-boot.service
+ConditionPathExists={0}/%i.json
+StartLimitIntervalSec=300
+StartLimitBurst=100
+
+[Service]
+Type=oneshot
+ExecStartPre=-/usr/bin/udevadm settle --timeout=30
+ExecStart={1} {2} --only %i
+TimeoutStartSec=600
+"""
+RULES_HEAD = "# Written by railyard.fabric: what these lose by going away is laid down again when they come back.\n"
+
 
 class BootState:
     """The options that are applied at boot for one module (``name``), in the order of ``rank`` (two digits)."""
@@ -84,7 +110,9 @@ class BootState:
     def __init__(self, system: System, rank: int, name: str) -> None:
         self._system = system
         self._name = name
-        self.file = "%s/%02d-%s.json" % (BOOT_DIR, rank, name)
+        self._part = "%02d-%s" % (rank, name)
+        self.file = "%s/%s.json" % (BOOT_DIR, self._part)
+        self.rules = RULES % name
 
     def read(self) -> dict[str, t.Any] | None:
         """The options in force at the next boot; None where there are none, or the file is not to be understood."""
@@ -94,15 +122,20 @@ class BootState:
         except (ValueError, KeyError, TypeError):
             return None
 
-    def changes(self, options: t.Mapping[str, t.Any] | None) -> list[Change]:
-        """What must be written so that the next boot gives ``options``; None takes this module's part away."""
+    def changes(self, options: t.Mapping[str, t.Any] | None, again: t.Sequence[str] = ()) -> list[Change]:
+        """What must be written so that the next boot gives ``options``; None takes this module's part away.
+
+        :param again: udev(7) matches of the devices at whose coming the same is laid down once more, such as
+            ``ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"``.
+        """
         system = self._system
         held = self.read()
         if options is None:
-            if not system.exists(self.file):
-                return []
-            return [Change(self.file, "options", held, None, lambda: system.remove_file(self.file))]
-        changes: list[Change] = []
+            changes = self._rules_changes(())
+            if system.exists(self.file):
+                changes.append(Change(self.file, "options", held, None, lambda: system.remove_file(self.file)))
+            return changes
+        changes = []
         program = pack()
         if system.read_bytes(PROGRAM) != program:
             changes.append(_file_change(system, PROGRAM, "program", program, 0o755))
@@ -116,7 +149,23 @@ class BootState:
             changes.append(
                 Change(self.file, "options", held, dict(options), lambda: system.write_file(self.file, wanted, 0o644))
             )
-        return changes
+        if again:
+            text = AGAIN_TEXT.format(BOOT_DIR, _interpreter(system), PROGRAM)
+            if system.read_file(AGAIN) != text:
+                changes.append(_file_change(system, AGAIN, "unit", text, 0o644))
+        return changes + self._rules_changes(again)
+
+    def _rules_changes(self, again: t.Sequence[str]) -> list[Change]:
+        """udev reads its rules anew by itself, for the next event."""
+        system = self._system
+        if not again:
+            if not system.exists(self.rules):
+                return []
+            return [Change(self.rules, "rules", "as kept", None, lambda: system.remove_file(self.rules))]
+        start = ', RUN+="%s --no-block start railyard-again@%s.service"' % (SYSTEMCTL, self._part)
+        text = RULES_HEAD + "".join(match + start + "\n" for match in again)
+        held = system.read_file(self.rules)
+        return [] if held == text else [_file_change(system, self.rules, "rules", text, 0o644)]
 
 
 def _interpreter(system: System) -> str:

@@ -33,6 +33,10 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
         from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov import SriovVfs
 
         return SriovVfs.from_options(options, system)
+    if module == "pci_tuning":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning import PciTuning
+
+        return PciTuning.from_options(options, system)
     raise RailyardError(
         "is not a module that can be applied at boot", module, "run the playbook again to write the file anew"
     )
@@ -56,14 +60,18 @@ def apply(path: str, system: System, check: bool) -> list[str]:
 def main(argv: t.Sequence[str] | None = None, system: System | None = None, patience: float = PATIENCE) -> int:
     """Apply all files in order; those that fail are tried again until ``patience`` seconds have passed.
 
+    ``--check`` only says what would change; ``--only 10-sriov_vfs`` applies that file alone.
+
     :return: exit status: 0 all is as kept, 1 something is not, and standard error says what.
     """
     system = system or System()
-    check = "--check" in (sys.argv[1:] if argv is None else argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    check = "--check" in given
+    only = given[given.index("--only") + 1 :][:1] if "--only" in given else []
     deadline = time.monotonic() + (0 if check else patience)
     status = 0
     for name in system.listdir(BOOT_DIR):
-        if not name.endswith(".json"):
+        if not name.endswith(".json") or (only and name != only[0] + ".json"):
             continue
         path = "%s/%s" % (BOOT_DIR, name)
         while True:

@@ -20,6 +20,11 @@ NETWORK_CLASS = 0x02
 NVIDIA_NETWORKING = "15b3"
 # Nearest first, in the words of 'nvidia-smi topo'.
 PROXIMITIES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+# Display and 3D controllers, and processing accelerators, of those who make GPUs for computing.
+GPU_CLASSES = ("0300", "0302", "0380", "1200")
+GPU_VENDORS = {"10de": "nvidia", "1002": "amd", "1da3": "habana", "8086": "intel"}
+# GT/s of one lane -> generation
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def attribute(pci: str, name: str) -> str:
@@ -65,6 +70,20 @@ def network_functions(system: System, vendor: str | None = None) -> list[str]:
     found = [each for each in system.listdir(DEVICES) if is_network(system, each)]
     found = [each for each in found if vendor is None or hexadecimal(system, each, "vendor") == vendor]
     return [each for each in found if not physical_function(system, each)]
+
+
+def gpu_functions(system: System) -> list[str]:
+    """The GPUs in the order of their PCI addresses, which is their drivers' order."""
+    found = []
+    for function in system.listdir(DEVICES):
+        kind = (hexadecimal(system, function, "class") or "")[:4]
+        maker = GPU_VENDORS.get(hexadecimal(system, function, "vendor") or "")
+        # Intel's of class 0300 are the processors' own display controllers
+        if kind not in GPU_CLASSES or not maker or (kind == "0300" and maker == "intel"):
+            continue
+        if not physical_function(system, function):
+            found.append(function)
+    return found
 
 
 def slot_functions(system: System, pci: str) -> list[str]:
@@ -156,6 +175,11 @@ def link(system: System, pci: str) -> dict[str, t.Any]:
         "width": _width(number(system, pci, "current_link_width")),
         "max_width": _width(number(system, pci, "max_link_width")),
     }
+
+
+def generation(speed: float | None) -> int | None:
+    """The generation of PCI Express that has this speed in GT/s; None where none has."""
+    return None if speed is None else GENERATIONS.get(speed)
 
 
 def _speed(text: str | None) -> float | None:

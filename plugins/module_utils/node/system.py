@@ -126,6 +126,14 @@ class System:
         finally:
             os.close(fd)
 
+    def write_at(self, path: str, offset: int, data: bytes) -> None:
+        """Write bytes in the middle of a file, such as a function's ``config``. Raises OSError as the kernel does."""
+        fd = os.open(self.path(path), os.O_WRONLY)
+        try:
+            os.pwrite(fd, data, offset)
+        finally:
+            os.close(fd)
+
     def write_file(self, path: str, data: str | bytes, mode: int = 0o644) -> None:
         """Replace a file as a whole: a reader, or a crash, sees the old text or the new, never a part."""
         target = self.path(path)

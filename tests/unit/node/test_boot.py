@@ -82,6 +82,26 @@ def test_options_are_kept_once_and_taken_away(tmp_path: Path) -> None:
     assert state.read() is None
 
 
+def test_devices_that_come_back_start_the_module_of_theirs(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    state = boot.BootState(system, 15, "pci_tuning")
+    match = 'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"'
+    first = state.changes({}, [match])
+    assert [change.attribute for change in first] == ["program", "unit", "enabled", "options", "unit", "rules"]
+    apply(first)
+    assert state.changes({}, [match]) == []
+    assert (system.read(state.rules) or "").splitlines()[1:] == [
+        match + ', RUN+="/usr/bin/systemctl --no-block start railyard-again@15-pci_tuning.service"'
+    ]
+    (other,) = state.changes({}, [match.replace("0b", "0c")])
+    assert (other.subject, other.before) == ("/etc/udev/rules.d/90-railyard-pci_tuning.rules", "other")
+    # no longer to be laid down again, and then not at boot either
+    assert [(change.subject, change.after) for change in state.changes({})] == [(state.rules, None)]
+    apply(state.changes(None, [match]))
+    assert not system.exists(state.rules) and not system.exists(state.file)
+    assert state.changes(None) == []
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"module": "x"}', "null"])
 def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
     system = System(str(tmp_path))
@@ -137,6 +157,14 @@ def test_the_program_applies_says_and_then_has_nothing_to_say(
     assert capsys.readouterr().out == "value number: None -> 5\n" * 2
     assert boot_program.main([], system) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_one_file_alone(late: tuple[System, list[str]]) -> None:
+    system, _failures = late
+    assert boot_program.main(["--only", "20-rdma_link"], system) == 0
+    assert system.read("/value") is None
+    assert boot_program.main(["--only", "10-counter"], system) == 0
+    assert system.read("/value") == "5"
 
 
 def test_the_program_waits_for_devices_that_come_late(late: tuple[System, list[str]]) -> None:
