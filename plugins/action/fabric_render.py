@@ -7,10 +7,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import render
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, rendered
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, planned, rendered
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
 
@@ -25,17 +23,8 @@ class ActionModule(Door):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        paths = fabric_files.named([options["file"]] if options["file"] else [])
-        if len(paths) > 1:
-            raise RailyardError(
-                "there are %d fabric files: %s" % (len(paths), ", ".join(paths)),
-                "inventory",
-                "name one, with -e fabric_file=PATH",
-            )
-        outcome = lint(fabric_files.read(paths[0]))
-        if outcome.plan is None:
-            return {"failed": True, "msg": "\n".join(finding.text(paths[0]) for finding in outcome.errors)}
-        files = render(outcome.plan.document(), options["kubernetes"], options["nodes"])
+        document = planned.document(options["file"])
+        files = render(document, options["kubernetes"], options["nodes"])
         directory = os.path.abspath(options["render_dir"])
         done = rendered.write(directory, {path: text.encode("utf-8") for path, text in files.items()}, check)
         changed = sum(len(done[kind]) for kind in ("written", "removed"))

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Write
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
+from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+# Names of nodes in a warning.
+_SHOWN = 5
+
+
+class ActionModule(Door):
+    """Brings a plan's objects to a cluster, or takes them away; documented in ``plugins/modules/kube_objects.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        **kube.SPEC,
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "consent": {"type": "str"},
+        "prune": {"type": "bool", "default": True},
+        "force": {"type": "bool", "default": False},
+        "timeout": {"type": "int", "default": 120},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        plan, server = kube.Planned(options), kube.server(options)
+        present = options["state"] == "present"
+        if not present and not check and options["consent"] != plan.fabric:
+            raise Refused(
+                "nobody consented to take the networks of fabric %s away from their pods" % plan.fabric,
+                "teardown_consent",
+                "see with --check what would go, then consent with -e teardown_consent=%s" % plan.fabric,
+            )
+        _version = server.version
+        apply = Apply(server, plan.wish(options["force"]), check, kube.say)
+        labels = Labelling(server, plan.node_labels() if present else {}, {FABRIC: plan.fabric}, LABEL, MANAGER)
+        failed: dict[str, t.Any] = {}
+        try:
+            # nodes carry their labels before policies look for them, and keep them until these are gone
+            if present and plan.labels_nodes:
+                labels.run(check, kube.say)
+            if present:
+                apply.present(options["prune"])
+            else:
+                apply.absent(options["timeout"])
+                labels.run(check, kube.say)
+        except RailyardError as error:
+            errors = error.errors if isinstance(error, Errors) else [error]
+            failed = {"failed": True, "msg": str(error), "errors": [each.as_dict() for each in errors]}
+        changes = labels.done + [change for write in _sorted(apply.done) for change in write.changes()]
+        return {
+            "changed": bool(changes),
+            "changes": [change.as_dict() for change in changes],
+            "diff": self._diff(labels.done, apply.done),
+            "counts": _counts(apply.done, labels.done),
+            "requests": dict(server.sent),
+            "summary": ""
+            if failed
+            else _summary(plan.fabric, len(plan.objects) if present else 0, apply.done, labels.done, check),
+            "warnings": apply.warnings + _missing(labels.missing),
+            **failed,
+        }
+
+    def _diff(self, labels: t.Sequence[Change], writes: t.Sequence[Write]) -> dict[str, t.Any]:
+        """Whole objects where they come or go; they may be many, so only where somebody asked to see them."""
+        if not self._task.diff:
+            return {}
+        diff = as_diff([*labels, *(change for write in _sorted(writes) if write.fields for change in write.changes())])
+        for write in writes:
+            if not write.fields:
+                diff["before"][str(write.key)] = _shown(write.live)
+                diff["after"][str(write.key)] = _shown(write.wanted)
+        return diff
+
+
+def _sorted(writes: t.Sequence[Write]) -> list[Write]:
+    """By kind as they were sent, within it by name: several at a time end in any order."""
+    order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
+    return sorted(writes, key=lambda write: (write.wanted is None, order[write.key.type], write.key))
+
+
+def _shown(found: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    plain = {key: value for key, value in (found or {}).items() if key not in ("metadata", "status")}
+    return dict(plain, labels=(found["metadata"].get("labels") or {})) if found else {}
+
+
+def _counts(writes: t.Sequence[Write], labels: t.Sequence[Change]) -> dict[str, int]:
+    return {
+        "created": sum(write.live is None for write in writes),
+        "changed": sum(write.live is not None and write.wanted is not None for write in writes),
+        "removed": sum(write.wanted is None for write in writes),
+        "labelled": len({change.subject for change in labels}),
+    }
+
+
+def _summary(fabric: str, objects: int, writes: t.Sequence[Write], labels: t.Sequence[Change], check: bool) -> str:
+    counts = _counts(writes, labels)
+    going = collections.Counter(write.key.kind for write in writes if write.wanted is None)
+    parts = ["%d %s" % (counts[key], key) for key in ("created", "changed", "removed") if counts[key]]
+    if going:
+        parts[-1] += " (%s)" % ", ".join("%d %s" % (count, kind) for kind, count in sorted(going.items()))
+    if counts["labelled"]:
+        parts.append("%d nodes labelled anew" % counts["labelled"])
+    return "fabric %s: %s objects; %s%s" % (
+        fabric,
+        objects or "no",
+        ", ".join(parts) or "nothing differs",
+        " (nothing is written in check mode)" if check and parts else "",
+    )
+
+
+def _missing(nodes: t.Sequence[str]) -> list[str]:
+    if not nodes:
+        return []
+    more = " and %d more" % (len(nodes) - _SHOWN) if len(nodes) > _SHOWN else ""
+    return ["planned nodes that the cluster does not have yet: %s%s" % (", ".join(nodes[:_SHOWN]), more)]

@@ -1,0 +1,29 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight
+from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+
+class ActionModule(Door):
+    """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = kube.SPEC
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        plan, server = kube.Planned(options), kube.server(options)
+        raise_all(preflight.problems(server, plan.wish(), plan.labels_nodes, kube.say))
+        return {
+            "changed": False,
+            "server": server.url,
+            "version": "%d.%d" % server.version,
+            "summary": "%s: Kubernetes %d.%d has all that %d objects of fabric %s need"
+            % (server.url, *server.version, len(plan.objects), plan.fabric),
+        }

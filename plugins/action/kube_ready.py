@@ -1,0 +1,65 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, Lack, alike, told
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
+from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+# Seconds after which progress is told although nothing moved.
+_STILL = 60.0
+
+
+class ActionModule(Door):
+    """Waits until a cluster is where the plan has it; documented in ``plugins/modules/kube_ready.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        **kube.SPEC,
+        "timeout": {"type": "int", "default": 600},
+        "interval": {"type": "int", "default": 10},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        plan, server = kube.Planned(options), kube.server(options)
+        goal = Goal(plan.document, plan.given, plan.objects)
+        begun = time.monotonic()
+        reached, lacks = _look(server, goal)
+        last, told_at = reached, begun
+        # in check mode nothing was applied that could still come
+        while lacks and not check and time.monotonic() - begun < options["timeout"]:
+            time.sleep(max(0.1, min(options["interval"], begun + options["timeout"] - time.monotonic())))
+            reached, lacks = _look(server, goal)
+            now = time.monotonic()
+            if lacks and (reached != last or now - told_at >= _STILL):
+                last, told_at = reached, now
+                kube.say("%d of %d resources there, %s" % (reached, goal.resources, told(alike(lacks[:1]))[0]))
+        groups = alike(lacks)
+        lines = told(groups)
+        summary = "fabric %s: %d of %d resources of %d nodes at the planned number; %s" % (
+            plan.fabric,
+            reached,
+            goal.resources,
+            len(plan.document["nodes"]),
+            "%d things lack" % len(lacks) if lacks else "every object is taken up",
+        )
+        result = {"changed": False, "summary": summary, "lacks": [group._asdict() for group in groups], "lines": lines}
+        if lacks and not check:
+            waited = "after %d s" % (time.monotonic() - begun)
+            result.update(failed=True, msg="%s %s:\n%s" % (summary, waited, "\n".join(lines)))
+        return result
+
+
+def _look(server: Server, goal: Goal) -> tuple[int, list[Lack]]:
+    nodes = {each["metadata"]["name"]: each for each in server.list(NODES)}
+    own = observed(server, server.resources(goal.kinds), kube.FAMILY, kube.say)
+    beside = observed(server, server.resources(goal.beside() - goal.kinds), {}, kube.say)
+    live = {(key.kind, key.namespace, key.name): each for key, each in {**beside, **own}.items()}
+    return goal.reached(nodes), goal.lacks(nodes, live)

@@ -1,0 +1,145 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What server-side apply would do to an object, read off the object itself: nothing is sent where nothing differs.
+
+An apply does something where a value that we want is another or is not there, where we do not own a field that we
+want, and where we own one that we no longer want. What we own is in ``metadata.managedFields``, written by the server:
+it also says which lists are one value and by which keys the items of the others are known, so no schema is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+Owned = t.Mapping[str, t.Any]
+
+# What a server does not keep in managedFields: they say which object it is.
+_IDENTITY = {"": ("apiVersion", "kind"), "metadata": ("name", "namespace")}
+
+
+class Difference(t.NamedTuple):
+    """One field: its path, its value on the server and the wanted one; None where there is none.
+
+    Both are the same where only the ownership differs.
+    """
+
+    path: str
+    before: t.Any
+    after: t.Any
+
+
+def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Owned:
+    """The fields that a manager has by server-side apply, as ``fieldsV1``."""
+    entries = [
+        entry
+        for entry in live["metadata"].get("managedFields") or ()
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
+    ]
+    # another version's entry goes with the next apply, so that of the version in use is the one that counts
+    entries.sort(key=lambda entry: entry.get("apiVersion") != live.get("apiVersion"))
+    return entries[0].get("fieldsV1") or {} if entries else {}
+
+
+def differences(wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], manager: str) -> list[Difference]:
+    """What an apply of ``wanted`` would change; empty where it would change nothing.
+
+    :param live: the object as the server gives it, with its ``managedFields`` and its ``apiVersion``.
+    """
+    return list(_mapping("", wanted, live, owned_by(live, manager)))
+
+
+def _compare(path: str, wanted: t.Any, live: t.Any, owned: Owned | None) -> t.Iterator[Difference]:
+    if owned is None:
+        yield Difference(path, live, wanted)
+    elif owned and isinstance(wanted, dict) and isinstance(live, dict):
+        yield from _mapping(path, wanted, live, owned)
+    elif owned and isinstance(wanted, list) and isinstance(live, list):
+        yield from _items(path, wanted, live, owned)
+    elif not holds(live, wanted):
+        # one value as a whole: a scalar, an atomic list or map, an empty one
+        yield Difference(path, live, wanted)
+
+
+def _mapping(
+    path: str, wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], owned: Owned
+) -> t.Iterator[Difference]:
+    identity = _IDENTITY.get(path, ())
+    for key, value in wanted.items():
+        if key in identity:
+            continue
+        place = _below(path, key)
+        if key not in live:
+            yield Difference(place, None, value)
+        else:
+            yield from _compare(place, value, live[key], owned.get("f:" + key, {} if place == "metadata" else None))
+    for field in owned:
+        if field.startswith("f:") and field[2:] not in wanted:
+            yield Difference(_below(path, field[2:]), live.get(field[2:]), None)
+
+
+def _items(path: str, wanted: list[t.Any], live: list[t.Any], owned: Owned) -> t.Iterator[Difference]:
+    """A list whose items are known by keys (``k:``) or by their values (``v:``)."""
+    left = {field: json.loads(field[2:]) for field in owned if field[:2] in ("k:", "v:")}
+    for at, item in enumerate(wanted):
+        field = next((field for field, key in left.items() if _is(item, key)), None)
+        place = "%s[%d]" % (path, at)
+        if field is None:
+            yield Difference(place, None, item)
+            continue
+        key = left.pop(field)
+        found = next((each for each in live if _is(each, key)), None)
+        if found is None:
+            yield Difference(place, None, item)
+        elif isinstance(item, dict):
+            yield from _mapping(place, item, found, owned[field])
+    for key in left.values():
+        yield Difference(path, next((each for each in live if _is(each, key)), key), None)
+
+
+def _is(item: t.Any, key: t.Any) -> bool:
+    """Whether a list's item is the one with this key. A key that the item leaves out is a default of the server's."""
+    if isinstance(item, dict):
+        return isinstance(key, dict) and all(item.get(name, value) == value for name, value in key.items())
+    return not isinstance(key, dict) and bool(item == key)
+
+
+def holds(live: t.Any, wanted: t.Any) -> bool:
+    """Whether all of ``wanted`` is in ``live``. The server adds defaults to mappings, also to those in lists."""
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(key in live and holds(live[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(live, list) and len(live) == len(wanted) and all(map(holds, live, wanted))
+    return type(live) is type(wanted) and bool(live == wanted)
+
+
+def unkept(wanted: t.Any, got: t.Any, path: str = "") -> t.Iterator[Difference]:
+    """What was sent and did not come back: a field that the server dropped, or a value that something changed."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for key, value in wanted.items():
+            if key not in got:
+                yield Difference(_below(path, key), None, value)
+            else:
+                yield from unkept(value, got[key], _below(path, key))
+    elif isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
+        for at, value in enumerate(wanted):
+            yield from unkept(value, got[at], "%s[%d]" % (path, at))
+    elif not holds(got, wanted):
+        yield Difference(path, got, wanted)
+
+
+def shape(wanted: t.Any) -> t.Any:
+    """What fields an object has, without their values: a server too old to refuse unknown fields drops the same ones
+    from all objects of one shape.
+    """
+    if isinstance(wanted, dict):
+        return tuple(sorted((key, shape(value)) for key, value in wanted.items()))
+    if isinstance(wanted, list):
+        return tuple(sorted({shape(value) for value in wanted}, key=repr))
+    return None
+
+
+def _below(path: str, key: str) -> str:
+    return "%s.%s" % (path, key) if path else key

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What there is of ours on a server, and the writes that bring it to what is wanted: one list a kind, no write where
+nothing differs.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import Difference, differences
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, Object, marked, selected
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+
+Live = t.Dict[Key, Object]
+
+
+@dataclass
+class Wish:
+    """What shall be on the server.
+
+    :param objects: in the order of application. :param labels: those that all of this wish's objects carry.
+    :param family: the labels of ``labels`` that objects of other wishes of ours carry too.
+    :param kinds: all kinds that an earlier wish may have had, in the order of application.
+    :param makers: kind -> remedy where the server does not have it. :param started: labels of what people start by
+        hand: it is never applied, nor pruned, but goes with the rest.
+    """
+
+    objects: t.Sequence[Object]
+    labels: t.Mapping[str, str]
+    family: t.Mapping[str, str]
+    kinds: t.Sequence[Kind]
+    makers: t.Mapping[Kind, str] = field(default_factory=dict)
+    started: t.Sequence[t.Mapping[str, str]] = ()
+    manager: str = "railyard"
+    force: bool = False
+
+    def by_hand(self, found: t.Mapping[str, t.Any]) -> bool:
+        return any(selected(found, labels) for labels in self.started)
+
+
+@dataclass
+class Write:
+    """One object that differs; ``wanted`` is None where it goes, ``live`` where it comes."""
+
+    key: Key
+    resource: Resource
+    wanted: Object | None
+    live: Object | None
+    fields: list[Difference] = field(default_factory=list)
+
+    def changes(self) -> list[Change]:
+        """As our modules report changes. The act is the writer's, who sends objects and not fields."""
+        if self.wanted is None or self.live is None:
+            there = None if self.live is None else "present", None if self.wanted is None else "present"
+            return [Change(str(self.key), "object", *there, _sent_as_one)]
+        return [Change(str(self.key), each.path, each.before, each.after, _sent_as_one) for each in self.fields]
+
+
+def _sent_as_one() -> None:
+    raise NotImplementedError("an object is sent as one, by kube.apply")
+
+
+def served(server: Server, wish: Wish) -> dict[Kind, Resource]:
+    """The kinds that the server has, of those that are wanted and those that an earlier run may have made.
+
+    :raises RailyardError: for each wanted kind that it does not have.
+    """
+    wanted = list(dict.fromkeys((each["apiVersion"], each["kind"]) for each in wish.objects))
+    found = server.resources(dict.fromkeys([*wanted, *wish.kinds]))
+    raise_all(
+        [
+            RailyardError(
+                "the cluster has no kind %s of %s" % (kind[1], kind[0]),
+                server.url,
+                wish.makers.get(kind, "install what brings it, with its CustomResourceDefinitions"),
+            )
+            for kind in wanted
+            if kind not in found
+        ]
+    )
+    return found
+
+
+def observed(server: Server, resources: t.Mapping[Kind, Resource], labels: t.Mapping[str, str], say: Say) -> Live:
+    """All objects with these labels."""
+    selector = ",".join("%s=%s" % item for item in sorted(labels.items()))
+    found: dict[Kind, list[Object]] = {}
+
+    def one(kind: Kind) -> None:
+        found[kind] = server.list(resources[kind], selector)
+
+    each(one, list(resources), server.connections, say, "reading")
+    live: Live = {}
+    for kind in resources:
+        for item in found[kind]:
+            # items of a list of a built-in kind do not say what they are
+            item.update(apiVersion=kind[0], kind=kind[1])
+            live[Key.of(item)] = item
+    return live
+
+
+def decided(wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, prune: bool) -> tuple[list[Write], list[str]]:
+    """The writes, in order: what comes or changes as the wish has it, then what goes, the last applied first.
+
+    Beside them, warnings.
+    :raises RailyardError: for each wanted object that cannot be had, before anything is sent.
+    """
+    writes: list[Write] = []
+    errors: list[RailyardError] = []
+    keys = set()
+    for plain in wish.objects:
+        if wish.by_hand(plain):
+            continue
+        key = Key.of(plain)
+        keys.add(key)
+        wanted, found = marked(plain), live.get(key)
+        if found is None:
+            writes.append(Write(key, resources[key.type], wanted, None))
+            continue
+        error = _not_ours(key, found, wish) or _ending(key, found)
+        if error:
+            errors.append(error)
+        fields = differences(wanted, found, wish.manager)
+        if fields:
+            writes.append(Write(key, resources[key.type], wanted, found, fields))
+    raise_all(errors)
+    order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
+    writes.sort(key=lambda write: order[write.key.type])
+    left, warnings = leaving(wish, resources, live, keys)
+    return writes + (left if prune else []), warnings
+
+
+def leaving(
+    wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, keys: t.Container[Key] = (), all_of: bool = False
+) -> tuple[list[Write], list[str]]:
+    """The deletes of what is this wish's and not among ``keys``, and a warning for each that is going already.
+
+    :param all_of: with what people started by hand, which goes first.
+    """
+    order = {kind: number for number, kind in enumerate(dict.fromkeys([*resources, *wish.kinds]))}
+    order.update({kind: number for number, kind in enumerate(wish.kinds)})
+    going = [
+        (key, found)
+        for key, found in live.items()
+        if key not in keys and selected(found, wish.labels) and (all_of or not wish.by_hand(found))
+    ]
+    going.sort(key=lambda item: (wish.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
+    ending = [ending_of(key, found) for key, found in going if found["metadata"].get("deletionTimestamp")]
+    return [
+        Write(key, resources[key.type], None, found)
+        for key, found in going
+        if not found["metadata"].get("deletionTimestamp")
+    ], ending
+
+
+def ending_of(key: Key, found: t.Mapping[str, t.Any]) -> str:
+    """Why an object that was deleted is still there."""
+    finalizers = found["metadata"].get("finalizers") or ["none (it goes in a moment)"]
+    return "%s is deleted and still there; its finalizers: %s" % (key, ", ".join(finalizers))
+
+
+def _ending(key: Key, found: t.Mapping[str, t.Any]) -> RailyardError | None:
+    if not found["metadata"].get("deletionTimestamp"):
+        return None
+    return Refused(
+        ending_of(key, found).partition(" ")[2].partition(" ")[2],
+        str(key),
+        "see that the controller of its kind runs and lets it go, then run again: it is made anew",
+    )
+
+
+def _not_ours(key: Key, found: t.Mapping[str, t.Any], wish: Wish) -> RailyardError | None:
+    if selected(found, wish.labels):
+        return None
+    own = found["metadata"]["labels"]
+    other = ", ".join("%s=%s" % (name, own.get(name)) for name in wish.labels if own.get(name) != wish.labels[name])
+    return Refused(
+        "it is there already and is another's: %s" % other,
+        str(key),
+        "give one of the two other names in its fabric file, or tear the other one down first",
+    )

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Labels of nodes. A node is the cluster's: only labels with our prefix are set, and taken from nodes that left."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, selected
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+
+KIND = ("v1", "Node")
+NODES = Resource("/api/v1", "nodes", False)
+Labels = t.Mapping[str, str]
+
+
+class Labelling:
+    """``wanted`` are the labels of each node; nodes that carry the labels ``ours`` and are not in it lose those that
+    begin with ``prefix``.
+    """
+
+    def __init__(self, server: Server, wanted: t.Mapping[str, Labels], ours: Labels, prefix: str, manager: str) -> None:
+        self.server = server
+        self.wanted = wanted
+        self.ours = ours
+        self.prefix = prefix
+        self.manager = manager
+        self.missing: list[str] = []
+        self.done: list[Change] = []
+
+    def run(self, check: bool, say: Say) -> None:
+        """:raises RailyardError: for what is refused."""
+        live = {
+            each["metadata"]["name"]: each["metadata"].get("labels") or {}
+            for each in self.server.list(NODES, accept=METADATA)
+        }
+        self.missing = [name for name in self.wanted if name not in live]
+        each(
+            lambda change: self._patch(change, check),
+            patches(self.wanted, live, self.ours, self.prefix),
+            self.server.connections,
+            say,
+            "labelling nodes",
+        )
+        self.done.sort(key=lambda change: (change.subject, change.attribute))
+
+    def _patch(self, patch: tuple[str, dict[str, str | None], Labels], check: bool) -> None:
+        name, labels, before = patch
+        self.server.merge(NODES, Key(*KIND, "", name), {"metadata": {"labels": labels}}, self.manager, check)
+        self.done.extend(
+            Change("Node " + name, "metadata.labels.%s" % key, before.get(key), value, lambda: None)
+            for key, value in labels.items()
+        )
+
+
+def patches(
+    wanted: t.Mapping[str, Labels], live: t.Mapping[str, Labels], ours: Labels, prefix: str
+) -> list[tuple[str, dict[str, str | None], Labels]]:
+    """Node, the labels to set (None: to take away), and those that it has; only where something differs."""
+    found = []
+    for name, has in live.items():
+        was_ours = selected({"metadata": {"labels": has}}, ours)
+        if name not in wanted and not was_ours:
+            continue
+        labels: dict[str, str | None] = {
+            key: value for key, value in wanted.get(name, {}).items() if has.get(key) != value
+        }
+        labels.update(
+            {key: None for key in has if key.startswith(prefix) and was_ours and key not in wanted.get(name, {})}
+        )
+        if labels:
+            found.append((name, labels, has))
+    return found

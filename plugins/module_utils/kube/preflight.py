@@ -1,0 +1,84 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What a run needs of a cluster, asked before anything is done: all that is missing at once."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, served
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Kind
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
+
+# Server-side apply of an object that is not there yet takes both.
+_WRITE = ("list", "create", "patch", "delete")
+_NODES = ("list", "patch")
+
+
+def problems(server: Server, wish: Wish, labels_nodes: bool, say: Say) -> list[RailyardError]:
+    """Kinds, namespaces and permissions that are missing; empty where the run can begin.
+
+    :raises RailyardError: where the server cannot be asked at all, or is too old.
+    """
+    _version = server.version
+    found: list[RailyardError] = []
+    try:
+        resources = served(server, wish)
+    except RailyardError as error:
+        found.extend(getattr(error, "errors", [error]))
+        resources = server.resources([*wish.kinds, *((each["apiVersion"], each["kind"]) for each in wish.objects)])
+    found.extend(_namespaces(server, wish, say))
+    found.extend(_permissions(server, wish, resources, labels_nodes, say))
+    return found
+
+
+def _namespaces(server: Server, wish: Wish, say: Say) -> list[RailyardError]:
+    """A namespace that is not there is its operator's, which is then not installed either."""
+    names = sorted({each["metadata"]["namespace"] for each in wish.objects if each["metadata"].get("namespace")})
+    missing: list[str] = []
+
+    def one(name: str) -> None:
+        # who may not look is not told here; the apply says it
+        if server.ask("GET", "/api/v1/namespaces/" + name)[0] == 404:
+            missing.append(name)
+
+    each(one, names, server.connections, say, "looking for namespaces")
+    return [
+        RailyardError(
+            "the cluster has no namespace %s" % name,
+            server.url,
+            "install the operator that lives in it, say another with -e kubernetes_options, or make it: "
+            "kubectl create namespace %s" % name,
+        )
+        for name in sorted(missing)
+    ]
+
+
+def _permissions(
+    server: Server, wish: Wish, resources: t.Mapping[Kind, Resource], labels_nodes: bool, say: Say
+) -> list[RailyardError]:
+    """Kinds that only an earlier plan may have had are looked through, no more."""
+    used = {(each["apiVersion"], each["kind"]) for each in wish.objects}
+    asked = [(verb, each) for kind, each in resources.items() for verb in (_WRITE if kind in used else _WRITE[:1])]
+    asked += [(verb, NODES) for verb in _NODES if labels_nodes]
+    denied: dict[str, list[str]] = {}
+
+    def one(pair: tuple[str, Resource]) -> None:
+        verb, resource = pair
+        if not server.may(verb, resource):
+            denied.setdefault(resource.name, []).append(verb)
+
+    each(one, asked, server.connections, say, "asking for permissions")
+    return [
+        RailyardError(
+            "who asks may not %s %s" % (", ".join(sorted(verbs)), resource),
+            server.url,
+            "let a cluster administrator grant it, or name another context with -e kubernetes_context=NAME",
+        )
+        for resource, verbs in sorted(denied.items())
+    ]

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the actions that talk to a cluster share: how it is reached, and what a plan wishes it to hold."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.utils.display import Display
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
+    COMPONENT,
+    FABRIC,
+    MANAGED_BY,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import ON_DEMAND
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server, connect
+from ansible_collections.railyard.fabric.plugins.plugin_utils import planned
+
+# Documented in plugins/doc_fragments/kube.py.
+SPEC: dict[str, t.Any] = {
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+    "connections": {"type": "int", "default": 8},
+    "file": {"type": "path"},
+    "kubernetes": {"type": "dict", "default": {}},
+}
+FAMILY = {MANAGED_BY: MANAGER}
+
+
+def server(options: t.Mapping[str, t.Any]) -> Server:
+    if options["connections"] < 1:
+        raise RailyardError("%d cannot carry a request" % options["connections"], "connections", "take 1 or more")
+    return connect(options["kubeconfig"], options["context"], options["connections"])
+
+
+class Planned:
+    """A plan with what it wishes of a cluster."""
+
+    def __init__(self, options: t.Mapping[str, t.Any]) -> None:
+        self.document = planned.document(options["file"])
+        self.given: t.Mapping[str, t.Any] = options["kubernetes"]
+        self.fabric: str = self.document["fabric"]["name"]
+        self.objects = [
+            made for component, made in components.components(self.document, self.given) if component not in ON_DEMAND
+        ]
+        # with a rule of Node Feature Discovery nobody else may set the same labels
+        self.labels_nodes = not Options.of(self.given).node_feature_rule
+
+    def wish(self, force: bool = False) -> Wish:
+        return Wish(
+            self.objects,
+            dict(FAMILY, **{FABRIC: self.fabric}),
+            FAMILY,
+            list(KINDS),
+            {kind: remedy for kind, remedy in KINDS.items() if remedy},
+            [{COMPONENT: component} for component in ON_DEMAND],
+            MANAGER,
+            force,
+        )
+
+    def node_labels(self) -> dict[str, dict[str, str]]:
+        return components.node_labels(self.document)
+
+
+def say(text: str) -> None:
+    """A line of progress, while a task runs."""
+    Display().display("  " + text, color="dark gray")
