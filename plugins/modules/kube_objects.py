@@ -13,21 +13,22 @@ module: kube_objects
 short_description: The Kubernetes objects of a fabric file on a cluster
 version_added: 0.2.0
 description:
-  - Plans a fabric file as the inventory plugin P(railyard.fabric.rails#inventory) does, labels the plan's nodes and brings its
-    objects to a cluster by server-side apply under the field manager C(railyard), or takes them away.
-  - What is on the server is read with one list a kind and compared with the plan, field by field and owner by owner. Only objects
-    that differ are sent. A run that finds nothing to do sends no write.
-  - A field that somebody edited since it was applied is put right, with a warning that names the manager. A field that another
-    manager applies, or that was never ours, is a conflict, and an error, unless O(force) takes it over.
-  - A field that the server does not know is an error, also on releases before 1.25, where objects of a new shape are tried as a
-    dry run first.
+  - Plans a fabric file as the inventory plugin P(railyard.fabric.rails#inventory) does, labels the plan's nodes and
+    brings its objects to a cluster by server-side apply under the field manager C(railyard), or takes them away.
+  - What is on the server is read with one list a kind and compared with the plan, field by field and owner by owner.
+    Only objects that differ are sent. A run that finds nothing to do sends no write.
+  - A field that somebody edited since it was applied is put right, with a warning that names the manager. A field
+    that another manager applies, or that was never ours, is a conflict, and an error, unless O(force) takes it over.
+  - A field that the server does not know is an error, also on releases before 1.25, where objects of a new shape are
+    tried as a dry run first.
   - What people start by hand (the test pods of the component C(workload)) is neither applied nor pruned.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.kube
 attributes:
   check_mode:
-    description: The objects that differ are sent to the server as a dry run, so that what it refuses is known beforehand.
+    description:
+      - The objects that differ are sent to the server as a dry run, so that what it refuses is known beforehand.
     support: full
   diff_mode:
     description: Shows the fields that differ, and whole objects where they come or go.
@@ -36,8 +37,9 @@ options:
   state:
     description:
       - With V(present), the cluster holds the plan's objects.
-      - With V(absent), all that carries the fabric's labels goes, the last applied first. A kind is gone before the next one goes,
-        so that its controller still has what it needs to let go. What hangs is an error that names the finalizer.
+      - With V(absent), all that carries the fabric's labels goes, the last applied first. A kind is gone before the
+        next one goes, so that its controller still has what it needs to let go. What hangs is an error that names the
+        finalizer.
     type: str
     choices: [present, absent]
     default: present
@@ -79,7 +81,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was (or would be) changed, a field each. An object that comes or goes is one change of the attribute V(object).
+  description:
+    - What was (or would be) changed, a field each. An object that comes or goes is one change of the attribute
+      V(object).
   returned: always
   type: list
   elements: dict

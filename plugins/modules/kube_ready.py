@@ -13,10 +13,10 @@ module: kube_ready
 short_description: Wait until every node of a fabric offers every rail to pods
 version_added: 0.2.0
 description:
-  - Waits until every node of the plan is a node of the cluster and Ready and reports every rail's resource at the planned number,
-    and every pool, network and policy was taken up by its controller as far as its status says.
-  - Progress is shown while it waits. When the time is up, the task fails and says which node, rail or object lacks what, with the
-    likeliest reason; what lacks alike is one line.
+  - Waits until every node of the plan is a node of the cluster and Ready and reports every rail's resource at the
+    planned number, and every pool, network and policy was taken up by its controller as far as its status says.
+  - Progress is shown while it waits. When the time is up, the task fails and says which node, rail or object lacks
+    what, with the likeliest reason; what lacks alike is one line.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.kube
@@ -33,7 +33,9 @@ options:
     type: int
     default: 600
   interval:
-    description: Seconds between two looks. Each reads all nodes of the cluster and the kinds of the plan's objects, a list a kind.
+    description:
+      - Seconds between two looks. Each reads all nodes of the cluster and the kinds of the plan's objects, a list a
+        kind.
     type: int
     default: 10
 seealso:
@@ -54,7 +56,9 @@ summary:
   type: str
   sample: "fabric ai: 16 of 16 resources of 2 nodes at the planned number; every object is taken up"
 lacks:
-  description: What is not there, with its RV(lacks[].subjects), what they lack, and the likeliest reason; what lacks alike is one item.
+  description:
+    - What is not there, with its RV(lacks[].subjects), what they lack, and the likeliest reason; what lacks alike is
+      one item.
   returned: always
   type: list
   elements: dict

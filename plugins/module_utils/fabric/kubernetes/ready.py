@@ -144,7 +144,7 @@ class Goal:
 class Alike(t.NamedTuple):
     """Subjects that lack the same for the same reason."""
 
-    subjects: t.List[str]
+    subjects: list[str]
     what: str
     reason: str
 
