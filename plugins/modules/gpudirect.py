@@ -1,0 +1,230 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpudirect
+short_description: Choose how GPU memory reaches the NIC, and keep the modules for it
+version_added: 0.1.0
+description:
+  - Decides between DMA-BUF, C(nvidia-peermem) and none, with the reasons and remedies of each, from the GPUs, the GPU
+    driver and its flavour, the RDMA core, the kernel and its lockdown.
+  - Has C(nvidia-peermem) and C(gdrdrv) loaded, now and at boot, where they are wanted. At boot C(nvidia-peermem) is
+    loaded after the RDMA core and the GPU driver, and once more after C(openibd), which unloads it.
+  - Names the cause where a module will not load, such as one built against another RDMA core, one built against none,
+    and Secure Boot.
+  - Warns of what will fail at the next boot or load, such as modules that DKMS has not built for an installed kernel,
+    and of a driver on disk that is not the running one.
+  - A module is unloaded only where O(unload=true) and nobody uses it.
+  - Installs and builds nothing.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node
+options:
+  path:
+    description:
+      - The way that GPU memory takes to the NIC.
+      - V(auto) takes DMA-BUF where it is possible, else C(nvidia-peermem), else none, with a warning where there are
+        GPUs.
+      - V(dmabuf) and V(peermem) are an error where they are not possible, with all that stands in the way.
+      - V(dmabuf) needs no module of its own.
+      - V(none) keeps C(nvidia-peermem) from the next boot.
+    type: str
+    choices: [auto, dmabuf, peermem, none]
+    default: auto
+  gdrcopy:
+    description: Whether C(gdrdrv), the module of gdrcopy, is loaded, now and at boot. Left alone if not given.
+    type: bool
+  cuda_dmabuf:
+    description:
+      - What CUDA says of DMA-BUF (C(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)), where you have asked it.
+      - If not given, the driver's release and flavour count.
+    type: bool
+  unload:
+    description: Whether a module that is not wanted is unloaded now. It is an error where somebody uses it.
+    type: bool
+    default: false
+  persist:
+    description: Whether the next boot is cared for. With V(false) what an earlier run laid down is left as it is.
+    type: bool
+    default: true
+  state:
+    description: V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+notes:
+  - Needs root, and the tools of the package kmod.
+  - Where the GPU driver comes from a container, its modules are not the host's, and the GPU Operator loads them
+    (C(driver.rdma.enabled), C(gdrcopy.enabled)). The module then says so and loads none.
+seealso:
+  - module: railyard.fabric.rail_info
+"""
+
+EXAMPLES = r"""
+- name: The best way there is, with gdrcopy
+  railyard.fabric.gpudirect:
+    gdrcopy: true
+
+- name: Fail where DMA-BUF is not possible
+  railyard.fabric.gpudirect:
+    path: dmabuf
+
+- name: nvidia-peermem, for GPUs before Turing
+  railyard.fabric.gpudirect:
+    path: peermem
+
+- name: Read which way there is, and why
+  railyard.fabric.gpudirect:
+    state: gathered
+  register: gpudirect
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {subject: nvidia_peermem, attribute: loaded, before: false, after: true}
+    - {subject: /etc/modules-load.d/railyard-gpudirect.conf, attribute: modules, before: null, after: nvidia-peermem}
+gathered:
+  description: The state after, or now in check mode.
+  returned: success
+  type: dict
+  contains:
+    path:
+      description: The way that GPU memory can take now, V(dmabuf), V(peermem) or V(none).
+      type: str
+      sample: dmabuf
+    gdrcopy:
+      description: Whether C(gdrdrv) is loaded.
+      type: bool
+    choice:
+      description: The best way that is possible, why, and what would mend it where there is none.
+      type: dict
+      sample:
+        path: dmabuf
+        reason: >-
+          the open kernel modules of the GPU driver 570.86.15 export DMA-BUF, and the inbox RDMA core of the kernel
+          6.8.0-90-generic imports it
+        remedy: ""
+    obstacles:
+      description: What stands in the way of V(dmabuf) and of V(peermem), each with C(message) and C(remedy).
+      type: dict
+      sample:
+        dmabuf: []
+        peermem:
+          - message: the inbox RDMA core of the kernel 6.8.0-90-generic exports no ib_register_peer_memory_client
+            remedy: >-
+              install DOCA-OFED for the kernel 6.8.0-90-generic, then the GPU driver again: nvidia-peermem is built
+              against it
+    gpus:
+      description: NVIDIA's GPUs, with their generation by PCI device number.
+      type: list
+      elements: dict
+      sample:
+        - {pci: "0000:1b:00.0", device: "2330", generation: hopper}
+    driver:
+      description:
+        - The GPU driver; null where there is none.
+        - C(version) is the running one's, C(on_disk) the one that the next load takes.
+        - C(from) is V(host) or V(container).
+      type: dict
+      sample: {version: 570.86.15, flavour: open, loaded: true, on_disk: 570.86.15, from: host}
+    rdma:
+      description:
+        - The RDMA core; null where there is none.
+        - C(imports_dmabuf) and C(peer_memory) are null where nothing says so.
+      type: dict
+      sample:
+        stack: inbox
+        version: null
+        loaded: true
+        from: host
+        on_disk: inbox
+        imports_dmabuf: true
+        peer_memory: false
+    peermem:
+      description:
+        - The module C(nvidia-peermem). C(module) is V(absent), V(stub) (built where no peer memory interface was),
+          V(stale) (built against another RDMA core), V(built) or V(loaded).
+        - C(symbol_versions) are, where it is stale, the version that it was built against and the one there is.
+        - C(at_boot) is the file that has it loaded at boot, C(barred) the line that keeps it from that.
+      type: dict
+      sample:
+        module: stub
+        loaded: false
+        name: nvidia_peermem
+        file: /lib/modules/6.8.0-90-generic/updates/dkms/nvidia-peermem.ko
+        signed: true
+        symbol_versions: []
+        registered: []
+        at_boot: null
+        barred: null
+    gdrdrv:
+      description: The module of gdrcopy. C(device) is whether there is C(/dev/gdrdrv).
+      type: dict
+      sample:
+        installed: true
+        loaded: true
+        version: "2.5"
+        flavour: open
+        device: true
+        at_boot: /usr/lib/modules-load.d/gdrdrv.conf
+        barred: null
+    kernel:
+      description: The running kernel. C(lockdown) is null where it has none.
+      type: dict
+      sample:
+        release: 6.8.0-90-generic
+        architecture: x86_64
+        dma_shared_buffer: true
+        lockdown: none
+        signatures_enforced: false
+    notices:
+      description: What will fail at the next load or boot, as in the warnings.
+      type: list
+      elements: str
+      sample: []
+reboot_required:
+  description: Whether C(nvidia_peermem) is loaded and O(path=none); a reboot takes it away.
+  returned: success
+  type: bool
+reboot_reasons:
+  description: Why a reboot is needed.
+  returned: success
+  type: list
+  elements: str
+errors:
+  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect import GpuDirect
+
+
+def main() -> None:
+    spec = {
+        "path": {"type": "str", "choices": ["auto", "dmabuf", "peermem", "none"], "default": "auto"},
+        "gdrcopy": {"type": "bool"},
+        "cuda_dmabuf": {"type": "bool"},
+        "unload": {"type": "bool", "default": False},
+        "persist": {"type": "bool", "default": True},
+        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+    }
+    task.run(AnsibleModule(spec, supports_check_mode=True), GpuDirect.from_options)
+
+
+if __name__ == "__main__":
+    main()
