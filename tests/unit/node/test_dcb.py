@@ -1,0 +1,208 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""DCB's messages: by hand, against this kernel, and against iproute2's dcb, which reads and sets the same stand-in."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node import dcb, netlink
+from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import App, Buffer, DcbSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
+from tests.unit.node.dcb_kernel import DcbKernel, Nic, Server
+
+
+def of(kernel: DcbKernel) -> DcbSocket:
+    return DcbSocket(t.cast(netlink.NetlinkSocket, kernel))
+
+
+def test_structures_have_the_kernels_sizes() -> None:
+    # sizeof() of struct dcbmsg, ieee_ets, ieee_pfc, dcbnl_buffer and dcb_app, as gcc has them
+    sizes = [each.size for each in (dcb.MESSAGE, dcb.ETS, dcb.PFC, dcb.BUFFER, dcb.APP)]
+    assert sizes == [4, 59, 136, 44, 4]
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
+    if not os.path.exists("/usr/include/linux/dcbnl.h"):
+        pytest.skip("no kernel headers here")
+    names = {
+        "DCB_CMD_IEEE_SET": dcb.CMD_IEEE_SET,
+        "DCB_CMD_IEEE_GET": dcb.CMD_IEEE_GET,
+        "DCB_CMD_GDCBX": dcb.CMD_GDCBX,
+        "DCB_CMD_SDCBX": dcb.CMD_SDCBX,
+        "DCB_CMD_IEEE_DEL": dcb.CMD_IEEE_DEL,
+        "DCB_ATTR_IFNAME": dcb.ATTR_IFNAME,
+        "DCB_ATTR_IEEE": dcb.ATTR_IEEE,
+        "DCB_ATTR_DCBX": dcb.ATTR_DCBX,
+        "DCB_ATTR_IEEE_ETS": dcb.IEEE_ETS,
+        "DCB_ATTR_IEEE_PFC": dcb.IEEE_PFC,
+        "DCB_ATTR_IEEE_APP_TABLE": dcb.IEEE_APP_TABLE,
+        "DCB_ATTR_DCB_BUFFER": dcb.IEEE_BUFFER,
+        "DCB_ATTR_IEEE_APP": dcb.IEEE_APP,
+        "IEEE_8021QAZ_APP_SEL_DSCP": dcb.SELECTOR_DSCP,
+        "RTM_GETDCB": dcb.RTM_GETDCB,
+        "RTM_SETDCB": dcb.RTM_SETDCB,
+        "DCB_CAP_DCBX_HOST": dcb.DCBX_HOST,
+        "DCB_CAP_DCBX_LLD_MANAGED": dcb.DCBX_LLD_MANAGED,
+        "sizeof(struct dcbmsg)": dcb.MESSAGE.size,
+        "sizeof(struct ieee_ets)": dcb.ETS.size,
+        "sizeof(struct ieee_pfc)": dcb.PFC.size,
+        "sizeof(struct dcbnl_buffer)": dcb.BUFFER.size,
+        "sizeof(struct dcb_app)": dcb.APP.size,
+        "__builtin_offsetof(struct ieee_pfc, delay)": 4,
+        "__builtin_offsetof(struct ieee_pfc, requests)": 8,
+    }
+    checks = "".join('_Static_assert(%s == %d, "%s");\n' % (name, value, name) for name, value in names.items())
+    source = tmp_path / "numbers.c"
+    source.write_text("#include <linux/rtnetlink.h>\n#include <linux/dcbnl.h>\n" + checks)
+    subprocess.run(["gcc", "-fsyntax-only", str(source)], check=True)
+
+
+def test_what_a_driver_tells_is_read() -> None:
+    nic = Nic()
+    nic.pfc, nic.delay, nic.apps = 0b1000, 100, [(5, 3, 26), (1, 4, 35093), (5, 6, 48)]
+    held = of(DcbKernel(eth0=nic)).read("eth0")
+    assert held is not None and held.ets and held.pfc and held.buffer
+    assert (held.ets.classes, held.ets.prio_tc, held.ets.tc_bw) == (8, (1, 0, 2, 3, 4, 5, 6, 7), (100,) * 8)
+    assert (held.pfc.enabled, held.pfc.delay) == ((0, 0, 0, 1, 0, 0, 0, 0), 100)
+    assert (held.buffer.prio_buffer, held.buffer.total) == ((0,) * 8, 524160)
+    assert held.dscp2prio() == {26: 3, 48: 6}
+    assert (held.trust, held.dcbx) == (None, 0x0D)
+    nic.apptrust = [5, 24]
+    held = of(DcbKernel(eth0=nic)).read("eth0")
+    assert held is not None and held.trust == (5, 24)
+
+
+def test_a_driver_with_half_of_it() -> None:
+    nic = Nic()
+    nic.has, nic.dcbx = {"pfc"}, None
+    held = of(DcbKernel(eth0=nic)).read("eth0")
+    assert held is not None and held.pfc is not None
+    assert (held.ets, held.buffer, held.apps, held.dcbx) == (None, None, (), None)
+    assert of(DcbKernel(eth0=None)).read("eth0") is None
+
+
+def test_a_drivers_error_is_in_the_answer() -> None:
+    kernel = DcbKernel(eth0=Nic())
+    with pytest.raises(NetlinkError) as caught:
+        of(kernel).set_app("eth0", App(1, 3, 35093))
+    assert caught.value.errno == errno.EOPNOTSUPP
+    with pytest.raises(NetlinkError) as caught:
+        of(kernel).set_buffer("eth0", Buffer((0,) * 8, (9999999,) + (0,) * 7, 0))
+    assert caught.value.errno == errno.EINVAL
+    of(kernel).delete_app("eth0", App(5, 3, 26))  # one that is not there is gone already
+    with pytest.raises(NetlinkError, match="keeps its DCBX mode"):
+        of(kernel).set_dcbx("eth0", 0x0A)
+
+
+def test_a_truncated_answer_has_no_structures() -> None:
+    part = netlink.attribute(dcb.IEEE_ETS, bytes(10)) + netlink.attribute(dcb.IEEE_PFC, bytes(4))
+    held = dcb.decode(dcb.MESSAGE.pack(0, 21) + netlink.attribute(dcb.ATTR_IEEE, part))
+    assert (held.ets, held.pfc, held.buffer) == (None, None, None)
+
+
+def test_this_kernel_has_none_on_the_loopback() -> None:
+    try:
+        sock = DcbSocket()
+        assert sock.read("lo") is None
+        with pytest.raises(NetlinkError) as caught:
+            sock.read("nothing0")
+    except NetlinkError as error:
+        pytest.skip("this kernel has no DCB: %s" % error)
+    assert caught.value.errno == errno.ENODEV
+    sock.close()
+
+
+# -- the same stand-in, seen by iproute2 -------------------------------------------------------------------------------
+
+
+class Tool:
+    """iproute2's dcb, whose netlink is the stand-in's."""
+
+    def __init__(self, place: Path, kernel: DcbKernel) -> None:
+        shim = place / "shim.so"
+        source = Path(__file__).with_name("netlink_shim.c")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(shim), str(source), "-ldl"], check=True)
+        self._env = dict(os.environ, LD_PRELOAD=str(shim), NETLINK_STANDIN=str(place / "netlink"))
+        self.server = Server(str(place / "netlink"), kernel)
+
+    def __call__(self, *argv: str) -> t.Any:
+        dcb_tool = shutil.which("dcb", path="/usr/sbin:/sbin:/usr/bin") or "dcb"
+        done = subprocess.run(
+            [dcb_tool, "-j", *argv], env=self._env, capture_output=True, text=True, timeout=20, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> t.Iterator[tuple[Tool, DcbKernel, Nic]]:
+    if not shutil.which("gcc") or not shutil.which("dcb", path="/usr/sbin:/sbin:/usr/bin"):
+        pytest.skip("needs gcc and iproute2's dcb")
+    nic = Nic()
+    kernel = DcbKernel(eth0=nic)
+    tool = Tool(tmp_path, kernel)
+    yield tool, kernel, nic
+    tool.server.close()
+
+
+def test_dcb_shows_what_we_set(world: tuple[Tool, DcbKernel, Nic]) -> None:
+    tool, kernel, nic = world
+    sock = of(kernel)
+    sock.set_buffer("eth0", Buffer((0, 0, 0, 1, 0, 0, 0, 0), (72000, 144000, 0, 0, 0, 0, 0, 0), 0))
+    held = sock.read("eth0")
+    assert held is not None and held.pfc and held.ets
+    sock.set_pfc("eth0", held.pfc.with_values((0, 0, 0, 1, 0, 0, 0, 0), 100))
+    sock.set_ets(
+        "eth0", held.ets.with_values((0, 0, 0, 3, 0, 0, 6, 0), (40, 0, 0, 60, 0, 0, 0, 0), (2, 0, 0, 2, 0, 0, 0, 0))
+    )
+    for entry in (App(5, 3, 26), App(5, 6, 48)):
+        sock.set_app("eth0", entry)
+    pfc = tool("-s", "pfc", "show", "dev", "eth0")
+    assert (pfc["pfc_cap"], pfc["delay"]) == (8, 100)
+    assert pfc["prio_pfc"] == [False, False, False, True, False, False, False, False]
+    assert pfc["requests"] == list(range(100, 108))  # the counters were left as they were read
+    ets = tool("ets", "show", "dev", "eth0")
+    assert ets["prio_tc"] == [0, 0, 0, 3, 0, 0, 6, 0]
+    assert ets["tc_tsa"] == ["ets", "strict", "strict", "ets"] + ["strict"] * 4
+    assert (ets["tc_bw"][0], ets["tc_bw"][3]) == (40, 60)
+    buffer = tool("buffer", "show", "dev", "eth0")
+    assert buffer["prio_buffer"] == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert (buffer["buffer_size"][:2], buffer["total_size"]) == ([72000, 144000], 524160)
+    assert tool("-N", "app", "show", "dev", "eth0")["dscp_prio"] == [[26, 3], [48, 6]]
+
+
+def test_we_read_what_dcb_sets(world: tuple[Tool, DcbKernel, Nic]) -> None:
+    tool, kernel, nic = world
+    tool("buffer", "set", "dev", "eth0", "prio-buffer", "all:0", "3:1", "buffer-size", "all:0", "0:72000", "1:144000")
+    tool("pfc", "set", "dev", "eth0", "prio-pfc", "all:off", "3:on", "delay", "100")
+    words = "prio-tc all:0 3:3 6:6 tc-tsa all:strict 0:ets 3:ets tc-bw all:0 0:40 3:60"
+    tool("ets", "set", "dev", "eth0", *words.split())
+    tool("app", "add", "dev", "eth0", "dscp-prio", "26:3", "48:6")
+    held = of(kernel).read("eth0")
+    assert held is not None and held.pfc and held.ets and held.buffer
+    assert (held.pfc.enabled, held.pfc.delay) == ((0, 0, 0, 1, 0, 0, 0, 0), 100)
+    assert (held.buffer.prio_buffer[3], held.buffer.sizes[:2]) == (1, (72000, 144000))
+    assert held.ets.prio_tc == (0, 0, 0, 3, 0, 0, 6, 0)
+    assert held.ets.tsa == (2, 0, 0, 2, 0, 0, 0, 0)
+    assert held.dscp2prio() == {26: 3, 48: 6}
+    tool("app", "del", "dev", "eth0", "dscp-prio", "48:6")
+    held = of(kernel).read("eth0")
+    assert held is not None and held.dscp2prio() == {26: 3}
+
+
+def test_dcbx_is_the_hosts(world: tuple[Tool, DcbKernel, Nic]) -> None:
+    tool, kernel, nic = world
+    nic.dcbx = 0x0C
+    assert "host" not in tool("dcbx", "show", "dev", "eth0")
+    of(kernel).set_dcbx("eth0", 0x0D)
+    assert {"host", "cee", "ieee"} <= set(tool("dcbx", "show", "dev", "eth0"))
