@@ -166,7 +166,7 @@ def six(guest: Node, numbers: t.Sequence[int] = (1, 2, 3, 4)) -> dict[str, t.Any
         (table, each["dst"], each.get("gateway", ""), each["dev"])
         for table in tables
         # of a table that is not there ip(8) writes half a document, and fails
-        for each in guest.json("rows=$(ip -j -6 route show table %s 2>/dev/null) && echo \"$rows\" || echo []" % table)
+        for each in guest.json('rows=$(ip -j -6 route show table %s 2>/dev/null) && echo "$rows" || echo []' % table)
         if each["dev"] in names and (table != "main" or each["dst"] != "fe80::/64")
     ]
     rules = [
