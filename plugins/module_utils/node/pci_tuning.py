@@ -76,8 +76,9 @@ class PciTuning(Subsystem):
         for port, row in zip(wish.ports, rows):
             findings += self._findings(port, row)
         self.warnings = [self._sentence(each) for each in findings]
+        open_ = bool(seen.bridges) and not any(bridge.in_the_way() for bridge in seen.bridges)
         seen.update(
-            acs=DISABLED if not any(bridge.in_the_way() for bridge in seen.bridges) else None,
+            acs=DISABLED if open_ else None,
             ports=rows,
             bridges=[_bridge_row(bridge) for bridge in seen.bridges],
             findings=findings,
@@ -164,7 +165,7 @@ class PciTuning(Subsystem):
         return "%s: %s is %s, not %s. Remedy: see its slot, riser and the firmware's settings." % (
             finding["port"],
             finding["attribute"],
-            finding["found"],
+            "unknown" if finding["found"] is None else finding["found"],
             finding["expected"],
         )
 

@@ -64,10 +64,13 @@ class Wish:
         self._check_size(size, place + ".max_read_request", errors)
         function = self._function(place, options, errors)
         gpus = [self._gpu(str(number), place + ".gpus", errors) for number in options.get("gpus") or []]
+        expect = {key: value for key, value in (options.get("expect") or {}).items() if value is not None}
+        if expect.get("gpu_distance", pci.PROXIMITIES[0]) not in pci.PROXIMITIES:
+            text = "%r is no distance" % expect["gpu_distance"]
+            errors.append(RailyardError(text, place + ".expect", "give one of " + ", ".join(pci.PROXIMITIES)))
         if len(errors) > before or function is None:
             return None
         known = [gpu for gpu in gpus if gpu]
-        expect = {key: value for key, value in (options.get("expect") or {}).items() if value is not None}
         return Port(place, function, options.get("netdev"), known, size or self._size, expect)
 
     def _function(self, place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError]) -> str | None:

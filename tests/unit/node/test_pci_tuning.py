@@ -273,7 +273,7 @@ def test_all_that_is_wrong_at_once(kernel: PciKernel) -> None:
         {"pci": "0000:03:00.2"},
         port(),
         {"netdev": "enp3s0"},
-        {"netdev": "enp5s0", "max_read_request": 1000},
+        {"netdev": "enp5s0", "max_read_request": 1000, "expect": {"gpu_distance": "NEAR"}},
     ]
     texts = refused(kernel, options(*given))
     assert [text.partition(":")[0] for text in texts] == [
@@ -283,6 +283,7 @@ def test_all_that_is_wrong_at_once(kernel: PciKernel) -> None:
         "ports[3]",
         "ports[5]",
         "ports[6].max_read_request",
+        "ports[6].expect",
     ]
     assert all("Remedy: " in text for text in texts)
 

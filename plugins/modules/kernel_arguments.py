@@ -1,0 +1,145 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kernel_arguments
+short_description: Give the next boot's kernel the arguments that the rails need
+version_added: 0.1.0
+description:
+  - Tells the running kernel's arguments apart from those that the boot loader gives at the next boot, and has the
+    boot loader give the wanted ones, to all kernels.
+  - Nothing of the boot loader is changed without O(allow_change=true). What is missing is then told in a warning.
+  - Knows GRUB as Debian and Ubuntu have it (a file of its own in C(/etc/default/grub.d), and C(update-grub)), GRUB as
+    RHEL and its kin have it (C(grubby)), and systemd-boot (entries by the Boot Loader Specification). What a kernel
+    that is installed later gets is in C(/etc/kernel/cmdline), where there is one.
+  - Arguments that an earlier run gave and that are no longer wanted are taken away; those of others never are.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node
+options:
+  arguments:
+    description:
+      - The wanted arguments, each as an item, such as V(pci=realloc).
+      - An argument of the same name with another value, which somebody else put there, is an error, but for those that
+        may stand there several times (C(pci), C(console), C(hugepages) and the like).
+    type: list
+    elements: str
+    default: []
+  iommu:
+    description:
+      - With V(passthrough), the arguments that let devices reach memory and each other without translation are wanted
+        too; C(intel_iommu=on iommu=pt) on Intel, C(iommu=pt) on AMD, C(iommu.passthrough=1) on Arm.
+    type: str
+    choices: [leave, passthrough]
+    default: leave
+  allow_change:
+    description: Whether the boot loader's configuration may be changed.
+    type: bool
+    default: false
+  state:
+    description: V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+notes:
+  - Unified kernel images have their arguments inside. They are told, and not changed.
+seealso:
+  - module: railyard.fabric.pci_tuning
+"""
+
+EXAMPLES = r"""
+- name: Let devices reach each other without translation
+  railyard.fabric.kernel_arguments:
+    iommu: passthrough
+    allow_change: true
+
+- name: See what the next boot would have
+  railyard.fabric.kernel_arguments:
+    state: gathered
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {subject: /etc/default/grub.d/zz-railyard.cfg, attribute: arguments, before: [], after: [iommu=pt]}
+gathered:
+  description: The state after.
+  returned: success
+  type: dict
+  contains:
+    arguments:
+      description: The next boot's arguments that all kernels get; the running kernel's where the loader is not known.
+      type: list
+      elements: str
+    live:
+      description: The running kernel's arguments.
+      type: list
+      elements: str
+    next_boot:
+      description: The next boot's arguments that all kernels get, null where the boot loader is not known.
+      type: list
+      elements: str
+    own:
+      description: Those of them that this module put there.
+      type: list
+      elements: str
+    loader:
+      description: The boot loader, null where none is known.
+      type: str
+      sample: grub
+    missing_live:
+      description: Wanted arguments that the running kernel has not.
+      type: list
+      elements: str
+    missing_next_boot:
+      description: Wanted arguments that the next boot would not have, null where the boot loader is not known.
+      type: list
+      elements: str
+    iommu:
+      description: How many IOMMU groups there are, and of how many the IOMMU translates what they send.
+      type: dict
+      sample: {groups: 64, translated: 0}
+reboot_required:
+  description: Whether wanted arguments are not in force and a reboot will bring them.
+  returned: success
+  type: bool
+reboot_reasons:
+  description: Why a reboot is needed.
+  returned: success
+  type: list
+  elements: str
+  sample: [the kernel argument iommu=pt is not in force and will be after a reboot]
+errors:
+  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kernel_arguments import KernelArguments
+
+
+def main() -> None:
+    spec = {
+        "arguments": {"type": "list", "elements": "str", "default": []},
+        "iommu": {"type": "str", "choices": ["leave", "passthrough"], "default": "leave"},
+        "allow_change": {"type": "bool", "default": False},
+        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+    }
+    task.run(AnsibleModule(spec, supports_check_mode=True), KernelArguments.from_options)
+
+
+if __name__ == "__main__":
+    main()

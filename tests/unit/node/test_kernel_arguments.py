@@ -1,0 +1,322 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kernel arguments on nodes with each boot loader, whose programs really do what they are told."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_loader
+from ansible_collections.railyard.fabric.plugins.module_utils.node.boot_loader import Grub
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kernel_arguments import KernelArguments
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from tests.unit.node.nic_kernel import Killed
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "recordings" / "boot"
+DEBIAN = (RECORDINGS / "grub-debian-11.cfg").read_text()
+RHEL = (RECORDINGS / "grubby-rhel-9.txt").read_text()
+FOREIGN = """### BEGIN /etc/grub.d/30_os-prober ###
+menuentry 'Other' {
+\tlinux /boot/vmlinuz-6.1 root=/dev/sdb2
+}
+### END /etc/grub.d/30_os-prober ###
+"""
+ENTRY = "title Fedora\nversion 6.8\nlinux /vmlinuz-6.8\ninitrd /initrd-6.8\noptions root=UUID=1 ro quiet\n"
+
+
+class Node(System):
+    """A node whose boot loader's programs keep state, and fail or die on demand."""
+
+    def __init__(self, root: Path, programs: t.Sequence[str] = ()) -> None:
+        super().__init__(str(root), self.answer)
+        self.programs = set(programs)
+        self.commands: list[list[str]] = []
+        self.operations = 0
+        self.kill_at: int | None = None
+        self.fails = ""
+        self.extra = ""
+        self.put("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/vda ro quiet")
+        self.put("/proc/cpuinfo", "vendor_id\t: GenuineIntel")
+
+    def put(self, path: str, text: str) -> None:
+        super().write_file(path, text)
+
+    def which(self, program: str) -> str | None:
+        return "/usr/sbin/" + program if program in self.programs else None
+
+    def did(self) -> None:
+        if self.kill_at is not None and self.operations >= self.kill_at:
+            raise Killed()
+        self.operations += 1
+
+    def write_file(self, path: str, data: str | bytes, mode: int = 0o644) -> None:
+        self.did()
+        super().write_file(path, data, mode)
+
+    def remove_file(self, path: str) -> None:
+        self.did()
+        super().remove_file(path)
+
+    def answer(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        if argv[-1] == "--info=ALL":
+            return CommandResult(0, self.read_file("/grubby") or "", "")
+        self.did()
+        self.commands.append(list(argv))
+        if self.fails:
+            return CommandResult(1, "", self.fails)
+        (self.update_grub if argv[0].endswith("update-grub") else self.grubby)(argv)
+        return CommandResult(0, "", "")
+
+    def update_grub(self, _argv: t.Sequence[str]) -> None:
+        """As grub-mkconfig: the shell reads the variable, and its text is put at each entry's end."""
+        drop_in = re.search(r'LINUX (.*)"$', self.read_file(Grub.DROP_IN) or "", re.MULTILINE)
+        said = (" " + drop_in.group(1).replace('\\"', '"')) if drop_in else ""
+        self.put(
+            Grub.CONFIG, re.sub(r"^(\t\tlinux\t.*)$", lambda m: m[1] + self.extra + said, DEBIAN, flags=re.M) + FOREIGN
+        )
+
+    def grubby(self, argv: t.Sequence[str]) -> None:
+        text = self.read_file("/grubby") or ""
+        for option in argv[2:]:
+            name, _equals, value = option.partition("=")
+            for word in value.split():
+                if name == "--remove-args":
+                    text = re.sub(r" %s(?=[ \"])" % re.escape(word), "", text)
+                else:
+                    text = re.sub(r'^(args=".*)"$', lambda m, w=word: '%s %s"' % (m[1], w), text, flags=re.MULTILINE)
+        self.put("/grubby", text)
+
+
+def debian(root: Path) -> Node:
+    node = Node(root, ["update-grub"])
+    node.put("/etc/default/grub", 'GRUB_CMDLINE_LINUX=""\n')
+    node.update_grub([])
+    return node
+
+
+def rhel(root: Path) -> Node:
+    node = Node(root, ["grubby"])
+    node.put("/boot/loader/entries/a.conf", ENTRY)
+    node.put("/etc/kernel/cmdline", "root=UUID=1 ro")
+    node.put("/grubby", RHEL + RHEL.replace("index=0", "index=1").replace("518", "503") + "index=2\nnon linux entry\n")
+    return node
+
+
+def systemd_boot(root: Path) -> Node:
+    node = Node(root)
+    node.put("/boot/efi/loader/entries/a.conf", ENTRY)
+    node.put("/boot/efi/loader/entries/b.conf", ENTRY.replace("6.8", "6.7").replace(" quiet", " single"))
+    node.put("/boot/efi/loader/entries/windows.conf", "title Windows\nefi /EFI/Microsoft/bootmgfw.efi\n")
+    node.put("/etc/kernel/cmdline", "root=UUID=1 ro quiet\n")
+    return node
+
+
+NODES = {"grub": debian, "grub with grubby": rhel, "systemd-boot": systemd_boot}
+WANTED = ["iommu=pt", "pci=realloc"]
+
+
+def it(node: Node, *arguments: str, allow: bool = True, **more: t.Any) -> KernelArguments:
+    return KernelArguments(dict({"arguments": list(arguments), "allow_change": allow}, **more), node, "x86_64")
+
+
+def run(node: Node, *arguments: str, **more: t.Any) -> tuple[list[Change], dict[str, t.Any]]:
+    subsystem = it(node, *arguments, **more)
+    state = subsystem.observe()
+    changes = subsystem.changes(state)
+    predicted = subsystem.outcome(state, changes)
+    done: list[Change] = []
+    state = converge(subsystem, state, changes, done)
+    assert done == changes
+    assert subsystem.outcome(state, []) == predicted
+    return done, dict(state, **predicted)
+
+
+def entries(node: Node) -> list[list[str]]:
+    loader = boot_loader.find(node)
+    assert loader is not None
+    return loader.entries()
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_given_taken_away_and_twice_is_nothing(tmp_path: Path, name: str) -> None:
+    node = NODES[name](tmp_path)
+    before = entries(node)
+    assert len(before) == 2
+    done, state = run(node, *WANTED)
+    assert done and state["loader"] == name
+    assert [each[len(was) :] for each, was in zip(entries(node), before)] == [WANTED] * 2
+    assert (state["missing_next_boot"], state["missing_live"], state["own"]) == ([], WANTED, WANTED)
+    assert state["reboot_reasons"] == [
+        "the kernel argument %s is not in force and will be after a reboot" % each for each in WANTED
+    ]
+    assert run(node, *WANTED)[0] == []
+    # the node boots
+    node.put("/proc/cmdline", "root=/dev/vda ro quiet " + " ".join(WANTED))
+    done, state = run(node, *WANTED)
+    assert (done, state["reboot_required"]) == ([], False)
+    run(node, WANTED[0])
+    assert [each[len(was) :] for each, was in zip(entries(node), before)] == [WANTED[:1]] * 2
+    run(node)
+    assert entries(node) == before
+    assert run(node)[0] == []
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_without_leave_it_is_told_and_nothing_done(tmp_path: Path, name: str) -> None:
+    node = NODES[name](tmp_path)
+    before = entries(node)
+    subsystem = it(node, *WANTED, allow=False)
+    state = subsystem.observe()
+    assert subsystem.changes(state) == []
+    assert "it lacks iommu=pt, it lacks pci=realloc. Remedy: set allow_change: true" in subsystem.warnings[0]
+    assert subsystem.outcome(state, [])["reboot_required"] is False
+    assert (entries(node), node.operations) == (before, 0)
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_killed_anywhere_the_next_run_ends_it(tmp_path: Path, name: str) -> None:
+    place = 0
+    while True:
+        node = NODES[name](tmp_path / str(place))
+        before = entries(node)
+        node.operations, node.kill_at = 0, place
+        try:
+            run(node, *WANTED)
+            run(node, WANTED[1])
+            break
+        except Killed:
+            pass
+        node.kill_at = None
+        # also where what was half given is not wanted any more
+        run(node, WANTED[1])
+        assert [each[len(was) :] for each, was in zip(entries(node), before)] == [WANTED[1:]] * 2
+        assert run(node, WANTED[1])[0] == []
+        run(node)
+        assert entries(node) == before
+        place += 1
+    assert place > 4
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_what_others_gave_stays_when_ours_goes(tmp_path: Path, name: str) -> None:
+    node = NODES[name](tmp_path)
+    before = entries(node)
+    held = "ro"
+    assert run(node, held)[0] == []
+    run(node, held, "pci=realloc")
+    run(node)
+    assert entries(node) == before
+
+
+def test_another_value_is_refused(tmp_path: Path) -> None:
+    node = debian(tmp_path)
+    node.extra = " iommu=off pci=noaer"
+    node.update_grub([])
+    with pytest.raises(RailyardError) as caught:
+        run(node, *WANTED)
+    assert str(caught.value) == (
+        "/etc/default/grub: the next boot's kernel gets iommu=off, and iommu=pt is wanted. "
+        "Remedy: take iommu=off out there, or ask for it."
+    )
+    subsystem = it(node, *WANTED, allow=False)
+    assert subsystem.changes(subsystem.observe()) == [] and "iommu=off" in subsystem.warnings[0]
+
+
+def test_what_grubs_script_would_end_at_is_quoted(tmp_path: Path) -> None:
+    node = debian(tmp_path)
+    word = "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0"
+    run(node, word)
+    assert '"$GRUB_CMDLINE_LINUX \\"%s\\""' % word in (node.read_file(Grub.DROP_IN) or "")
+    assert '"%s"' % word in (node.read_file(Grub.CONFIG) or "")
+    assert run(node, word)[0] == []
+
+
+def test_a_program_that_fails_says_why_and_is_run_again(tmp_path: Path) -> None:
+    node = debian(tmp_path)
+    node.fails = "grub-probe: error: cannot find a device"
+    with pytest.raises(RailyardError, match="exit status 1: grub-probe: error: cannot find a device"):
+        run(node, *WANTED)
+    node.fails = ""
+    done, _state = run(node, *WANTED)
+    assert [each.subject for each in done] == [Grub.CONFIG]
+
+
+def test_the_loader_that_booted_counts(tmp_path: Path) -> None:
+    node = debian(tmp_path)
+    node.put("/boot/efi/loader/entries/a.conf", ENTRY)
+    assert isinstance(boot_loader.find(node), Grub)
+    node.put(boot_loader.LOADER_INFO, "\x06\0systemd-boot 252".encode("utf-16-le").decode("latin-1"))
+    found = boot_loader.find(node)
+    assert found is not None and found.name == "systemd-boot"
+
+
+def test_options_kept_in_grubs_environment_need_grubby(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.put("/boot/loader/entries/a.conf", ENTRY.replace("root=UUID=1 ro quiet", "$kernelopts"))
+    with pytest.raises(RailyardError, match="install grubby"):
+        run(node, *WANTED)
+
+
+def test_no_loader_and_unified_images(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    with pytest.raises(RailyardError, match="no boot loader is here that is known"):
+        run(node, *WANTED)
+    subsystem = it(node, *WANTED, allow=False)
+    assert subsystem.changes(subsystem.observe()) == []
+    assert subsystem.warnings[0].startswith(
+        "Kernel arguments that are not in force: iommu=pt pci=realloc. /boot: no boot loader"
+    )
+    node.put("/efi/EFI/Linux/linux-6.8.efi", "")
+    with pytest.raises(RailyardError, match="unified images"):
+        run(node, *WANTED)
+    # in force, however they came there
+    node.put("/proc/cmdline", "quiet iommu=pt pci=realloc -- iommu=off")
+    assert run(node, *WANTED)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpu", "expected"),
+    [
+        ("x86_64", "GenuineIntel", ["intel_iommu=on", "iommu=pt"]),
+        ("x86_64", "AuthenticAMD", ["iommu=pt"]),
+        ("aarch64", "", ["iommu.passthrough=1"]),
+    ],
+)
+def test_passthrough(tmp_path: Path, machine: str, cpu: str, expected: list[str]) -> None:
+    node = Node(tmp_path)
+    node.put("/proc/cpuinfo", "vendor_id\t: " + cpu)
+    state = KernelArguments({"iommu": "passthrough"}, node, machine).observe()
+    assert state["missing_live"] == expected
+
+
+def test_the_iommus_groups_are_counted(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for number, kind in enumerate(["identity", "DMA-FQ", "DMA", "blocked"]):
+        node.put("/sys/kernel/iommu_groups/%d/type" % number, kind + "\n")
+    assert it(node).observe()["iommu"] == {"groups": 4, "translated": 2}
+
+
+def test_what_is_not_one_argument(tmp_path: Path) -> None:
+    with pytest.raises(Errors) as caught:
+        it(Node(tmp_path), "iommu=pt quiet", "ok=1", 'x="y"', "").observe()
+    assert [each.place for each in caught.value.errors] == ["arguments[0]", "arguments[2]", "arguments[3]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [('a b="c d" e', ["a", "b=c d", "e"]), ("", []), ('"x y"=z', ["x y=z"]), ("  a\tb\n", ["a", "b"])],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    assert boot_loader.words(text) == expected
+
+
+def test_this_machines_own_command_line() -> None:
+    state = KernelArguments({}, System()).observe()
+    assert state["live"] and "--" not in state["live"]
