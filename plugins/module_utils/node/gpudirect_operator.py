@@ -102,7 +102,7 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
         )
     elif wanted.path == choice.PEERMEM and containers and not rdma:
         say(RDMA, "the way is nvidia-peermem, and nobody loads it", "set it to true")
-    if rdma and containers and wanted.nic_driver in (choice.OFED, CONTAINER):
+    if rdma and containers and wanted.path == choice.PEERMEM and wanted.nic_driver != choice.INBOX:
         on_host = wanted.nic_driver == choice.OFED
         if host_mofed != on_host:
             say(

@@ -128,10 +128,12 @@ def _rdma(system: System, modules: KernelModules) -> Row | None:
         }
     else:
         exported = {}
-    version = modules.attribute("mlx5_core", "version") or modules.info("mlx5_core").get("version")
+    version = None
+    if stack == choice.OFED:
+        version = modules.attribute("mlx5_core", "version") or modules.info("mlx5_core").get("version")
     return {
         "stack": stack,
-        "version": version if stack == choice.OFED else None,
+        "version": version,
         "loaded": loaded or built_in,
         "from": CONTAINER if ofed_runs and not ofed_on_disk else HOST,
         "on_disk": choice.OFED if ofed_on_disk else choice.INBOX if path else None,
@@ -174,12 +176,17 @@ def _peermem(system: System, modules: KernelModules, rdma: Row | None, at_boot: 
         "loaded": loaded is not None,
         "name": loaded or PEERMEM,
         "file": path,
-        "signed": bool(info.get("signer") or info.get("sig_id")) if info else None,
+        "signed": _signed(info),
         "symbol_versions": against,
         "registered": [name for name in system.listdir(MEMORY_PEERS) if name.startswith("nv_mem")],
         "at_boot": at_boot.get(PEERMEM) or at_boot.get(OLD_PEERMEM),
         "barred": "%s: %s" % barred if barred else None,
     }
+
+
+def _signed(info: t.Mapping[str, str]) -> bool | None:
+    """Whether modinfo tells of a signature, whose key it may not be able to name."""
+    return any(info.get(field) for field in ("signer", "sig_id", "signat")) if info else None
 
 
 def _gdrdrv(system: System, modules: KernelModules, at_boot: t.Mapping[str, str]) -> Row:
