@@ -37,6 +37,10 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
         from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning import PciTuning
 
         return PciTuning.from_options(options, system)
+    if module == "roce_qos":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.qos import RoceQos
+
+        return RoceQos.from_options(options, system)
     raise RailyardError(
         "is not a module that can be applied at boot", module, "run the playbook again to write the file anew"
     )

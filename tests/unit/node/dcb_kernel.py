@@ -32,6 +32,7 @@ class Nic:
         self.tsa = [255] * 8
         self.bw = [100] * 8
         self.pfc = 0
+        self.pfc_classes = 8
         self.delay = 7
         self.prio_buffer = [0] * 8
         self.sizes = [(260000 // CELL) * CELL, 0, 0, 0, 0, 0, 0, 0]
@@ -40,6 +41,7 @@ class Nic:
         self.apptrust: list[int] | None = None
         self.has = {"ets", "pfc", "buffer", "app"}
         self.flaps = 0
+        self.keeps_dcbx = False
 
     @property
     def trust(self) -> str:
@@ -114,7 +116,7 @@ class Nic:
         if "buffer" in self.has:
             part += attribute(10, bytes(self.prio_buffer) + struct.pack("=9I", *self.sizes, self.total))
         if "pfc" in self.has:
-            head = struct.pack("=BBBxHxx", 8, self.pfc, 0, self.delay)
+            head = struct.pack("=BBBxHxx", self.pfc_classes, self.pfc, 0, self.delay)
             part += attribute(2, head + struct.pack("=16Q", *range(100, 116)))
         entries = b"".join(attribute(1, struct.pack("=BBH", *each)) for each in self.apps)
         part += attribute(0x8003, entries)
@@ -168,7 +170,7 @@ class DcbKernel:
         if command == 23:
             flags = held[14][0]
             self.told.append((command, flags))
-            refused = nic.dcbx is None or bool(flags & 2) or not flags & 1
+            refused = nic.keeps_dcbx or bool(flags & 2) or not flags & 1
             if not refused:
                 nic.dcbx = flags
             return head + attribute(14, bytes([int(refused)])), 0

@@ -9,15 +9,18 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import dcb, netlink
+from ansible_collections.railyard.fabric.plugins.module_utils.node import dcb, ethtool, netlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import App, Buffer, DcbSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
 from tests.unit.node.dcb_kernel import DcbKernel, Nic, Server
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 
 def of(kernel: DcbKernel) -> DcbSocket:
@@ -58,12 +61,16 @@ def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
         "sizeof(struct ieee_pfc)": dcb.PFC.size,
         "sizeof(struct dcbnl_buffer)": dcb.BUFFER.size,
         "sizeof(struct dcb_app)": dcb.APP.size,
+        "ETHTOOL_GPAUSEPARAM": ethtool.ETHTOOL_GPAUSEPARAM,
+        "ETHTOOL_SPAUSEPARAM": ethtool.ETHTOOL_SPAUSEPARAM,
+        "sizeof(struct ethtool_pauseparam)": ethtool.PAUSE.size,
+        "__builtin_offsetof(struct ethtool_pauseparam, tx_pause)": 12,
         "__builtin_offsetof(struct ieee_pfc, delay)": 4,
         "__builtin_offsetof(struct ieee_pfc, requests)": 8,
     }
     checks = "".join('_Static_assert(%s == %d, "%s");\n' % (name, value, name) for name, value in names.items())
     source = tmp_path / "numbers.c"
-    source.write_text("#include <linux/rtnetlink.h>\n#include <linux/dcbnl.h>\n" + checks)
+    source.write_text("#include <linux/rtnetlink.h>\n#include <linux/dcbnl.h>\n#include <linux/ethtool.h>\n" + checks)
     subprocess.run(["gcc", "-fsyntax-only", str(source)], check=True)
 
 
@@ -120,6 +127,56 @@ def test_this_kernel_has_none_on_the_loopback() -> None:
         pytest.skip("this kernel has no DCB: %s" % error)
     assert caught.value.errno == errno.ENODEV
     sock.close()
+
+
+def test_this_kernels_loopback_has_no_pause() -> None:
+    assert ethtool.pauses(["lo", "nothing0"]) == {}
+    with pytest.raises(OSError):
+        ethtool.set_pause("lo", ethtool.Pause(False, False, False))
+
+
+class Listener(DcbKernel):
+    """Remembers the latest message as it was."""
+
+    latest: tuple[int, str] = (0, "")
+
+    def handle(self, kind: int, payload: bytes) -> tuple[bytes, int]:
+        self.latest = (kind, payload.hex())
+        return super().handle(kind, payload)
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the recording is little endian")
+def test_our_messages_are_those_of_dcb() -> None:
+    nic = Nic()
+    kernel = Listener(eth0=nic)
+    sock = of(kernel)
+    strict, ets = 0, 2
+
+    def with_ets() -> None:
+        held = sock.read("eth0")
+        assert held is not None and held.ets
+        tsa = (ets, strict, strict, ets, strict, strict, strict, strict)
+        sock.set_ets("eth0", held.ets.with_values((0, 0, 0, 3, 0, 0, 6, 0), (40, 0, 0, 60, 0, 0, 0, 0), tsa))
+
+    def with_pfc() -> None:
+        held = sock.read("eth0")
+        assert held is not None and held.pfc
+        sock.set_pfc("eth0", held.pfc.with_values((0, 0, 0, 1, 0, 0, 0, 0), 100))
+
+    ours: list[t.Callable[[], t.Any]] = [
+        lambda: sock.read("eth0"),
+        lambda: sock.set_buffer("eth0", Buffer((0, 0, 0, 1, 0, 0, 0, 0), (72000, 144000, 0, 0, 0, 0, 0, 0), 524160)),
+        with_pfc,
+        with_ets,
+        lambda: sock.set_app("eth0", App(dcb.SELECTOR_DSCP, 3, 26)),
+        lambda: sock.delete_app("eth0", App(dcb.SELECTOR_DSCP, 3, 26)),
+        lambda: sock.set_dcbx("eth0", dcb.DCBX_HOST | dcb.DCBX_IEEE),
+    ]
+    recorded = json.loads((RECORDINGS / "dcb/iproute2-6.1.json").read_text())
+    for row, act in zip(recorded, ours):
+        act()
+        assert kernel.latest == (row["type"], row["payload"]), row["command"]
+    assert len(recorded) == len(ours)
 
 
 # -- the same stand-in, seen by iproute2 -------------------------------------------------------------------------------

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RoCE's quality of service on the rail ports: one object on all of them, whole or not at all."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node import dcb_managers, pci, qos_rdma, qos_wish
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import DcbSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_port import LivePort, Tools
+from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_wish import Port
+from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import REPRESENTOR
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+MODULE = "roce_qos"
+# After the VFs, and after the names of RDMA devices.
+RANK = 40
+
+
+class Seen(t.Dict[str, t.Any]):
+    """One look at the ports: in the shape of the module's options, and beside it the ports themselves."""
+
+    live: list[LivePort]
+
+
+class RoceQos(Subsystem):
+    """The quality of service of a node's rail ports. See the module's documentation for the options.
+
+    :param tools: what asks and tells the kernel, for tests.
+    """
+
+    def __init__(self, options: t.Mapping[str, t.Any], system: System, tools: Tools | None = None) -> None:
+        super().__init__()
+        self._system = system
+        self._tools = tools
+        self._options = options
+        self._gather = options.get("state") == "gathered"
+        self._ports = qos_wish.ports(options)
+        self._wish = qos_wish.wish({} if self._gather else options)
+        self._host_dcbx = options.get("dcbx", "host") == "host"
+        self._tolerant = options.get("others") == "warn"
+        self._vfs = options.get("vfs") is not False
+        self._persist = bool(options.get("persist", False))
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RoceQos:
+        return cls(options, system)
+
+    # -- observing -------------------------------------------------------------------------------------------------
+
+    def observe(self) -> Seen:
+        """``ports`` in the shape of the options, and ``others``: who else sets DCB on this node."""
+        if self._tools is None:
+            self._tools = Tools(DcbSocket(), qos_rdma.Marks(self._system))
+        errors: list[RailyardError] = []
+        seen = Seen()
+        seen.live = []
+        for port in self._ports or (self._every_port() if self._gather else []):
+            try:
+                netdev, function = self._resolve(port)
+            except RailyardError as error:
+                errors.append(error)
+                continue
+            taken = [live for live in seen.live if live.netdev == netdev]
+            if taken:
+                message = "%s is the netdev %s, as is %s" % (port.name, netdev, taken[0].place)
+                errors.append(RailyardError(message, port.place, "give each port once"))
+                continue
+            seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs))
+        raise_all(errors)
+        others = [other._asdict() for other in dcb_managers.others(self._system)]
+        seen.update(ports=[live.state() for live in seen.live], others=others)
+        return seen
+
+    def _every_port(self) -> list[Port]:
+        """The Ethernet PFs that have a netdev here."""
+        found = []
+        for function in pci.network_functions(self._system):
+            found += [Port(netdev, function, netdev) for netdev in self._netdevs(function)]
+        return found
+
+    def _netdevs(self, function: str) -> list[str]:
+        """The function's own netdevs, without the representors of its VFs."""
+        found = []
+        for name in self._system.listdir(pci.attribute(function, "net")):
+            label = self._system.read("/sys/class/net/%s/phys_port_name" % name)
+            if not (label and REPRESENTOR.match(label)):
+                found.append(name)
+        return found
+
+    def _resolve(self, port: Port) -> tuple[str, str | None]:
+        """The netdev and the PCI function of a port."""
+        if port.netdev:
+            if not self._system.exists("/sys/class/net/%s" % port.netdev):
+                raise RailyardError(
+                    "there is no netdev %s here" % port.netdev,
+                    port.place + ".netdev",
+                    "compare with 'ip link'; it may have another name or be in another network namespace",
+                )
+            behind = netdev_pci(self._system, port.netdev)
+            if port.pci and behind != port.pci:
+                raise RailyardError(
+                    "netdev %s is %s, not %s" % (port.netdev, behind or "no PCI function", port.pci),
+                    port.place,
+                    "correct one of the two, or leave netdev out",
+                )
+            return port.netdev, behind
+        function = port.pci or ""
+        if not self._system.exists("%s/%s" % (pci.DEVICES, function)):
+            raise RailyardError(
+                "there is no PCI function %s" % function, port.place + ".pci", "see 'lspci -D' for what there is"
+            )
+        netdevs = self._netdevs(function)
+        if len(netdevs) != 1:
+            message = "%s has %s" % (function, "the netdevs %s" % ", ".join(netdevs) if netdevs else "no netdev here")
+            remedy = (
+                "say which, by netdev" if netdevs else "load its driver, or bring its netdev back to this namespace"
+            )
+            raise RailyardError(message, port.place, remedy)
+        return netdevs[0], function
+
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        seen = t.cast(Seen, state)
+        del self.warnings[:]
+        branch = Branch.observe(self._system)
+        others = dcb_managers.others(self._system)
+        errors: list[RailyardError] = []
+        for live in seen.live:
+            why = branch.why_netdev(live.netdev)
+            if why:
+                remedy = "leave the management network's ports out"
+                errors.append(Refused("%s %s" % (live.netdev, why), live.place, remedy))
+                continue
+            errors += live.refusals(self._wish, self._host_dcbx)
+            self.warnings += live.warnings(self._wish)
+        netdevs = [live.netdev for live in seen.live]
+        for other in others:
+            if other.netdev and other.netdev not in netdevs:
+                continue
+            if self._tolerant:
+                self.warnings.append("%s: %s" % (other.message, other.remedy))
+            elif netdevs:
+                remedy = other.remedy + ", or set others: warn"
+                errors.append(Refused(other.message, other.netdev or "node", remedy))
+        manager = self._manager(seen.live, errors)
+        raise_all(errors)
+        found = [change for live in seen.live for change in live.changes(self._wish, self._host_dcbx)]
+        found += manager
+        found += [change for live in seen.live for change in live.rdma_changes(self._wish)]
+        return found + self._boot_changes() if self._persist else found
+
+    def _manager(self, live: t.Sequence[LivePort], errors: list[RailyardError]) -> list[Change]:
+        """Have the connection manager loaded, where its defaults are wanted."""
+        tools = self._tools
+        if tools is None or tools.marks.has_manager() or not any(each.rdma for each in live):
+            return []
+        if self._wish.rdma_cm_tos is None and self._wish.roce_mode is None:
+            return []
+        system = self._system
+        modprobe = system.which("modprobe") or "modprobe"
+        if system.run([modprobe, "--dry-run", "--quiet", "rdma_cm"]).rc:
+            kernel = system.read("/proc/sys/kernel/osrelease")
+            message = "the kernel %s has no module rdma_cm" % kernel
+            errors.append(Unsupported(message, "qos.rdma_cm_tos", "install one that has it, or set it to null"))
+            return []
+
+        def act() -> None:
+            if not system.exists(qos_rdma.CONFIG):
+                system.check([modprobe, "configfs"], "see the kernel's messages (dmesg)")
+            system.check([modprobe, "rdma_cm"], "see the kernel's messages (dmesg)")
+            if not system.exists(qos_rdma.RDMA_CM):
+                mount = [system.which("mount") or "mount", "-t", "configfs", "configfs", qos_rdma.CONFIG]
+                system.check(mount, "mount configfs at %s" % qos_rdma.CONFIG)
+
+        return [Change("rdma_cm", "module", None, "loaded", act)]
+
+    def _boot_changes(self) -> list[Change]:
+        # not needed at boot, where this module is packed without it
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
+
+        boot = BootState(self._system, RANK, MODULE)
+        if not self._ports:
+            return boot.changes(None)
+        options = {key: self._options.get(key) for key in ("qos", "dcbx", "others", "vfs")}
+        options["ports"] = [{"pci": port.pci, "netdev": port.netdev} for port in self._ports]
+        return boot.changes(options, self._events())
+
+    def _events(self) -> list[str]:
+        """udev's matches for the coming of a port's netdev and RDMA device. Nothing that is set makes either come."""
+        found = []
+        for port in self._ports:
+            function = port.pci or netdev_pci(self._system, port.netdev or "")
+            for kind in ("net", "infiniband") if function else ():
+                found.append('ACTION=="add", SUBSYSTEM=="%s", KERNELS=="%s"' % (kind, function))
+        return found

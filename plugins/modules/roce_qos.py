@@ -1,0 +1,307 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: roce_qos
+short_description: RoCE's quality of service on a node's rail ports
+version_added: 0.1.0
+description:
+  - Sets trust, DSCP to priority, PFC, ETS, receive buffers, ECN and CNPs, global pause, the traffic class of RDMA
+    devices and the connection manager's defaults, as one object, on all ports in one call.
+  - O(qos) is refused as a whole where any two of its values disagree, and where any port cannot have it.
+  - Data Center Bridging is read and set over netlink, by the messages of C(dcb); neither C(dcb) nor C(mlnx_qos) is
+    needed.
+  - VFs have no Data Center Bridging of their own. Of those whose RDMA devices are in this network namespace, the
+    traffic class and the connection manager's defaults are set.
+  - Who else sets Data Center Bridging on the node is named, and by default refused.
+  - The netdev that carries the connection or the default route is refused.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node
+options:
+  ports:
+    description:
+      - The rail ports, all of a node's in one call.
+      - With O(state=gathered) and no ports, all Ethernet PFs with a netdev are read.
+      - With O(persist=true) what is kept for boot are the ports of the latest call and no others.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      netdev:
+        description: The port's netdev. Give it, or O(ports[].pci), or both.
+        type: str
+      pci:
+        description: The port's PCI address, in full (V(0000:0b:00.0)).
+        type: str
+  qos:
+    description:
+      - What every port shall have, in the shape of the plan's C(railyard_fabric.qos). What is not given is left.
+      - Lists of eight are by priority, those of classes by traffic class and V(buffer_size) by buffer.
+      - Required with O(state=present).
+    type: dict
+    suboptions:
+      priority:
+        description: RoCE's priority, which the other values are compared with.
+        type: int
+      dscp:
+        description: RoCE's DSCP, which the other values are compared with.
+        type: int
+      trust:
+        description: What the NIC goes by, the DSCP or the priority in the VLAN tag.
+        type: str
+        choices: [dscp, pcp]
+      pfc:
+        description: Whether each priority is paused (1) or dropped (0).
+        type: list
+        elements: int
+      dscp2prio:
+        description:
+          - Pairs of a DSCP and its priority. Those of other DSCPs are left, but with V(pcp) in O(qos.trust) all are
+            taken away.
+        type: list
+        elements: list
+        default: []
+      tclass:
+        description: The traffic class of all packets of the RDMA devices, where the driver has one.
+        type: int
+      rdma_cm_tos:
+        description: The type of service of connections that the RDMA connection manager makes.
+        type: int
+      roce_mode:
+        description: The RoCE version of such connections, in the words of the kernel.
+        type: str
+        choices: [RoCE v2, IB/RoCE v1]
+        default: RoCE v2
+      ecn:
+        description:
+          - How the NIC answers congestion.
+          - The kernel's own driver of mlx5 has the marks of CNPs alone; that which priorities take part cannot be read
+            there is warned of.
+        type: dict
+        suboptions:
+          enable:
+            description: Whether the priorities take part.
+            type: bool
+            default: true
+          np:
+            description: The priorities whose marked packets the NIC answers.
+            type: list
+            elements: int
+            default: []
+          rp:
+            description: The priorities that the NIC slows down.
+            type: list
+            elements: int
+            default: []
+          cnp_dscp:
+            description: The DSCP of CNPs.
+            type: int
+            default: 48
+          cnp_priority:
+            description: The priority of CNPs.
+            type: int
+            default: 6
+      ets:
+        description: How priorities share the wire.
+        type: dict
+        suboptions:
+          prio_tc:
+            description: The traffic class of each priority.
+            type: list
+            elements: int
+            required: true
+          tc_bw:
+            description: Percent of each traffic class, of what the strict ones leave.
+            type: list
+            elements: int
+            required: true
+          tc_tsa:
+            description: V(ets) or V(strict) for each traffic class.
+            type: list
+            elements: str
+            required: true
+      buffers:
+        description: The receive buffers.
+        type: dict
+        suboptions:
+          prio_buffer:
+            description: The buffer of each priority.
+            type: list
+            elements: int
+          buffer_size:
+            description: Bytes of each buffer. The NIC gives them out in cells of at most 256 bytes, and rounds down.
+            type: list
+            elements: int
+          cable_len:
+            description: Metres of cable to the switch. This is the delay of PFC, which mlx5 takes for metres.
+            type: int
+      global_pause:
+        description: Whether 802.3x pauses all priorities at once.
+        type: bool
+      nccl:
+        description: Environment variables that follow; nothing is done with them here.
+        type: dict
+  dcbx:
+    description:
+      - V(host) takes the negotiation with the switch from the NIC's firmware, which may undo what is set.
+      - With V(any), a port whose firmware negotiates is refused.
+    type: str
+    choices: [host, any]
+    default: host
+  others:
+    description:
+      - What to do where another program sets Data Center Bridging too (lldpad, a profile of NetworkManager, the NIC
+        Configuration Operator).
+    type: str
+    choices: [refuse, warn]
+    default: refuse
+  vfs:
+    description: Whether the RDMA devices of the ports' VFs are marked too.
+    type: bool
+    default: true
+  persist:
+    description:
+      - Whether all of it shall be there after the next boot too. It is kept in C(/etc/railyard/boot.d/40-roce_qos.json)
+        and laid down by C(railyard-boot.service), and once more by C(railyard-again@40-roce_qos.service) when a port's
+        netdev or RDMA device comes back.
+    type: bool
+    default: true
+  state:
+    description: V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+seealso:
+  - module: railyard.fabric.sriov_vfs
+  - module: railyard.fabric.rdma_link
+notes:
+  - Needs root.
+  - On mlx5, a change of PFC takes the link down for a moment.
+  - VFs that are made later get their marks at the next run, not by themselves.
+"""
+
+EXAMPLES = r"""
+- name: As the plan has it
+  railyard.fabric.roce_qos:
+    ports:
+      - {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
+      - {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+    qos: "{{ railyard_fabric.qos }}"
+
+- name: PFC and trust alone
+  railyard.fabric.roce_qos:
+    ports:
+      - {netdev: enp11s0f0np0}
+    qos:
+      priority: 3
+      dscp: 26
+      trust: dscp
+      dscp2prio: [[26, 3], [48, 6]]
+      pfc: [0, 0, 0, 1, 0, 0, 0, 0]
+      global_pause: false
+
+- name: Read what there is
+  railyard.fabric.roce_qos:
+    state: gathered
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {subject: enp11s0f0np0, attribute: trust, before: pcp, after: dscp}
+    - {subject: mlx5_gpu01, attribute: traffic_class, before: 0, after: 106}
+gathered:
+  description: The state after.
+  returned: success
+  type: dict
+  contains:
+    ports:
+      description:
+        - Each port. In C(qos) each value in the shape of O(qos), null where the driver has none; C(dscp2prio) has all
+          entries, and C(ecn) says by which C(interface) it was read.
+        - C(dcbx) is V(host), V(firmware) or null.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - netdev: enp11s0f0np0
+          pci: "0000:0b:00.0"
+          driver: mlx5_core
+          dcbx: host
+          qos: {trust: dscp, dscp2prio: [[26, 3], [48, 6]], pfc: [0, 0, 0, 1, 0, 0, 0, 0], global_pause: false}
+          rdma:
+            - {device: mlx5_gpu01, port: 1, pci: "0000:0b:00.0", tclass: 106, rdma_cm_tos: 106, roce_mode: RoCE v2}
+    others:
+      description: Who else sets Data Center Bridging on the node, and how to end that.
+      type: list
+      elements: dict
+      returned: always
+      sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.qos import RoceQos
+
+INTS = {"type": "list", "elements": "int"}
+QOS = {
+    "priority": {"type": "int"},
+    "dscp": {"type": "int"},
+    "trust": {"type": "str", "choices": ["dscp", "pcp"]},
+    "pfc": INTS,
+    "dscp2prio": {"type": "list", "elements": "list", "default": []},
+    "tclass": {"type": "int"},
+    "rdma_cm_tos": {"type": "int"},
+    "roce_mode": {"type": "str", "choices": ["RoCE v2", "IB/RoCE v1"], "default": "RoCE v2"},
+    "ecn": {
+        "type": "dict",
+        "options": {
+            "enable": {"type": "bool", "default": True},
+            "np": {"type": "list", "elements": "int", "default": []},
+            "rp": {"type": "list", "elements": "int", "default": []},
+            "cnp_dscp": {"type": "int", "default": 48},
+            "cnp_priority": {"type": "int", "default": 6},
+        },
+    },
+    "ets": {
+        "type": "dict",
+        "options": {
+            "prio_tc": {"type": "list", "elements": "int", "required": True},
+            "tc_bw": {"type": "list", "elements": "int", "required": True},
+            "tc_tsa": {"type": "list", "elements": "str", "required": True},
+        },
+    },
+    "buffers": {"type": "dict", "options": {"prio_buffer": INTS, "buffer_size": INTS, "cable_len": {"type": "int"}}},
+    "global_pause": {"type": "bool"},
+    "nccl": {"type": "dict"},
+}
+
+
+def main() -> None:
+    port = {"netdev": {"type": "str"}, "pci": {"type": "str"}}
+    spec = {
+        "ports": {"type": "list", "elements": "dict", "default": [], "options": port},
+        "qos": {"type": "dict", "options": QOS},
+        "dcbx": {"type": "str", "choices": ["host", "any"], "default": "host"},
+        "others": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
+        "vfs": {"type": "bool", "default": True},
+        "persist": {"type": "bool", "default": True},
+        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+    }
+    required = [("state", "present", ["qos"])]
+    task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RoceQos.from_options)
+
+
+if __name__ == "__main__":
+    main()

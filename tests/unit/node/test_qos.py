@@ -1,0 +1,491 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RoCE's quality of service on a node whose NICs keep it as mlx5's do, and can refuse it."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import qos as fabric_qos
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, dcb_managers, qos
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.qos import RoceQos
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.modules import roce_qos
+from tests.unit.node.nic_kernel import Killed
+from tests.unit.node.qos_kernel import QosKernel
+
+PORTS = [{"netdev": "rail1", "pci": None}, {"netdev": None, "pci": "0000:02:00.0"}]
+ETS = fabric_qos.Ets((0, 0, 0, 3, 0, 0, 6, 0), {0: 50, 3: 50}, (6,), ("qos", "ets"))
+BUFFERS = fabric_qos.Buffers((0, 0, 0, 1, 0, 0, 0, 0), {0: 100000, 1: 150000}, 100, ("qos", "buffers"))
+PLAIN = fabric_qos.derived(fabric_qos.Qos())
+FULL = fabric_qos.derived(fabric_qos.Qos(ets=ETS, buffers=BUFFERS))
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> QosKernel:
+    return QosKernel(tmp_path)
+
+
+def subsystem(kernel: QosKernel, wanted: t.Mapping[str, t.Any] | None = None, **options: t.Any) -> RoceQos:
+    qos_option = dict(FULL if wanted is None else wanted)
+    qos_option.setdefault("roce_mode", "RoCE v2")
+    return RoceQos(dict({"ports": PORTS, "qos": qos_option}, **options), kernel, kernel.tools())
+
+
+def plan(one: RoceQos) -> tuple[State, list[Change]]:
+    state = one.observe()
+    return state, one.changes(state)
+
+
+def run(one: RoceQos) -> list[Change]:
+    done: list[Change] = []
+    state, changes = plan(one)
+    converge(one, state, changes, done)
+    return done
+
+
+def message(one: RoceQos) -> str:
+    with pytest.raises(RailyardError) as caught:
+        plan(one)
+    return str(caught.value)
+
+
+def test_all_of_it_is_set_once(kernel: QosKernel) -> None:
+    one = subsystem(kernel)
+    state, changes = plan(one)
+    predicted = [change.as_dict() for change in changes]
+    assert not kernel.writes and not kernel.dcb.told  # so far it was only said
+    after = converge(one, state, changes, [])
+    assert [(each["subject"], each["attribute"]) for each in predicted if each["subject"] == "rail1"] == [
+        ("rail1", "global_pause"),
+        ("rail1", "buffers"),
+        ("rail1", "ets"),
+        ("rail1", "cable_len"),
+        ("rail1", "pfc"),
+        ("rail1", "trust"),
+        ("rail1", "dscp2prio"),
+        ("rail1", "ecn/roce_np/cnp_dscp"),
+        ("rail1", "ecn/roce_np/cnp_802p_prio"),
+        ("rail1", "ecn/roce_np/enable/3"),
+        ("rail1", "ecn/roce_rp/enable/3"),
+    ]
+    for nic in kernel.nics():
+        assert (nic.pfc, nic.delay, nic.flaps) == (0b1000, 100, 1)
+        assert (nic.prio_tc, nic.tsa) == (FULL["ets"]["prio_tc"], [2, 0, 0, 2, 0, 0, 0, 0])
+        assert nic.prio_buffer == FULL["buffers"]["prio_buffer"]
+        assert sorted(nic.apps) == [(5, 3, 26), (5, 6, 48)]
+        assert nic.trust == "dscp"
+    assert not kernel.pause["rail1"].rx and not kernel.pause["rail1"].tx
+    for device in ("mlx5_gpu01", "mlx5_gpu02"):
+        assert kernel.read("/sys/class/infiniband/%s/tc/1/traffic_class" % device) == "Global tclass=106"
+        assert kernel.defaults[device] == {"default_roce_tos": "106", "default_roce_mode": "RoCE v2"}
+        assert not kernel.exists("/sys/kernel/config/rdma_cm/" + device)
+    live = after["ports"][0]["qos"]
+    for key in ("trust", "pfc", "dscp2prio", "global_pause"):
+        assert live[key] == FULL[key]
+    # mgmt0 carries the default route
+    nic = kernel.dcb.netdevs["mgmt0"]
+    assert nic is not None and (nic.pfc, nic.apps) == (0, [])
+
+
+def test_a_second_run_changes_nothing(kernel: QosKernel) -> None:
+    run(subsystem(kernel))
+    writes, told = len(kernel.writes), len(kernel.dcb.told)
+    assert run(subsystem(kernel)) == []
+    assert (len(kernel.writes), len(kernel.dcb.told)) == (writes, told)
+
+
+def test_a_run_cut_off_anywhere_is_mended(tmp_path: Path) -> None:
+    whole = QosKernel(tmp_path / "whole")
+    run(subsystem(whole))
+    for step in range(len(whole.writes)):
+        kernel = QosKernel(tmp_path / ("write%d" % step))
+        kernel.kill_at = step
+        with pytest.raises(Killed):
+            run(subsystem(kernel))
+        kernel.kill_at = -1
+        assert run(subsystem(kernel))
+        assert [vars(nic) for nic in kernel.nics()] == [vars(nic) for nic in whole.nics()]
+    for step in range(len(whole.dcb.told)):
+        kernel = QosKernel(tmp_path / ("dcb%d" % step))
+        kernel.dcb.cut_after = step
+        with pytest.raises(KeyboardInterrupt):
+            run(subsystem(kernel))
+        kernel.dcb.cut_after = -1
+        assert run(subsystem(kernel))
+        assert kernel.defaults == whole.defaults
+        assert [sorted(nic.apps) for nic in kernel.nics()] == [sorted(nic.apps) for nic in whole.nics()]
+
+
+def test_what_is_not_said_is_left(kernel: QosKernel) -> None:
+    nic = kernel.nics()[0]
+    before = copy.deepcopy(vars(nic))
+    run(subsystem(kernel, {"pfc": [0, 0, 0, 0, 0, 0, 0, 0], "roce_mode": None}))
+    assert vars(nic) == before
+    assert kernel.writes == []
+    run(subsystem(kernel, PLAIN))
+    assert (nic.prio_buffer, nic.tsa, nic.delay) == (before["prio_buffer"], before["tsa"], 7)
+
+
+def test_one_dscp_goes_to_another_priority(kernel: QosKernel) -> None:
+    for replaces in (True, False):
+        for nic in kernel.nics():
+            nic.replaces, nic.apps = replaces, [(5, 5, 26), (5, 1, 8), (1, 4, 35093), (5, 6, 48)]
+        done = run(subsystem(kernel, PLAIN))
+        assert [(c.before, c.after) for c in done if c.attribute == "dscp2prio"] == [([[26, 5]], [[26, 3]])] * 2
+        # entries of others stay
+        assert all(sorted(nic.apps) == [(1, 4, 35093), (5, 1, 8), (5, 3, 26), (5, 6, 48)] for nic in kernel.nics())
+
+
+def test_trust_pcp_takes_the_entries_away(kernel: QosKernel) -> None:
+    wanted = fabric_qos.derived(fabric_qos.Qos(trust="pcp"))
+    for nic in kernel.nics():
+        nic.apps = [(5, dscp >> 3, dscp) for dscp in range(64)] + [(1, 4, 35093)]
+    run(subsystem(kernel, wanted))
+    assert [(nic.trust, nic.apps) for nic in kernel.nics()] == [("pcp", [(1, 4, 35093)])] * 2
+    assert run(subsystem(kernel, wanted)) == []
+
+
+def test_a_driver_with_a_table_of_trust(kernel: QosKernel) -> None:
+    for nic in kernel.nics():
+        nic.apptrust = [24]
+    run(subsystem(kernel, PLAIN))
+    assert [nic.apptrust for nic in kernel.nics()] == [[5], [5]]
+    assert run(subsystem(kernel, PLAIN)) == []
+
+
+def test_a_driver_of_before_dcb_had_trust(kernel: QosKernel) -> None:
+    for netdev in ("rail1", "rail2"):
+        kernel.tree.write("/sys/class/net/%s/qos/trust" % netdev, "pcp")
+        rows = ["dscp\tprio"] + ["%d %d" % (dscp, 0) for dscp in range(64)]
+        kernel.tree.write("/sys/class/net/%s/qos/dscp2prio" % netdev, "\n".join(rows))
+    one = subsystem(kernel, PLAIN)
+    _state, changes = plan(one)
+    for change in changes:
+        change.act()
+    assert kernel.read("/sys/class/net/rail1/qos/trust") == "dscp"
+    # the driver takes one pair at a time; the file of the tree holds the last one
+    assert kernel.read("/sys/class/net/rail1/qos/dscp2prio") == "48 6"
+    assert all(nic.apps == [] for nic in kernel.nics())
+
+
+def test_the_firmware_gives_dcbx_to_the_host(kernel: QosKernel) -> None:
+    for nic in kernel.nics():
+        nic.dcbx = 0x0C
+    assert "rail1: the NIC's firmware negotiates" in message(subsystem(kernel, dcbx="any"))
+    assert not kernel.dcb.told
+    done = run(subsystem(kernel))
+    assert (done[0].attribute, done[0].before, done[0].after) == ("dcbx", "firmware", "host")
+    assert [nic.dcbx for nic in kernel.nics()] == [0x0D, 0x0D]
+
+
+def test_firmware_that_keeps_dcbx_is_an_error_with_a_remedy(kernel: QosKernel) -> None:
+    for nic in kernel.nics():
+        nic.dcbx, nic.keeps_dcbx = 0x0A, True
+    one = subsystem(kernel, PLAIN)
+    state, changes = plan(one)
+    with pytest.raises(RailyardError, match="keeps its DCBX mode.*fw-lldp-agent off"):
+        converge(one, state, changes, [])
+
+
+def test_vfs_are_marked_and_have_no_dcb(kernel: QosKernel) -> None:
+    kernel.with_vf()
+    run(subsystem(kernel))
+    assert kernel.read("/sys/class/infiniband/mlx5_vf0/tc/1/traffic_class") == "Global tclass=106"
+    assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "106"
+    assert "vf0 is a VF, and has no DCB of its own. Remedy: name its PF, 0000:01:00.0" in message(
+        subsystem(kernel, ports=[{"netdev": "vf0"}])
+    )
+
+
+def test_vfs_can_be_left(kernel: QosKernel) -> None:
+    kernel.with_vf()
+    run(subsystem(kernel, vfs=False))
+    assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "0"
+
+
+def test_the_kernels_own_driver(tmp_path: Path) -> None:
+    kernel = QosKernel(tmp_path, vendor=False)
+    one = subsystem(kernel)
+    run(one)
+    place = "/sys/kernel/debug/mlx5/0000:01:00.0/cc_params/"
+    assert (kernel.read(place + "np_cnp_dscp"), kernel.read(place + "np_cnp_prio")) == ("48", "6")
+    assert [line for line in one.warnings if "ROCE_CC_PRIO_MASK" in line and "priority 3" in line]
+    assert [line for line in one.warnings if "NCCL_IB_TC=106" in line]
+    assert run(subsystem(kernel)) == []
+
+
+def test_no_ecn_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = QosKernel(tmp_path, vendor=False)
+    read_bytes = kernel.read_bytes
+
+    def locked(path: str) -> bytes | None:
+        if path.startswith("/sys/kernel/debug"):
+            raise RailyardError("cannot be read: Operation not permitted", path, "run the task with become")
+        return read_bytes(path)
+
+    monkeypatch.setattr(kernel, "read_bytes", locked)
+    assert "rail1 (driver mlx5_core) shows no ECN" in message(subsystem(kernel))
+    run(subsystem(kernel, dict(FULL, ecn=None)))
+    assert kernel.nics()[0].pfc == 0b1000
+
+
+def test_the_connection_manager_is_loaded(kernel: QosKernel) -> None:
+    place = Path(kernel.path("/sys/kernel/config/rdma_cm"))
+    place.rmdir()
+    done = run(subsystem(kernel))
+    assert kernel.loaded == ["rdma_cm"]
+    assert kernel.defaults["mlx5_gpu01"]["default_roce_tos"] == "106"
+    assert ("rdma_cm", "module") in [(change.subject, change.attribute) for change in done]
+    place.rmdir()
+    kernel.modules.clear()
+    assert "has no module rdma_cm" in message(subsystem(kernel))
+
+
+def test_buffers_that_read_back_in_cells(kernel: QosKernel) -> None:
+    run(subsystem(kernel))
+    have = kernel.nics()[0].sizes
+    assert have[:2] != [100000, 150000] and all(0 <= w - h < 256 for w, h in zip([100000, 150000], have))
+    wanted = copy.deepcopy(FULL)
+    wanted["buffers"]["buffer_size"][1] = 152000
+    done = run(subsystem(kernel, wanted))
+    assert [change.attribute for change in done] == ["buffers", "buffers"]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_refusals_come_at_once_and_before_anything(kernel: QosKernel) -> None:
+    first, second = kernel.nics()
+    first.has.clear()
+    second.classes, second.total, second.pfc_classes = 4, 1000, 1
+    kernel.dcb.netdevs["plain0"] = None
+    kernel.tree.netdev(kernel.tree.function("pci0000:00/0000:09:00.0"), "plain0")
+    ports = PORTS + [{"netdev": "plain0"}, {"netdev": "mgmt0"}]
+    wanted = dict(FULL, pfc=[0, 0, 0, 1, 1, 0, 0, 0])
+    wanted["buffers"] = dict(FULL["buffers"], prio_buffer=[0, 0, 0, 1, 1, 0, 0, 0])
+    with pytest.raises(Errors) as caught:
+        plan(subsystem(kernel, wanted, ports=ports))
+    text = str(caught.value)
+    for part in (
+        "ports[0]: rail1 (driver mlx5_core) has no PFC",
+        "ports[0]: rail1 (driver mlx5_core) has no ETS",
+        "ports[0]: rail1 (driver mlx5_core) has no receive buffers",
+        "ports[1]: rail2 has 4 traffic classes, and ets uses class 6",
+        "ports[1]: rail2 can pause 1 priorities, and 2 are to be",
+        "ports[1]: rail2 has 1000 bytes of buffers, and 250000 are asked for",
+        "ports[2]: plain0 has no DCB",
+        "ports[3]: mgmt0 carries the default route",
+    ):
+        assert part in text
+    assert not kernel.writes and not kernel.dcb.told
+
+
+@pytest.mark.parametrize(
+    ("ports", "part"),
+    [
+        ([{"netdev": "none0"}], "there is no netdev none0"),
+        ([{"pci": "0000:77:00.0"}], "there is no PCI function 0000:77:00.0"),
+        ([{"pci": "77:00.0"}], "is no PCI address"),
+        ([{}], "neither says which port is meant"),
+        ([{"netdev": "rail1", "pci": "0000:02:00.0"}], "netdev rail1 is 0000:01:00.0, not 0000:02:00.0"),
+        ([{"netdev": "rail1"}, {"pci": "0000:01:00.0"}], "0000:01:00.0 is the netdev rail1, as is ports[0]"),
+    ],
+)
+def test_ports_that_cannot_be(kernel: QosKernel, ports: list[dict[str, str]], part: str) -> None:
+    with pytest.raises(RailyardError) as caught:
+        plan(subsystem(kernel, ports=ports))
+    assert part in str(caught.value)
+    assert "Remedy: " in str(caught.value)
+
+
+def test_an_infiniband_port_is_refused(kernel: QosKernel) -> None:
+    kernel.tree.write("/sys/class/net/rail1/type", "32")
+    assert "rail1 is an InfiniBand port" in message(subsystem(kernel))
+
+
+def test_a_port_without_rdma_device_is_waited_for(kernel: QosKernel) -> None:
+    Path(kernel.path("/sys/bus/pci/devices/0000:01:00.0/infiniband/mlx5_gpu01")).rename(kernel.path("/tmp_device"))
+    assert "rail1 (driver mlx5_core) has no RDMA device here" in message(subsystem(kernel))
+
+
+def test_representors_are_not_the_port(kernel: QosKernel) -> None:
+    kernel.tree.netdev("0000:02:00.0", "eth9", phys_port_name="pf0vf3")
+    run(subsystem(kernel))
+    assert kernel.nics()[1].pfc == 0b1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"tclass": 104}, "104 takes no part in ECN, and ecn.enable is true"),
+        ({"tclass": 98, "rdma_cm_tos": 98}, "98 marks with DSCP 24, not 26"),
+        ({"rdma_cm_tos": 107}, "107 is not the tclass, 106"),
+        ({"pfc": [0, 0, 0, 0, 0, 1, 0, 0]}, "priority 3 of RoCE is not among those that are paused"),
+        ({"pfc": [0, 0, 0, 1, 0, 0, 1, 0]}, "CNPs are on priority 6, which is paused"),
+        ({"pfc": [0, 0, 0, 1]}, "has 4 values"),
+        ({"pfc": [0, 0, 0, 2, 0, 0, 0, 0]}, "2 is not from 0 to 1"),
+        ({"trust": "pcp"}, "there are DSCP entries with trust pcp"),
+        ({"dscp2prio": [[26, 4], [48, 6]]}, "DSCP 26 of RoCE goes to priority 4, not 3"),
+        ({"dscp2prio": [[48, 6]]}, "has no entry for DSCP 26 of RoCE"),
+        ({"dscp2prio": [[26, 3]]}, "has no entry for DSCP 48 of CNPs"),
+        ({"dscp2prio": [[26, 3], [26, 4], [48, 6]]}, "DSCP 26 is there twice"),
+        ({"dscp2prio": [[26]]}, "is no pair"),
+        ({"dscp2prio": []}, "is empty with trust dscp"),
+        ({"global_pause": True}, "global pause stops all priorities"),
+        ({"ecn": dict(PLAIN["ecn"], rp=[4])}, "lacks priority 3 of RoCE"),
+        ({"ets": dict(FULL["ets"], tc_bw=[50, 0, 0, 40, 0, 0, 0, 0])}, "the shares are 90 percent together"),
+        ({"ets": dict(FULL["ets"], tc_bw=[100, 0, 0, 0, 0, 0, 0, 0])}, "a class of ets has a share of 0"),
+        ({"ets": dict(FULL["ets"], tc_tsa=["ets"])}, "must be eight, each of them ets or strict"),
+        ({"buffers": dict(FULL["buffers"], prio_buffer=[1] * 8)}, "buffer 1 has paused priorities and others"),
+        (
+            {"buffers": dict(FULL["buffers"], buffer_size=[9, 0, 0, 0, 0, 0, 0, 0])},
+            "buffer 1 is in use and has no bytes",
+        ),
+        ({"buffers": dict(FULL["buffers"], cable_len=1000)}, "1000 is not from 1 to 999"),
+    ],
+)
+def test_what_disagrees_is_refused(kernel: QosKernel, changes: dict[str, t.Any], part: str) -> None:
+    with pytest.raises(RailyardError) as caught:
+        subsystem(kernel, dict(FULL, **changes))
+    assert part in str(caught.value)
+    assert str(caught.value).startswith("qos.")
+
+
+def test_the_planners_own_values_never_disagree(kernel: QosKernel) -> None:
+    for dscp in range(64):
+        for trust in fabric_qos.TRUSTS:
+            for ecn in (True, False):
+                one = fabric_qos.Qos(priority=dscp >> 3, dscp=dscp, pfc=(dscp >> 3,), trust=trust, ecn=ecn)
+                if one.priority != one.cnp_priority:
+                    subsystem(kernel, fabric_qos.derived(one))
+
+
+# -- failures while it is done -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "number", "part"),
+    [
+        ((20, 10), errno.EINVAL, "ports[0] (rail1): buffers: Invalid argument"),
+        ((20, 2), errno.EINVAL, "ports[0] (rail1): cable_len: Invalid argument"),
+        ((20, 1), errno.EPERM, "ports[0] (rail1): ets: Operation not permitted"),
+        ((20, 3), errno.EOPNOTSUPP, "ports[0] (rail1): trust: Operation not supported"),
+    ],
+)
+def test_a_driver_that_refuses(kernel: QosKernel, what: tuple[int, int], number: int, part: str) -> None:
+    kernel.dcb.fail.append((what, number))
+    one = subsystem(kernel)
+    state, changes = plan(one)
+    done: list[Change] = []
+    with pytest.raises(RailyardError) as caught:
+        converge(one, state, changes, done)
+    assert part in str(caught.value) and "Remedy: " in str(caught.value)
+    assert done
+    assert run(subsystem(kernel))  # and the next run mends it
+
+
+def test_a_buffer_below_its_headroom_is_the_drivers_to_refuse(kernel: QosKernel) -> None:
+    wanted = copy.deepcopy(FULL)
+    wanted["buffers"]["buffer_size"] = [100000, 20000, 0, 0, 0, 0, 0, 0]
+    with pytest.raises(RailyardError, match="docs/qos.md"):
+        run(subsystem(kernel, wanted))
+
+
+# -- who else ----------------------------------------------------------------------------------------------------------
+
+
+def test_lldpad_is_refused_or_warned_of(kernel: QosKernel) -> None:
+    kernel.tree.write("/proc/812/comm", "lldpad")
+    assert "node: lldpad sets PFC, ETS" in message(subsystem(kernel))
+    one = subsystem(kernel, others="warn")
+    run(one)
+    assert [line for line in one.warnings if line.startswith("lldpad sets PFC")]
+
+
+def test_lldpad_that_comes_at_the_next_boot(kernel: QosKernel) -> None:
+    kernel.tree.link("/etc/systemd/system/sockets.target.wants/lldpad.socket", "/lib/systemd/system/lldpad.socket")
+    (other,) = dcb_managers.others(kernel)
+    assert "will run after the next boot" in other.message
+
+
+def test_a_profile_of_networkmanager(kernel: QosKernel) -> None:
+    place = "/etc/NetworkManager/system-connections/fcoe.nmconnection"
+    text = "[connection]\nid=fcoe\ninterface-name=%s\n\n[dcb]\npriority-flow-control-flags=3"
+    kernel.tree.write(place, text % "rail2")
+    assert "rail2: NetworkManager's profile" in message(subsystem(kernel))
+    kernel.tree.write(place, text % "storage0")
+    run(subsystem(kernel))
+
+
+# -- boot --------------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_kept_for_boot_and_for_a_ports_return(kernel: QosKernel) -> None:
+    run(subsystem(kernel, persist=True))
+    held = json.loads(kernel.read("/etc/railyard/boot.d/40-roce_qos.json") or "")
+    assert held["module"] == qos.MODULE
+    rules = kernel.read("/etc/udev/rules.d/90-railyard-roce_qos.rules") or ""
+    for kind in ("net", "infiniband"):
+        for function in ("0000:01:00.0", "0000:02:00.0"):
+            assert 'ACTION=="add", SUBSYSTEM=="%s", KERNELS=="%s"' % (kind, function) in rules
+    # what boot does with it, after all was lost
+    for nic in kernel.nics():
+        nic.__dict__.update(pfc=0, apps=[], delay=7)
+    again = RoceQos(held["options"], kernel, kernel.tools())
+    assert {change.attribute for change in run(again)} == {"cable_len", "pfc", "trust", "dscp2prio"}
+    assert run(RoceQos(held["options"], kernel, kernel.tools())) == []
+    assert run(subsystem(kernel, persist=True)) == []
+
+
+def test_the_boot_program_knows_it(kernel: QosKernel) -> None:
+    one = boot_program.build("roce_qos", {"ports": PORTS, "qos": FULL}, kernel)
+    assert isinstance(one, RoceQos)
+
+
+def test_no_ports_take_it_away(kernel: QosKernel) -> None:
+    run(subsystem(kernel, persist=True))
+    run(subsystem(kernel, persist=True, ports=[]))
+    assert not kernel.exists("/etc/railyard/boot.d/40-roce_qos.json")
+    assert not kernel.exists("/etc/udev/rules.d/90-railyard-roce_qos.rules")
+
+
+# -- reading alone -----------------------------------------------------------------------------------------------------
+
+
+def test_gathered_reads_every_ethernet_pf(kernel: QosKernel) -> None:
+    kernel.with_vf()
+    one = RoceQos({"state": "gathered"}, kernel, kernel.tools())
+    state = one.observe()
+    assert [row["netdev"] for row in state["ports"]] == ["rail1", "rail2", "mgmt0"]
+    row = state["ports"][0]
+    assert (row["driver"], row["dcbx"], row["qos"]["trust"]) == ("mlx5_core", "host", "pcp")
+    assert row["qos"]["ecn"]["cnp_dscp"] == 46
+    assert [(each["device"], each["tclass"], each["roce_mode"]) for each in row["rdma"]] == [
+        ("mlx5_gpu01", 0, "IB/RoCE v1"),
+        ("mlx5_vf0", 0, "IB/RoCE v1"),
+    ]
+    assert state["others"] == [] and not kernel.writes
+
+
+def test_the_module_takes_what_the_plan_hands_over() -> None:
+    def known(value: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> None:
+        assert set(value) <= set(spec)
+        for key, each in value.items():
+            if isinstance(each, dict) and "options" in spec[key]:
+                known(each, spec[key]["options"])
+
+    known(FULL, roce_qos.QOS)
