@@ -43,6 +43,8 @@ GAVE_UP = "failed"
 SETTLED = (CONFIGURED, GAVE_UP)
 # seconds that a link gets for its second try at the least
 RETRY = 10.0
+# seconds in which systemd-networkd begins with a link after a reload
+BEGUN = 5.0
 
 
 class File(t.NamedTuple):
@@ -221,14 +223,17 @@ def _networkctl_reload(system: System) -> None:
 
 def _await_networkd(system: System, wanted: t.Sequence[tuple[Kept, str]], timeout: float) -> None:
     """Wait until systemd-networkd has configured each link by its file; one on which it gave up it tries once more."""
-    deadline = time.monotonic() + timeout
+    begin = time.monotonic()
+    deadline = begin + timeout
     for each, path in wanted:
         if each.ifindex is None:
             continue
+        # 'reload' ends before networkd has begun with the links: a state older than the file is of the file before it
+        while system.modified(_networkd_file(each)) < system.modified(path) and time.monotonic() < begin + BEGUN:
+            time.sleep(0.05)
         used, phase = _networkd_settled(system, each, path, deadline, SETTLED)
         if used == path and phase == GAVE_UP:
-            # often for a moment's reason, such as a kernel that was busy with the card's virtual functions; or the
-            # state is an older one, since 'reload' ends before networkd has begun with the link
+            # often for a moment's reason, such as a kernel that was busy with the card's virtual functions
             system.run(["networkctl", "reconfigure", each.netdev])
             used, phase = _networkd_settled(system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,))
         if used != path:
@@ -252,7 +257,7 @@ def _networkd_settled(
 ) -> tuple[str, str]:
     """The file that systemd-networkd takes for a link, and its state of it, once that is settled or time is up."""
     while True:
-        state = _networkd_state(system, each.ifindex or 0)
+        state = _networkd_state(system, each)
         used, phase = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
         done = used == path and (phase in settled or _waits_for_carrier(system, each, phase))
         if done or time.monotonic() >= deadline:
@@ -274,8 +279,13 @@ def _waits_for_carrier(system: System, each: Kept, phase: str) -> bool:
     return phase == "configuring" and each.port.side(6) is not None and carrier == "0"
 
 
-def _networkd_state(system: System, ifindex: int) -> dict[str, str]:
-    text = system.read("/run/systemd/netif/links/%d" % ifindex) or ""
+def _networkd_file(each: Kept) -> str:
+    """Where systemd-networkd tells of a link; it writes the file anew when that changes."""
+    return "/run/systemd/netif/links/%d" % (each.ifindex or 0)
+
+
+def _networkd_state(system: System, each: Kept) -> dict[str, str]:
+    text = system.read(_networkd_file(each)) or ""
     return {key: value for key, _equals, value in (line.partition("=") for line in text.splitlines())}
 
 

@@ -93,6 +93,13 @@ class System:
     def exists(self, path: str) -> bool:
         return os.path.lexists(self.path(path))
 
+    def modified(self, path: str) -> int:
+        """When a file was written last, in nanoseconds since 1970; 0 where there is none."""
+        try:
+            return os.stat(self.path(path)).st_mtime_ns
+        except OSError:
+            return 0
+
     def listdir(self, path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""
         try:

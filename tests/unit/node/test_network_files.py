@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import shutil
 import subprocess
 import typing as t
@@ -393,6 +394,18 @@ def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, pha
         files.Networkd(system).load(kept(FOUR), 0.1)
     assert message in error.value.message
     assert error.value.place == "/etc/systemd/network/05-railyard-gpu01.network"
+
+
+def test_a_state_older_than_the_file_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/etc/systemd/network/05-railyard-gpu01.network"
+    system = node(tmp_path)
+    told(system, 2, path)
+    system.write_file(path, "[Match]\n")
+    os.utime(system.path("/run/systemd/netif/links/2"), ns=(0, 0))
+    monkeypatch.setattr(files.time, "sleep", lambda _seconds: told(system, 2, path, "failed"))
+    monkeypatch.setattr(files, "RETRY", 0.1)
+    with pytest.raises(RailyardError, match="says 'failed' of enp11s0"):
+        files.Networkd(system).load(kept(FOUR), 0.1)
 
 
 def test_networkd_that_gave_up_tries_once_more(tmp_path: Path) -> None:
