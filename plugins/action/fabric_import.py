@@ -8,10 +8,10 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import report
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome, run
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import run
 from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
@@ -50,7 +50,9 @@ class ActionModule(Door):
             said = [found.text() for found in outcome.findings if found.finding.severity == "error"]
             return dict(result, failed=True, msg="\n".join(said))
         if options["dest"]:
-            result.update(_write(options["dest"], outcome, bool(options["force"]), check))
+            refused = "there is another fabric file already, and it may hold what manifests do not say"
+            consent = None if options["force"] else "-e import_force=true"
+            result.update(fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
         return result
 
 
@@ -86,21 +88,3 @@ def _nodes(value: t.Any) -> dict[str, dict[str, t.Any]] | None:
         return {str(name): dict(own or {}) for name, own in value.items()}
     remedy = "write names or ranges, such as ai-[01:16], or a mapping as in a fabric file"
     raise RailyardError("the nodes are neither names nor a mapping", "nodes", remedy)
-
-
-def _write(dest: str, outcome: Outcome, force: bool, check: bool) -> dict[str, t.Any]:
-    content = outcome.text.encode("utf-8")
-    before = fabric_files.read(dest) if os.path.exists(dest) else b""
-    if before and before != content and not force:
-        remedy = "name another file, or overwrite it with -e import_force=true"
-        raise Refused("there is another fabric file already, and it may hold what manifests do not say", dest, remedy)
-    folder, name = os.path.split(dest)
-    try:
-        (file,) = fabric_files.write(folder or ".", {name: content}, check)
-    except RailyardError as error:
-        remedy = "name a file that you may write, with -e fabric_file=OUT"
-        raise RailyardError(error.message.replace("report", "fabric file", 1), error.place, remedy) from error
-    shown = fabric_files.shown_path(dest)
-    diff = {"before": before.decode("utf-8", "replace"), "after": outcome.text}
-    diff.update(before_header=shown, after_header=shown)
-    return {"changed": file["changed"], "dest": shown, "diff": diff}

@@ -14,7 +14,7 @@ import typing as t
 from ansible import constants, context
 
 from ansible_collections.railyard.fabric.plugins.inventory.rails import InventoryModule
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import MAX_BYTES
 
 _VARS = ("group_vars", "host_vars")
@@ -95,6 +95,29 @@ def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> list[dic
             "name a directory that you may write, with -e report_dir=DIR",
         ) from error
     return done
+
+
+def write_fabric(dest: str, text: str, check: bool, refused: str, consent: str | None) -> dict[str, t.Any]:
+    """Write a fabric file, and never another over one that is there.
+
+    :param refused: why another file is not written over.
+    :param consent: how to consent to it; None where somebody has.
+    :raises Refused: where there is another file.
+    """
+    content = text.encode("utf-8")
+    before = read(dest) if os.path.exists(dest) else b""
+    if before and before != content and consent:
+        raise Refused(refused, dest, "name another file, or overwrite it with %s" % consent)
+    folder, name = os.path.split(dest)
+    try:
+        (file,) = write(folder or ".", {name: content}, check)
+    except RailyardError as error:
+        remedy = "name a file that you may write, with -e fabric_file=OUT"
+        raise RailyardError(error.message.replace("report", "fabric file", 1), error.place, remedy) from error
+    shown = shown_path(dest)
+    diff = {"before": before.decode("utf-8", "replace"), "after": text}
+    diff.update(before_header=shown, after_header=shown)
+    return {"changed": file["changed"], "dest": shown, "diff": diff}
 
 
 def _holds(path: str, content: bytes) -> bool:

@@ -263,7 +263,10 @@ def _follows(before: tuple[str, Data], after: tuple[str, Data]) -> bool:
     """Whether a node is the next of a range."""
     one, other = dict(before[1]), dict(after[1])
     first, second = one.pop("address", None), other.pop("address", None)
-    if one != other or "index" in one or "place" in one or not _next(before[0], after[0]):
+    index, following = one.pop("index", None), other.pop("index", None)
+    if one != other or "place" in one or not _next(before[0], after[0]):
+        return False
+    if (index is None) != (following is None) or (index is not None and following != index + 1):
         return False
     return first is None and second is None or (first is not None and second is not None and _next(first, second))
 
@@ -284,6 +287,8 @@ def _add(found: Data, run: t.Sequence[tuple[str, Data]]) -> None:
     if len(run) > 1:
         if "address" in own:
             own = dict(own, address=_range(own["address"], other["address"]))
+        if "index" in own:
+            own = dict(own, index="[%d:%d]" % (own["index"], other["index"]))
         found[_range(first, last)] = own
     else:
         found[first] = own

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ATTACHMENTS, PROVIDERS
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover import run as discovery
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import BadTemplate, Template
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+_WISHES = ("pods", "pods6", "gateway", "gateway6")
+
+
+class ActionModule(Door):
+    """Makes a fabric file of running nodes; documented in ``plugins/modules/fabric_discover.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        "nodes": {"type": "dict", "required": True},
+        "addresses": {"type": "dict", "default": {}},
+        "dest": {"type": "path"},
+        "force": {"type": "bool", "default": False},
+        "name": {"type": "str"},
+        "attachment": {"type": "str", "choices": list(ATTACHMENTS)},
+        "provider": {"type": "str", "choices": list(PROVIDERS)},
+        "profile": {"type": "str", "default": "server"},
+        "rail_name": {"type": "str"},
+        "mtu": {"type": "int"},
+        "lldp": {"type": "dict", "default": {}},
+        **{wish: {"type": "str"} for wish in _WISHES},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        addresses = options["addresses"]
+        told = [
+            discovery.Told(str(name), _address(addresses.get(name)), _mapping(result, "nodes.%s" % name))
+            for name, result in options["nodes"].items()
+        ]
+        outcome = discovery.run(told, _options(options))
+        result: dict[str, t.Any] = {
+            "changed": False,
+            "text": outcome.text,
+            "findings": [doubt.as_dict() for doubt in outcome.doubts],
+            "counts": discovery.counts(outcome.doubts),
+            "table": discovery.as_table(outcome.doubts),
+            "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
+            "summary": discovery.summary(outcome),
+        }
+        if not outcome.text:
+            remedy = "see the table; name nodes with NICs beside the one of the connection"
+            raise RailyardError("no node has a port that can be a rail's\n%s" % result["table"], "nodes", remedy)
+        if options["dest"]:
+            refused = "there is another fabric file already, and it may hold what nodes do not say"
+            consent = None if options["force"] else "-e discover_force=true"
+            result.update(fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
+        return result
+
+
+def _options(options: t.Mapping[str, t.Any]) -> Options:
+    if options["rail_name"]:
+        try:
+            Template(options["rail_name"])
+        except BadTemplate as error:
+            remedy = "write a name with the rail's number in it, such as gpu{n:02}"
+            raise RailyardError("%s is no template" % error, "rail_name", remedy) from error
+    lldp = {
+        str(node): {str(netdev): _mapping(row, "lldp.%s" % node) for netdev, row in _mapping(own, "lldp").items()}
+        for node, own in options["lldp"].items()
+    }
+    return Options(
+        name=options["name"],
+        attachment=options["attachment"],
+        provider=options["provider"],
+        profile=options["profile"],
+        rails=options["rail_name"],
+        mtu=options["mtu"],
+        wish={wish: options[wish] for wish in _WISHES if options[wish]},
+        lldp=lldp,
+    )
+
+
+def _address(value: t.Any) -> str | None:
+    return str(value) if value else None
+
+
+def _mapping(value: t.Any, place: str) -> t.Mapping[str, t.Any]:
+    """What a node told; nothing where it could not be asked."""
+    if value is None or isinstance(value, dict):
+        return value or {}
+    raise RailyardError("it is no mapping", place, "give what rail_info returned, or {node: {netdev: {chassis: NAME}}}")

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ``rail_info`` would return of a plan's nodes once hosts.yml has run: the way back from a plan to live nodes."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.run import Told
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+
+Row = t.Dict[str, t.Any]
+# A VF's attributes where nobody has set them.
+UNSET = {
+    "mac": None,
+    "vlan": 0,
+    "qos": 0,
+    "spoofchk": True,
+    "trust": False,
+    "link_state": "auto",
+    "min_tx_rate": 0,
+    "max_tx_rate": 0,
+    "node_guid": None,
+    "port_guid": None,
+}
+MANAGEMENT = "0000:e1:00.0"
+
+
+def told(plan: Plan) -> list[Told]:
+    """Every node of the plan."""
+    layer = plan.fabric.link_layer or "ethernet"
+    found = []
+    for planned in plan.nodes:
+        node = plan.node_vars(planned)
+        found.append(Told(node["name"], planned.node.address, result(node, layer)))
+    return found
+
+
+def result(node: Row, layer: str) -> Row:
+    """One node, from ``railyard_node``."""
+    gpus = _gpus(node)
+    nics = [_nic(node, port, layer) for port in node["ports"]]
+    nics += [_other(other) for other in node["other_ports"]]
+    nics.append(dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, branch="eno1 carries this"))
+    return {
+        "system": {"rdma_mode": node["rdma_mode"]},
+        "nics": sorted(nics, key=lambda nic: nic["pci"]),
+        "rdma": [row for port in node["ports"] for row in _rdma(port, _pci(port), layer)],
+        "gpus": [_gpu(number, pci, gpus, node) for number, pci in sorted(gpus.items())],
+        "vfs": [row for port in node["ports"] for row in _vfs(port)],
+        "ip": _ip(node["ports"]),
+    }
+
+
+def _pci(port: Row) -> str:
+    """A port that the plan knows by its slot has some address."""
+    return port["pci"] or "0000:%02x:00.0" % (0x10 + 8 * port["number"])
+
+
+def _gpus(node: Row) -> dict[int, str]:
+    """A GPU that the plan has no address of is behind the next bridge."""
+    return {int(number): pci or "0001:%02x:00.0" % (0x13 + 8 * int(number)) for number, pci in node["gpus"].items()}
+
+
+def _bare(pci: str, netdev: str | None) -> Row:
+    return {
+        "netdev": netdev,
+        "pci": pci,
+        "pci_path": ["pci0000:00", pci],
+        "vendor": "15b3",
+        "device": "1021",
+        "driver": "mlx5_core",
+        "slot": None,
+        "serial": None,
+        "part_number": None,
+        "firmware": None,
+        "altnames": [],
+        "mac": None,
+        "permanent_mac": None,
+        "link_layer": "ethernet",
+        "up": True,
+        "operstate": "up",
+        "carrier": True,
+        "mtu": 1500,
+        "max_mtu": 9978,
+        "speed": None,
+        "numa_node": 0,
+        "pcie": {"speed": None, "max_speed": None, "width": None, "max_width": None},
+        "rdma": [],
+        "gpus": [],
+        "gpu_proximity": None,
+        "vfs": 0,
+        "max_vfs": 16,
+        "branch": None,
+    }
+
+
+def _nic(node: Row, port: Row, layer: str) -> Row:
+    soft = port["rdma"]["type"] != "hardware"
+    device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
+    expect = port["expect"]
+    return dict(
+        _bare(_pci(port), port["netdev"]),
+        slot=(port["match"] or {}).get("slot"),
+        serial=(port["match"] or {}).get("serial"),
+        link_layer=layer,
+        mtu=port["mtu"],
+        speed=expect["speed"] * 1000 if expect["speed"] else None,
+        rdma=[] if soft else [device],
+        vfs=port["vfs"]["count"] if port["vfs"] else 0,
+    )
+
+
+def _other(other: Row) -> Row:
+    return dict(_bare(other["pci"], other["netdev"]), device="101d", speed=100000, rdma=["mlx5_77"])
+
+
+def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
+    device = port["rdma"]["name"] or "mlx5_%d" % port["number"]
+    row = {"device": device, "port": 1, "type": port["rdma"]["type"], "link_layer": layer, "rate": 100.0}
+    return [dict(row, netdev=port["netdev"], pci=pci)]
+
+
+def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:
+    """A GPU is beside the ports that serve it, and each half of the GPUs has a processor."""
+    wished = {port["expect"]["gpu_distance"] for port in node["ports"]} - {None}
+    close = wished.pop() if wished else "PIX"
+    half = max(len(gpus) // 2, 1)
+    near = {}
+    for port in node["ports"]:
+        same = {gpu // half for gpu in port["gpus"]} & {number // half}
+        near[_pci(port)] = close if number in port["gpus"] else "NODE" if same and close != "NODE" else "SYS"
+    near.update((other["pci"], "SYS") for other in node["other_ports"])
+    return {"index": number, "pci": pci, "maker": "nvidia", "device": "2330", "nics": dict(near, **{MANAGEMENT: "SYS"})}
+
+
+def _vfs(port: Row) -> list[Row]:
+    return [
+        {
+            "pf": _pci(port),
+            "pf_netdev": port["netdev"],
+            "index": wish["index"],
+            "attributes": dict(
+                UNSET, **{key: value for key, value in wish.items() if key != "index" and value is not None}
+            ),
+        }
+        for wish in (port["vfs"]["attributes"] if port["vfs"] else ())
+    ]
+
+
+def _ip(ports: t.Sequence[Row]) -> Row:
+    found: Row = {"addresses": [], "routes": [], "rules": []}
+    for port in ports:
+        for six in ("", "6"):
+            address, table, netdev = port["address" + six], port["table"], port["netdev"]
+            if not address:
+                continue
+            plain = ipaddress.ip_interface(address)
+            found["addresses"].append({"netdev": netdev, "address": address, "secondary": False})
+            everything = "::/0" if six else "0.0.0.0/0"
+            ways = [(everything, port["gateway" + six], table)] if port["gateway" + six] else []
+            ways += [(way["to"], way["via"], way["table"]) for way in port["routes"] if (":" in way["to"]) == bool(six)]
+            if table is not None:
+                ways.append((str(plain.network), None, table))
+                source = "%s/%d" % (plain.ip, plain.max_prefixlen)
+                rule = {"from": source, "oif": None, "table": table, "priority": port["rule_priority"]}
+                found["rules"] += [rule, dict(rule, **{"from": None, "oif": netdev})]
+            found["routes"] += [{"netdev": netdev, "to": to, "via": via, "table": own} for to, via, own in ways]
+    return found

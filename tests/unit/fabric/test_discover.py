@@ -1,0 +1,516 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan, live nodes, discovery, and the same plan again; and what is said where nodes do not agree."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import ipaddress
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover import doubts
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.run import (
+    Outcome,
+    Told,
+    as_table,
+    counts,
+    run,
+    summary,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.identify import identify
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from tests.unit.fabric import live_nodes
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
+MODULES = ("rail_ports", "sriov_vfs", "rdma_link")
+Row = t.Dict[str, t.Any]
+# Where neither RDMA devices nor netdevs have the rails' names.
+TEMPLATES = {"infiniband-sriov": "gpu{n:02}", "ipoib": "gpu{n:02}"}
+
+
+def plan_of(name: str) -> Plan:
+    return planned((ROOT / "inventories" / name / "fabric.yml").read_text(encoding="utf-8"))
+
+
+def planned(text: str) -> Plan:
+    outcome = lint(text.encode())
+    assert outcome.plan, [finding.text() for finding in outcome.findings]
+    return outcome.plan
+
+
+def options_of(plan: Plan, template: str | None = None) -> Options:
+    """What no node can tell."""
+    fabric = plan.fabric
+    return Options(
+        name=fabric.mac_seed or fabric.name, attachment=fabric.attachment, provider=fabric.provider, rails=template
+    )
+
+
+def on_hosts(plan: Plan, told: t.Sequence[Told]) -> dict[str, Row]:
+    """What hosts.yml gives each module on each node; attributes of VFs without those that are nobody's wish."""
+    found: dict[str, Row] = {}
+    live = {each.name: each.result for each in told}
+    for each in plan.nodes:
+        node = identify(plan.node_vars(each), live[each.node.name]["nics"])
+        found[each.node.name] = {module: port_options(node["ports"], module) for module in MODULES}
+        for port, options in zip(node["ports"], found[each.node.name]["rail_ports"]):
+            options["pci"] = port["pci"]
+        for port in found[each.node.name]["sriov_vfs"]:
+            port["attributes"] = [
+                {
+                    key: value
+                    for key, value in vf.items()
+                    if value != live_nodes.UNSET.get(key, value + 1 if key == "index" else "")
+                }
+                for vf in port["attributes"]
+            ]
+    return found
+
+
+def codes(outcome: Outcome) -> set[str]:
+    return {doubt.code for doubt in outcome.doubts}
+
+
+def of(outcome: Outcome, code: str) -> list[doubts.Doubt]:
+    return [doubt for doubt in outcome.doubts if doubt.code == code]
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_a_worked_inventory_comes_back(name: str) -> None:
+    plan = plan_of(name)
+    told = live_nodes.told(plan)
+    outcome = run(told, options_of(plan, TEMPLATES.get(name)))
+    again = planned(outcome.text)
+    assert on_hosts(again, told) == on_hosts(plan, told)
+    one, other = plan.document(), again.document()
+    for key in ("name", "attachment", "attachments", "provider", "rdma_mode", "link_layer", "routing", "rails"):
+        assert one["fabric"][key] == other["fabric"][key], key
+    for left, right in zip(one["nodes"], other["nodes"]):
+        assert (left["name"], left["index"]) == (right["name"], right["index"])
+        for before, after in zip(left["ports"], right["ports"]):
+            for key in ("rail", "number", "base", "plane", "mtu", "table", "rule_priority"):
+                assert before[key] == after[key], key
+            assert plan.fabric.rails[0].schemes == {} or before["address"] == after["address"]
+            if not name.startswith("lab"):
+                assert before["gpus"] == after["gpus"]
+    addresses = {each.node.name: each.node.address for each in plan.nodes}
+    assert {each.node.name: each.node.address for each in again.nodes} == addresses
+    assert counts(outcome.doubts)["error"] == (1 if name == "four-gpu-two-nic" else 0), as_table(outcome.doubts)
+    assert "DS404" not in codes(outcome)
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_the_order_in_which_nodes_answer_is_nothing(name: str) -> None:
+    plan = plan_of(name)
+    told = live_nodes.told(plan)
+    wished = options_of(plan)
+    assert run(list(reversed(told)), wished).text == run(told, wished).text
+
+
+# -- any fabric --------------------------------------------------------------------------------------------------------
+
+FABRIC = """
+plugin: railyard.fabric.rails
+fabric: {{name: ai, attachment: {attachment}, provider: {provider}, mtu: {mtu}, routing: {routing}{vfs}}}
+addresses: {addresses}
+rails: {{count: {rails}, name: "gpu{{n:02}}"}}
+profiles: {{box: {{ports: {ports}}}}}
+nodes:
+{nodes}
+"""
+
+
+@st.composite
+def fabrics(draw: st.DrawFn) -> str:
+    rails, count = draw(st.integers(1, 8)), draw(st.integers(2, 12))
+    mode = draw(st.sampled_from(("subnet", "prefix", "link")))
+    first = draw(st.integers(1, 40))
+    sriov = mode != "link" and draw(st.booleans())
+    addresses: Row = {"mode": mode, "supernet": "10.%d.0.0/16" % draw(st.integers(1, 250)), "rail_prefix": 19}
+    routing: Row = {"cross_rail": draw(st.booleans()), "first_table": draw(st.sampled_from((101, 300)))}
+    if mode == "subnet":
+        addresses.update(rail_prefix=24, hosts=".%d-.250" % draw(st.integers(101, 160)), pods=".1-.100", gateway=".254")
+        routing = {"cross_rail": True}
+    elif mode == "prefix":
+        addresses["node_prefix"] = draw(st.integers(26, 28))
+        addresses["gateway"] = draw(st.sampled_from(("first", "last")))
+        addresses["host"] = draw(st.sampled_from(("first", "last")))
+    else:
+        addresses["leaf_end"] = draw(st.sampled_from(("first", "second")))
+    if draw(st.booleans()) and mode != "subnet":
+        routing = {"mode": "destination"}
+    names = [
+        "ai-%d" % number
+        for number in sorted(draw(st.sets(st.integers(first, first + 40), min_size=count, max_size=count)))
+    ]
+    ports = {
+        "gpu%02d" % number: {"netdev": "rail%02d" % number, "pci": "0000:%02x:00.0" % (8 * number), "rdma": "mlx5_gpu%02d" % number, "gpu": number - 1}
+        for number in range(1, rails + 1)
+    }  # fmt: skip
+    return FABRIC.format(
+        attachment="sriov" if sriov else "host-device" if mode == "link" else "macvlan",
+        provider="network-operator",
+        mtu=draw(st.sampled_from((4200, 9000))),
+        routing=yaml.safe_dump(routing, default_flow_style=True).strip(),
+        vfs=", vfs: {count: %d, trust: true}" % draw(st.integers(1, 8)) if sriov else "",
+        addresses=yaml.safe_dump(addresses, default_flow_style=True).strip(),
+        rails=rails,
+        ports=yaml.safe_dump(ports, default_flow_style=True, width=10000).strip(),
+        nodes="\n".join("  %s: {profile: box}" % name for name in names),
+    )
+
+
+@settings(max_examples=60)
+@given(fabrics())
+def test_any_plan_that_nodes_show_comes_back(text: str) -> None:
+    raw = lint(text.encode())
+    if raw.plan is None:
+        # RY815: what nv-ipam cannot give; the address arithmetic is what this is about
+        text = text.replace("network-operator", "spiderpool").replace("host-device", "macvlan")
+        raw = lint(text.encode())
+    assert raw.plan, [finding.text() for finding in raw.findings]
+    told = live_nodes.told(raw.plan)
+    outcome = run(told, options_of(raw.plan))
+    again = lint(outcome.text.encode()).plan
+    assert again, outcome.text + "\n".join(finding.text() for finding in outcome.lint)
+    assert on_hosts(again, told) == on_hosts(raw.plan, told), outcome.text
+    assert not of(outcome, "DS302") and not of(outcome, "DS305") and not of(outcome, "DS308")
+
+
+def test_nodes_of_whatever_index_are_folded() -> None:
+    plan = plan_of("routed-31")
+    nodes = yaml.safe_load(run(live_nodes.told(plan), options_of(plan)).text)["nodes"]
+    assert list(nodes) == ["b300-su%d-[01:32]" % unit for unit in range(1, 5)]
+    assert nodes["b300-su2-[01:32]"]["index"] == "[33:64]" and "index" not in nodes["b300-su1-[01:32]"]
+
+
+# -- what does not agree -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return plan_of("macvlan-roce")
+
+
+@pytest.fixture
+def told(plan: Plan) -> list[Told]:
+    """Six nodes like those of the inventory."""
+    text = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text(encoding="utf-8")
+    return live_nodes.told(planned(text.replace("[1:2]", "[1:6]")))
+
+
+def look(told: t.Sequence[Told], **more: t.Any) -> Outcome:
+    wished = {"name": "ai-10-1-16", "attachment": "macvlan", "provider": "spiderpool"}
+    return run(told, Options(**dict(wished, **more)))
+
+
+def address(told: list[Told], node: int, netdev: str, text: str) -> None:
+    for row in told[node].result["ip"]["addresses"]:
+        if row["netdev"] == netdev:
+            row["address"] = text
+
+
+def nic(told: list[Told], node: int, netdev: str) -> Row:
+    return next(row for row in told[node].result["nics"] if row["netdev"] == netdev)
+
+
+def test_nothing_is_in_doubt_but_what_nodes_do_not_say(told: list[Told]) -> None:
+    assert codes(look(told)) == {"DS306"}
+    assert codes(look(told, wish={"pods": ".1-.200"})) == set()
+    bare = run(told, Options())
+    assert codes(bare) == {"DS306", "DS501", "DS502", "DS503"} and "name: discovered" in bare.text
+
+
+def test_an_address_that_is_not_at_its_place(told: list[Told]) -> None:
+    address(told, 3, "enp13s0f0np0", "172.16.13.250/24")
+    outcome = look(told)
+    (doubt,) = of(outcome, "DS302")
+    assert (doubt.place, doubt.nodes) == (("rails", "gpu03"), ("ai-10-1-16-4",))
+    assert doubt.message == "has 172.16.13.250, and the plan gives 172.16.13.204"
+    assert re.search(r"# DECIDE DS302: has 172.16.13.250.*\n(  # .*\n)*  gpu03:", outcome.text)
+    assert lint(outcome.text.encode()).plan
+
+
+def test_an_address_of_another_rail(told: list[Told]) -> None:
+    address(told, 1, "enp11s0f0np0", "172.16.12.202/24")
+    address(told, 1, "enp12s0f0np0", "172.16.11.202/24")
+    found = [(doubt.place, doubt.message, doubt.nodes) for doubt in of(look(told), "DS302")]
+    assert found == [
+        (("rails", "gpu01"), "172.16.12.202 is not in 172.16.11.0/24", ("ai-10-1-16-2",)),
+        (("rails", "gpu02"), "172.16.11.202 is not in 172.16.12.0/24", ("ai-10-1-16-2",)),
+    ]
+
+
+def test_one_address_twice(told: list[Told]) -> None:
+    address(told, 4, "enp14s0f0np0", "172.16.14.201/24")
+    (doubt,) = of(look(told), "DS305")
+    assert doubt.message == "172.16.14.201 is on gpu04 of ai-10-1-16-1 and on gpu04 of ai-10-1-16-5"
+
+
+def test_another_prefix_length_gateway_mtu_table_and_a_second_address(told: list[Told]) -> None:
+    address(told, 2, "enp11s0f0np0", "172.16.11.203/23")
+    ip = told[1].result["ip"]
+    next(row for row in ip["routes"] if row["via"] == "172.16.12.254")["via"] = "172.16.12.253"
+    ip["addresses"].append({"netdev": "enp13s0f0np0", "address": "192.0.2.1/24", "secondary": False})
+    for row in ip["rules"]:
+        row["table"] = 250 if row["table"] == 104 else row["table"]
+    nic(told, 5, "enp15s0f0np0")["mtu"] = 1500
+    nic(told, 5, "enp16s0f0np0")["carrier"] = False
+    outcome = look(told)
+    assert codes(outcome) >= {"DS304", "DS307", "DS303", "DS308", "DS401", "DS212"}
+    assert of(outcome, "DS401")[0].message == "a port has the MTU 1500, and the plan says 4200"
+    assert of(outcome, "DS308")[0].nodes == ("ai-10-1-16-2",) and of(outcome, "DS212")[0].nodes == ("ai-10-1-16-6",)
+    assert of(outcome, "DS308")[0].message == "the port's routing table is 250, and would be 104 by the rail's number"
+    assert "gateway: 172.16.12.254" in outcome.text
+
+
+def test_a_node_that_could_not_be_asked_and_one_without_ports(told: list[Told]) -> None:
+    told[2] = told[2]._replace(result={})
+    told[3].result["nics"] = [row for row in told[3].result["nics"] if row["branch"]]
+    outcome = look(told)
+    assert [doubt.nodes for doubt in of(outcome, "DS101") + of(outcome, "DS201")] == [
+        ("ai-10-1-16-3",),
+        ("ai-10-1-16-4",),
+    ]
+    assert list(yaml.safe_load(outcome.text)["nodes"]) == ["ai-10-1-16-[1:2]", "ai-10-1-16-[5:6]"]
+    nothing = look([])
+    assert nothing.text == "" and summary(nothing) == "0 nodes give 0 rails; to decide: 0, to check: 0"
+
+
+def test_a_card_in_another_slot_is_a_profile_of_its_own(told: list[Told]) -> None:
+    moved = yaml.safe_load(yaml.safe_dump(told[5].result).replace("0000:12:00.0", "0000:c1:00.0"))
+    told[5] = told[5]._replace(result=moved)
+    outcome = look(told)
+    (doubt,) = of(outcome, "DS207")
+    assert doubt.message == "it is server but for the NICs at 0000:12:00.0, 0000:c1:00.0"
+    again = planned(outcome.text)
+    assert again.node_vars(again.nodes[5])["ports"][7]["pci"] == "0000:c1:00.0"
+    assert again.node_vars(again.nodes[5])["ports"][7]["address"] == "172.16.18.206/24"
+
+
+def test_names_that_differ_on_a_node(told: list[Told]) -> None:
+    text = yaml.safe_dump(told[1].result).replace("enp11s0f0np0", "ens1").replace("mlx5_gpu02", "mlx5_x")
+    told[1] = told[1]._replace(result=yaml.safe_load(text))
+    said = ["its RDMA device is not mlx5_gpu02", "the port of gpu01 is ens1, and on most nodes enp11s0f0np0"]
+    outcome = look(told)
+    assert [doubt.message for doubt in of(outcome, "DS405")] == said
+    # macvlan needs one name on all nodes: hosts.yml renames. Others keep what they have.
+    again = planned(outcome.text)
+    assert {again.node_vars(each)["ports"][0]["netdev"] for each in again.nodes} == {"enp11s0f0np0"}
+    kept = look(told, attachment="host-device", provider="network-operator")
+    again = planned(kept.text)
+    names = [again.node_vars(each)["ports"][0]["netdev"] for each in again.nodes[:3]]
+    assert names == ["enp11s0f0np0", "ens1", "enp11s0f0np0"]
+
+
+def kernel_names(told: t.Sequence[Told]) -> list[Told]:
+    """The same nodes before anybody gave names: RDMA devices and netdevs say nothing of rails."""
+    return [
+        each._replace(result=yaml.safe_load(re.sub(r"mlx5_gpu0(\d)", r"mlx5_\1", yaml.safe_dump(each.result))))
+        for each in told
+    ]
+
+
+def bare(told: t.Sequence[Told]) -> list[Told]:
+    """Without anything that is set on ports."""
+    return [
+        each._replace(result=dict(each.result, ip={"addresses": [], "routes": [], "rules": []}))
+        for each in kernel_names(told)
+    ]
+
+
+def test_rails_of_bare_nodes_follow_their_gpus(told: list[Told]) -> None:
+    told = bare(told)
+    swapped = {"0000:0b:00.0": "0000:12:00.0", "0000:12:00.0": "0000:0b:00.0"}
+    for each in told:
+        for gpu in each.result["gpus"]:
+            gpu["nics"] = {swapped.get(pci, pci): how for pci, how in gpu["nics"].items()}
+    outcome = look(told)
+    ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
+    assert list(ports) == ["gpu%02d" % number for number in range(1, 9)]
+    assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
+    assert len(of(outcome, "DS301")) == 8 and outcome.lint
+    # Where names are there already, they stay, and it is said.
+    named = [
+        each._replace(result=dict(each.result, nics=own.result["nics"], rdma=own.result["rdma"]))
+        for each, own in zip(told, live_nodes.told(planned(outcome_of(told))))
+    ]
+    assert "DS209" in codes(look(named))
+
+
+def outcome_of(told: t.Sequence[Told]) -> str:
+    text = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text(encoding="utf-8")
+    return text.replace("[1:2]", "[1:6]")
+
+
+def test_names_can_be_said(told: list[Told]) -> None:
+    outcome = look(kernel_names(told), rails="rail{n}")
+    assert list(yaml.safe_load(outcome.text)["rails"]) == ["rail%d" % number for number in range(1, 9)]
+
+
+def test_tables_say_the_order_where_names_do_not(told: list[Told]) -> None:
+    told = kernel_names(told)
+    for each in told:
+        for row in each.result["ip"]["rules"] + each.result["ip"]["routes"]:
+            row["table"] = {101: 102, 102: 101}.get(row["table"], row["table"])
+    outcome = look(told)
+    ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
+    assert ports["gpu01"]["pci"] == "0000:0c:00.0" and "DS209" in codes(outcome) and "DS308" in codes(outcome)
+
+
+def heard(told: t.Sequence[Told]) -> Row:
+    return {
+        each.name: {"enp%ds0f0np0" % (10 + rail): {"chassis": "leaf-%d" % rail, "port": "swp1"} for rail in range(1, 9)}
+        for each in told
+    }
+
+
+def test_leaves_agree_with_rails_or_it_is_said(told: list[Told]) -> None:
+    lldp = heard(told)
+    assert codes(look(told, lldp=lldp)) == {"DS306"}
+    swapped = copy.deepcopy(lldp)
+    own = swapped["ai-10-1-16-3"]
+    own["enp12s0f0np0"], own["enp15s0f0np0"] = own["enp15s0f0np0"], own["enp12s0f0np0"]
+    found = of(look(told, lldp=swapped), "DS210")
+    assert [(doubt.place, doubt.nodes) for doubt in found] == [
+        (("rails", "gpu02"), ("ai-10-1-16-3",)),
+        (("rails", "gpu05"), ("ai-10-1-16-3",)),
+    ]
+    assert found[0].message == "the port hears the leaf leaf-5, which on most nodes is on gpu05"
+    one = {node: {netdev: {"chassis": "only"} for netdev in own} for node, own in lldp.items()}
+    assert [doubt.message for doubt in of(look(told, lldp=one), "DS210")] == [
+        "the leaf only is heard on %s alike" % ", ".join("gpu%02d" % number for number in range(1, 9))
+    ]
+
+
+def test_leaves_say_which_port_of_another_model_is_on_which_rail(told: list[Told]) -> None:
+    told, other = bare(told), bare(told)[5]
+    lldp = heard(told)
+    lldp[other.name] = {"enp%ds0f0np0" % (10 + rail): {"chassis": "leaf-%d" % (9 - rail)} for rail in range(1, 9)}
+    for row in other.result["nics"]:
+        row["device"] = "1017" if row["rdma"] else row["device"]
+    told[5] = other
+    outcome = look(told, lldp=lldp)
+    ports = yaml.safe_load(outcome.text)["profiles"]["server-2"]["ports"]
+    assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
+    assert not of(outcome, "DS210") and not of(outcome, "DS208")
+    # Without leaves nothing says it but the order; with addresses their networks do.
+    assert not of(look(told), "DS208")
+    plain = look(told, lldp={told[0].name: lldp[told[0].name]})
+    assert not of(plain, "DS210")
+
+
+def test_networks_say_which_port_of_another_model_is_on_which_rail(told: list[Told]) -> None:
+    told = kernel_names(told)
+    for row in told[5].result["nics"]:
+        row["device"] = "1017" if row["rdma"] else row["device"]
+    first, last = "enp11s0f0np0", "enp18s0f0np0"
+    swapped = {first: last, last: first}
+    for part in ("addresses", "routes"):
+        for row in told[5].result["ip"][part]:
+            row["netdev"] = swapped.get(row["netdev"], row["netdev"])
+    outcome = look(told)
+    ports = yaml.safe_load(outcome.text)["profiles"]["server-2"]["ports"]
+    assert (ports["gpu01"]["netdev"], ports["gpu08"]["netdev"]) == (last, first)
+
+
+def test_slots_agree_or_it_is_said(told: list[Told]) -> None:
+    for at in range(6):
+        for number in range(1, 9):
+            nic(told, at, "enp%ds0f0np0" % (10 + number))["slot"] = str(20 + number)
+    assert not of(look(told), "DS211")
+    nic(told, 2, "enp11s0f0np0")["slot"] = "9"
+    (doubt,) = of(look(told), "DS211")
+    assert (doubt.message, doubt.nodes) == ("0000:0b:00.0 is in the slot 9, and on most nodes in 21", ("ai-10-1-16-3",))
+    for at in range(6):
+        nic(told, at, "enp12s0f0np0")["slot"] = "21"
+    assert "0000:0b:00.0 and 0000:0c:00.0 are two cards, and both are in the slot 21" in [
+        doubt.message for doubt in of(look(told), "DS211")
+    ]
+
+
+def test_nics_for_storage_and_management_are_told_apart(told: list[Told]) -> None:
+    for each in told:
+        extra = [
+            dict(live_nodes._bare("0000:a1:00.0", "stor1"), device="101d", speed=200000, rdma=["mlx5_70"]),
+            dict(live_nodes._bare("0000:a2:00.0", "eno2"), vendor="8086", device="1521", speed=1000),
+        ]
+        each.result["nics"] += extra
+        for gpu in each.result["gpus"]:
+            gpu["nics"].update({"0000:a1:00.0": "NODE", "0000:a2:00.0": "NODE"})
+    others = yaml.safe_load(look(told).text)["profiles"]["server"]["other_ports"]
+    assert {name: port["role"] for name, port in others.items()} == {
+        "stor1": "storage",
+        "eno2": "management",
+        "eno1": "management",
+    }
+
+
+def test_vfs_of_another_name_or_number() -> None:
+    plan = plan_of("sriov-roce")
+    told = live_nodes.told(plan)
+    assert "DS404" in codes(run(told, dataclasses_replace(options_of(plan), name="other")))
+    gone = told[1].result["vfs"].pop()
+    assert gone["index"] == 7
+    found = of(run(told, options_of(plan)), "DS403")
+    assert [(doubt.message, doubt.nodes) for doubt in found] == [("ports have 7 and 8 VFs", ("ai-10-1-16-2",))]
+    told[0].result["vfs"][0]["attributes"]["vlan"] = 7
+    assert "VFs have different values of vlan: 0, 7" in [
+        doubt.message for doubt in of(run(told, options_of(plan)), "DS403")
+    ]
+
+
+def dataclasses_replace(options: Options, **more: t.Any) -> Options:
+    return options._replace(**more)
+
+
+def test_the_rdma_mode_is_kept_or_said(told: list[Told]) -> None:
+    told[0].result["system"]["rdma_mode"] = "exclusive"
+    (doubt,) = of(look(told), "DS407")
+    assert doubt.nodes == ("ai-10-1-16-1",)
+    plan = plan_of("sriov-roce")
+    shared = live_nodes.told(plan)
+    for each in shared:
+        each.result["system"]["rdma_mode"] = "shared"
+    outcome = run(shared, options_of(plan))
+    assert "rdma_mode: shared" in outcome.text and "DS407" in codes(outcome)
+
+
+def test_soft_devices_with_a_name_of_the_kernel_and_ports_without_any() -> None:
+    told = live_nodes.told(plan_of("lab"))
+    for each in told:
+        each.result["rdma"] = [
+            dict(row, device="rxe0") if row["device"] == "rxe_gpu01" else row for row in each.result["rdma"]
+        ]
+    outcome = run(told, Options(name="lab", rails="gpu{n:02}"))
+    assert {doubt.place for doubt in of(outcome, "DS406")} == {("profiles", "server", "ports", "gpu01")}
+    for each in told:
+        each.result["rdma"] = []
+    outcome = run(told, Options(name="lab", rails="gpu{n:02}"))
+    assert len(of(outcome, "DS402")) == 8 and "soft_rdma" not in yaml.safe_load(outcome.text)["profiles"]["server"]
+
+
+def test_every_code_is_said_somewhere_and_in_the_page() -> None:
+    page = (ROOT / "docs" / "discover.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (DS[0-9]{3}) \| (error|warning) \| (.*) \|$", page, re.M)
+    assert rows == [(code, severity, title) for code, (severity, title) in doubts.CODES.items()]
+    folder = ROOT / "plugins" / "module_utils" / "fabric" / "discover"
+    used = {
+        code
+        for path in folder.glob("*.py")
+        if path.name != "doubts.py"
+        for code in re.findall(r'"(DS[0-9]{3})"', path.read_text())
+    }
+    assert used == set(doubts.CODES)
