@@ -100,6 +100,11 @@ class QosKernel(System):
             text = "Global tclass=%d" % int(text)
         elif name == "default_roce_mode" and text not in ("RoCE v2", "IB/RoCE v1"):
             raise OSError(errno.EINVAL, "invalid")
+        elif name == "dscp2prio":
+            # one pair is written, and the whole table is read
+            dscp, priority = text.split()
+            rows = [line.split() for line in (self.read(path) or "").splitlines()]
+            text = "\n".join(" ".join([row[0], priority if row[0] == dscp else row[1]]) for row in rows)
         if path.startswith(RDMA_CM):
             self.defaults[path.split("/")[5]][name] = text
         Path(self.path(path)).write_text(text + "\n")
