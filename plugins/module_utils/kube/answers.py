@@ -96,7 +96,9 @@ def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str
         return Refusal(
             "the server does not know %s" % _several([field.lstrip(".") for field in unknown], ""),
             place,
-            "bring the CustomResourceDefinition of %s to the release that this collection is made for" % resource,
+            "bring the CustomResourceDefinition of %s to the release that this collection is made for" % resource
+            if "." in resource
+            else "report it as a bug: this is a field of no release of Kubernetes",
         )
     if status in PASSING:
         return General("the server is overloaded or not ready (%d): %s" % (status, message), place, "run again later")

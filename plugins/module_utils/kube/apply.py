@@ -88,7 +88,10 @@ class Apply:
 
     def _try(self, writes: list[Write]) -> None:
         """One dry run of each shape, for servers that would drop what they do not know and say nothing."""
-        shapes = {(write.key.type, shape(write.wanted)): write for write in writes if write.wanted is not None}
+        shapes: dict[t.Any, Write] = {}
+        for write in writes:
+            if write.wanted is not None:
+                shapes.setdefault((write.key.type, shape(write.wanted)), write)
         self._in_order(list(shapes.values()), lambda write: _kept(write, self._put(write, True)), TRYING)
 
     def _write(self, write: Write) -> None:
@@ -159,7 +162,7 @@ def _hanging(live: Live, count: int, timeout: float) -> RailyardError:
     keys = list(live)
     more = " (and %d more of this kind)" % (len(keys) - 1) if len(keys) > 1 else ""
     return RailyardError(
-        "%s%s; nobody let it go within %g s" % (ending_of(keys[0], live[keys[0]]), more, timeout),
+        "%s%s; nobody let it go within %g s" % (ending_of(live[keys[0]]), more, timeout),
         str(keys[0]),
         "see that the controller that set the finalizer runs and that no pod uses the object any more, then run again;"
         " what was applied before it is still there for its controllers",

@@ -53,7 +53,9 @@ def differences(wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], mana
 
 def _compare(path: str, wanted: t.Any, live: t.Any, owned: Owned | None) -> t.Iterator[Difference]:
     if owned is None:
-        yield Difference(path, live, wanted)
+        # what holds no value is nobody's
+        if _says(wanted) or not holds(live, wanted):
+            yield Difference(path, live, wanted)
     elif owned and isinstance(wanted, dict) and isinstance(live, dict):
         yield from _mapping(path, wanted, live, owned)
     elif owned and isinstance(wanted, list) and isinstance(live, list):
@@ -113,6 +115,12 @@ def holds(live: t.Any, wanted: t.Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(live, list) and len(live) == len(wanted) and all(map(holds, live, wanted))
     return type(live) is type(wanted) and bool(live == wanted)
+
+
+def _says(wanted: t.Any) -> bool:
+    if isinstance(wanted, dict):
+        return any(map(_says, wanted.values()))
+    return bool(wanted) if isinstance(wanted, list) else True
 
 
 def unkept(wanted: t.Any, got: t.Any, path: str = "") -> t.Iterator[Difference]:

@@ -152,7 +152,7 @@ def leaving(
         if key not in keys and selected(found, wish.labels) and (all_of or not wish.by_hand(found))
     ]
     going.sort(key=lambda item: (wish.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
-    ending = [ending_of(key, found) for key, found in going if found["metadata"].get("deletionTimestamp")]
+    ending = ["%s: %s" % (key, ending_of(found)) for key, found in going if found["metadata"].get("deletionTimestamp")]
     return [
         Write(key, resources[key.type], None, found)
         for key, found in going
@@ -160,17 +160,17 @@ def leaving(
     ], ending
 
 
-def ending_of(key: Key, found: t.Mapping[str, t.Any]) -> str:
+def ending_of(found: t.Mapping[str, t.Any]) -> str:
     """Why an object that was deleted is still there."""
     finalizers = found["metadata"].get("finalizers") or ["none (it goes in a moment)"]
-    return "%s is deleted and still there; its finalizers: %s" % (key, ", ".join(finalizers))
+    return "it is deleted and still there; its finalizers: %s" % ", ".join(finalizers)
 
 
 def _ending(key: Key, found: t.Mapping[str, t.Any]) -> RailyardError | None:
     if not found["metadata"].get("deletionTimestamp"):
         return None
     return Refused(
-        ending_of(key, found).partition(" ")[2].partition(" ")[2],
+        ending_of(found),
         str(key),
         "see that the controller of its kind runs and lets it go, then run again: it is made anew",
     )

@@ -31,8 +31,14 @@ def each(do: t.Callable[[T], None], items: t.Sequence[T], workers: int, say: Say
     errors: list[tuple[int, RailyardError]] = []
 
     def one(item: T) -> None:
-        if not stop.is_set():
+        if stop.is_set():
+            return
+        try:
             do(item)
+        except RailyardError as error:
+            if not isinstance(error, Refusal) or error.general:
+                stop.set()
+            raise
 
     last = time.monotonic()
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
@@ -42,8 +48,6 @@ def each(do: t.Callable[[T], None], items: t.Sequence[T], workers: int, say: Say
                 error = future.exception()
                 if isinstance(error, RailyardError):
                     errors.append((futures[future], error))
-                    if not isinstance(error, Refusal) or error.general:
-                        stop.set()
                 elif error is not None:
                     raise error
                 if time.monotonic() - last >= EVERY:

@@ -1,0 +1,682 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan on a real API server: what is sent, what is refused and how that is told; and the next run converges."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight, server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
+from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import FAMILY, Planned
+from lab import process
+from lab.cluster import api, binaries, lifecycle
+from tests.integration.cluster import Cluster, Object
+from tests.unit.fabric.kubernetes import plans
+
+ROOT = Path(__file__).resolve().parents[2]
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+# Everything in namespaces that any cluster has, and nothing of Prometheus', so that each test fills an empty cluster.
+OPTIONS: Object = {"metrics": False}
+
+
+def quiet(_text: str) -> None:
+    """Progress is not looked at."""
+
+
+class Proxy:
+    """Passes requests to the cluster as its administrator, and keeps what it passed: ``(method, path)``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.seen: list[tuple[str, str]] = []
+        self.after: t.Callable[[int], None] = lambda writes: None
+        outer, lock = self, threading.Lock()
+        context = api.trust(cluster.running.pki, "ca", "admin")
+        port = cluster.running.ports["api"]
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            # headers and body leave in one packet: the other end would wait for the second
+            wbufsize = -1
+            disable_nagle_algorithm = True
+
+            def _pass(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                with lock:
+                    outer.seen.append((self.command, self.path))
+                    writes = len(outer.writes)
+                if self.command in WRITES:
+                    outer.after(writes)
+                upstream = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+                try:
+                    kept = {key: self.headers[key] for key in ("Accept", "Content-Type") if self.headers[key]}
+                    upstream.request(self.command, self.path, body, kept)
+                    answer = upstream.getresponse()
+                    text = answer.read()
+                except (OSError, http.client.HTTPException):
+                    self.close_connection = True
+                    return
+                finally:
+                    upstream.close()
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.getheader("Content-Type") or "text/plain")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass
+
+            def log_message(self, *_words: t.Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        self.url = "http://127.0.0.1:%d" % self._http.server_address[1]
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """Without dry runs and reviews, which write nothing."""
+        return [
+            (method, path)
+            for method, path in self.seen
+            if method in WRITES and "dryRun" not in path and "reviews" not in path
+        ]
+
+    @property
+    def lists(self) -> list[str]:
+        """The kinds that were listed, as often as they were."""
+        return [
+            path.partition("?")[0] for method, path in self.seen if "labelSelector" in path or path == "/api/v1/nodes"
+        ]
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+def kubeconfig(path: Path, url: str, user: Object | None = None, authority: Path | None = None) -> Path:
+    cluster: Object = {"server": url}
+    if authority:
+        cluster["certificate-authority"] = str(authority)
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "who", "user": user or {}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "who"}}],
+        "current-context": "it",
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> t.Iterator[Proxy]:
+    made = Proxy(cluster)
+    yield made
+    made.close()
+
+
+class Bench:
+    """A fabric file, the cluster, and what the actions do with both."""
+
+    def __init__(self, cluster: Cluster, proxy: Proxy, place: Path) -> None:
+        self.cluster, self.proxy, self.place = cluster, proxy, place
+        self.kubeconfig = kubeconfig(place / "proxied", proxy.url)
+
+    def plan(
+        self, provider: str = "spiderpool", attachment: str = "macvlan", mode: str = "subnet", **more: t.Any
+    ) -> Planned:
+        file = plans.fabric_file(provider, attachment, mode, (4,))
+        file["nodes"] = {"node-[1:2]": {"profile": "hgx"}}
+        for key, value in more.pop("options", OPTIONS).items():
+            more.setdefault("kubernetes", {})[key] = value
+        given = more.pop("kubernetes", {})
+        file["fabric"].update(more.pop("fabric", {}))
+        for rail, values in more.pop("rails", {}).items():
+            file["rails"][rail].update(values)
+        for rail in more.pop("without", ()):
+            del file["rails"][rail], file["profiles"]["hgx"]["ports"][rail]
+        assert not more, more
+        path = self.place / "fabric.yml"
+        path.write_text(yaml.safe_dump(file, sort_keys=False))
+        return Planned({"file": str(path), "kubernetes": given})
+
+    def server(self, config: Path | None = None) -> server.Server:
+        return server.connect(str(config or self.kubeconfig), None, 4)
+
+    def apply(
+        self, plan: Planned, check: bool = False, prune: bool = True, force: bool = False, config: Path | None = None
+    ) -> Apply:
+        self.proxy.seen.clear()
+        run = Apply(self.server(config), plan.wish(force), check, quiet)
+        run.present(prune)
+        return run
+
+    def absent(self, plan: Planned, timeout: float = 10, check: bool = False) -> Apply:
+        self.proxy.seen.clear()
+        run = Apply(self.server(), plan.wish(), check, quiet)
+        run.absent(timeout)
+        return run
+
+    def refused(self, plan: Planned, **how: t.Any) -> str:
+        with pytest.raises(RailyardError) as error:
+            self.apply(plan, **how)
+        text = str(error.value)
+        assert "Traceback" not in text and "object at 0x" not in text
+        return text
+
+    def live(self, plan: Planned) -> dict[str, Object]:
+        """What carries the fabric's labels, by kind and name."""
+        wish, made = plan.wish(), self.server()
+        found = observed(made, made.resources(wish.kinds), wish.labels, quiet)
+        return {"%s %s" % (key.kind, key.name): each for key, each in found.items()}
+
+
+@pytest.fixture
+def bench(cluster: Cluster, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Bench]:
+    cluster.need("spiderippools.spiderpool.spidernet.io")
+    # an absent server is waited for as long as it takes to see that it is awaited
+    monkeypatch.setattr(server, "_AGAIN", (0.05, 0.1))
+    made = Bench(cluster, proxy, tmp_path)
+    yield made
+    for name in ("ai", "other"):
+        clean = Apply(
+            server.connect(str(cluster.kubeconfig), None, 4), made.plan(fabric={"name": name}).wish(), False, quiet
+        )
+        clean.absent(20)
+
+
+def names(run: Apply) -> list[str]:
+    return sorted("%s %s" % (write.key.kind, write.key.name) for write in run.done)
+
+
+def pool(name: str = "ai-gpu01") -> Object:
+    return {
+        "apiVersion": "spiderpool.spidernet.io/v2beta1",
+        "kind": "SpiderIPPool",
+        "metadata": {"name": name},
+    }
+
+
+def test_a_second_run_lists_each_kind_once_and_writes_nothing(bench: Bench) -> None:
+    plan = bench.plan()
+    first = bench.apply(plan)
+    assert len(first.done) == len(plan.objects) == len({write.key for write in first.done})
+    assert set(names(first)) == set(bench.live(plan))
+    second = bench.apply(plan)
+    assert second.done == [] and second.warnings == []
+    assert {method for method, _path in bench.proxy.seen} == {"GET"}
+    assert bench.proxy.lists and len(bench.proxy.lists) == len(set(bench.proxy.lists))
+
+
+@pytest.mark.parametrize(
+    ("provider", "attachment", "mode"),
+    [
+        ("spiderpool", "sriov", "prefix"),
+        ("network-operator", "macvlan", "subnet"),
+        ("network-operator", "sriov", "prefix"),
+        ("cni", "macvlan", "block"),
+        ("cni", "sriov", "block"),
+    ],
+)
+def test_every_provider_converges_at_once(bench: Bench, provider: str, attachment: str, mode: str) -> None:
+    options = dict(OPTIONS, operator_namespace="kube-system", sriov_namespace="kube-system")
+    plan = bench.plan(provider, attachment, mode, options=options)
+    predicted = bench.apply(plan, check=True)
+    assert bench.proxy.writes == [] or all("dryRun" in json.dumps(each) for each in bench.proxy.writes)
+    assert names(bench.apply(plan)) == names(predicted)
+    assert bench.apply(plan).done == []
+    assert bench.proxy.writes == []
+    # a later plan with another provider takes all of it away
+    bench.apply(bench.plan())
+    assert {kind.split()[0] for kind in bench.live(plan)} == {"SpiderIPPool", "SpiderMultusConfig", "ConfigMap"}
+
+
+def test_one_change_is_one_write(bench: Bench) -> None:
+    bench.apply(bench.plan())
+    plan = bench.plan(rails={"gpu01": {"pods": ".0.1-.19.100"}})
+    before = {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()}
+    checked = bench.apply(plan, check=True)
+    assert bench.proxy.writes == []
+    run = bench.apply(plan)
+    assert names(run) == ["SpiderIPPool ai-gpu01"] == names(checked)
+    told = [change.as_dict() for write in run.done for change in write.changes()]
+    assert told == [change.as_dict() for write in checked.done for change in write.changes()]
+    assert {change["attribute"] for change in told} == {"spec.ips", "metadata.annotations.railyard.fabric/applied"}
+    assert [path.partition("?")[0] for _method, path in bench.proxy.writes] == [
+        "/apis/spiderpool.spidernet.io/v2beta1/spiderippools/ai-gpu01"
+    ]
+    after = {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()}
+    assert {name for name in after if after[name] != before[name]} == {"SpiderIPPool ai-gpu01"}
+
+
+def test_what_left_the_plan_is_shown_and_then_pruned(bench: Bench) -> None:
+    whole = bench.plan()
+    bench.apply(whole)
+    stranger = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger", "namespace": "default"}}
+    bench.cluster.apply(stranger, manager="somebody")
+    small = bench.plan(without=["gpu02"])
+    left = sorted(set(bench.live(whole)) - {"%s %s" % (o["kind"], o["metadata"]["name"]) for o in small.objects})
+    assert "SpiderIPPool ai-gpu02" in left
+    kept = bench.apply(small, prune=False)
+    assert not [write for write in kept.done if write.wanted is None]
+    checked = bench.apply(small, check=True)
+    assert sorted(names(checked)) == left and set(left) <= set(bench.live(whole))
+    assert names(bench.apply(small)) == left
+    assert not set(left) & set(bench.live(whole))
+    assert bench.cluster.get(stranger) is not None
+    assert bench.apply(small).done == []
+
+
+def test_a_field_that_another_applies_is_a_conflict(bench: Bench) -> None:
+    plan = bench.plan()
+    bench.apply(plan)
+    other = dict(pool(), spec={"gateway": "10.1.255.253"})
+    bench.cluster.apply(other, manager="argocd", force=True)
+    text = bench.refused(plan)
+    assert text.startswith("SpiderIPPool ai-gpu01: spec.gateway is owned by argocd. Remedy: ")
+    assert "kubernetes_force=true" in text and "\n" not in text
+    assert bench.refused(plan, check=True) == text
+    run = bench.apply(plan, force=True)
+    assert names(run) == ["SpiderIPPool ai-gpu01"]
+    assert bench.live(plan)["SpiderIPPool ai-gpu01"]["spec"]["gateway"] == "10.1.255.254"
+    assert bench.apply(plan).done == []
+
+
+def test_an_object_that_was_somebody_elses_before_is_not_taken_over(bench: Bench) -> None:
+    plan = bench.plan()
+    planned = next(each for each in plan.objects if each["metadata"]["name"] == "ai-gpu01")
+    theirs = dict(planned, spec=dict(planned["spec"], gateway="10.1.255.253"))
+    theirs["metadata"] = {"name": "ai-gpu01"}
+    bench.cluster.apply(theirs, manager="kubectl-create")
+    assert "SpiderIPPool ai-gpu01: spec.gateway is owned by kubectl-create" in bench.refused(plan)
+    bench.apply(plan, force=True)
+    assert bench.apply(plan).done == []
+
+
+def test_an_edit_is_seen_named_and_put_right(bench: Bench) -> None:
+    plan = bench.plan()
+    bench.apply(plan)
+    bench.cluster.kubectl(
+        "patch", "spiderippool", "ai-gpu01", "--type=merge", "-p", '{"spec":{"gateway":"10.1.255.253"}}'
+    )
+    bench.cluster.kubectl("label", "spiderippool", "ai-gpu02", "railyard.fabric/rail-")
+    bench.cluster.kubectl("delete", "spidermultusconfig", "-n", "kube-system", "gpu01-macvlan")
+    run = bench.apply(plan)
+    assert names(run) == ["SpiderIPPool ai-gpu01", "SpiderIPPool ai-gpu02", "SpiderMultusConfig gpu01-macvlan"]
+    assert run.warnings == [
+        "SpiderIPPool ai-gpu01: spec.gateway was changed by kubectl-patch since it was applied, and is put right"
+    ]
+    assert bench.live(plan)["SpiderIPPool ai-gpu01"]["spec"]["gateway"] == "10.1.255.254"
+    assert bench.apply(plan).done == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_an_unknown_field_is_refused_before_anything_is_written(bench: Bench, check: bool) -> None:
+    plan = bench.plan()
+    next(each for each in plan.objects if each["kind"] == "ConfigMap")["bogus"] = "x"
+    wrong = next(each for each in plan.objects if each["kind"] == "SpiderMultusConfig")
+    wrong["spec"]["macvlan"]["enableRdma"] = True
+    text = bench.refused(plan, check=check)
+    assert (
+        "SpiderMultusConfig kube-system/%s: the server does not know spec.macvlan.enableRdma"
+        % wrong["metadata"]["name"]
+        in text
+    )
+    assert "ConfigMap default/ai-nccl-hgx: the server does not know bogus. Remedy: report it" in text
+    assert bench.proxy.writes == [] and bench.live(plan) == {}
+
+
+def test_a_field_that_an_old_server_drops_in_silence_is_refused(bench: Bench) -> None:
+    options = dict(OPTIONS, operator_namespace="kube-system")
+    plan = bench.plan("network-operator", "macvlan", "prefix", options=options)
+    policy = next(each for each in plan.objects if each["kind"] == "NicClusterPolicy")
+    policy["spec"]["rdmaSharedDevicePluginn"] = {"image": "x"}
+    text = bench.refused(plan)
+    place = "NicClusterPolicy nic-cluster-policy: the server %s spec.rdmaSharedDevicePluginn"
+    assert place % ("does not know" if bench.server().strict else "drops") in text
+    assert bench.live(plan) == {}
+
+
+def test_a_missing_kind_names_who_brings_it(bench: Bench) -> None:
+    plan = bench.plan(options=dict(OPTIONS, node_feature_rule=True))
+    assert (
+        "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: install Node Feature Discovery"
+        in bench.refused(plan)
+    )
+    found = preflight.problems(bench.server(), bench.plan(options={"node_feature_rule": True}).wish(), False, quiet)
+    assert [error.message for error in found] == [
+        "the cluster has no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1",
+        "the cluster has no namespace spiderpool",
+    ]
+    assert preflight.problems(bench.server(), bench.plan().wish(), True, quiet) == []
+
+
+def test_who_may_not_is_told_the_verb_and_the_resource(bench: Bench, namespace: str, tmp_path: Path) -> None:
+    cluster = bench.cluster
+    who = "system:serviceaccount:%s:reader" % namespace
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]},
+    ]
+    for each in (
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader", "namespace": namespace}},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": namespace},
+            "rules": rules,
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace},
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
+        },
+    ):
+        cluster.apply(each)
+    with api.Api(cluster.running) as admin:
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        made = admin.request("POST", "/api/v1/namespaces/%s/serviceaccounts/reader/token" % namespace, request)
+    authority, token = cluster.running.pki / "ca.crt", made["status"]["token"]
+    config = kubeconfig(tmp_path / "reader", cluster.running.url, {"token": token}, authority)
+    try:
+        plan = bench.plan()
+        text = bench.refused(plan, config=config)
+        assert "%s may not patch spiderippools.spiderpool.spidernet.io. Remedy: let a cluster" % who in text
+        found = preflight.problems(bench.server(config), plan.wish(), True, quiet)
+        assert [error.message for error in found] == [
+            "who asks may not patch nodes",
+            "who asks may not create, delete, patch spiderippools.spiderpool.spidernet.io",
+            "who asks may not create, delete, patch spidermultusconfigs.spiderpool.spidernet.io",
+        ]
+        stranger = kubeconfig(tmp_path / "stranger", cluster.running.url, {"token": "no-token"}, authority)
+        assert "%s: the server does not accept who asks (401). Remedy: renew" % cluster.running.url in bench.refused(
+            plan, config=stranger
+        )
+    finally:
+        for kind in ("clusterrolebinding", "clusterrole"):
+            cluster.kubectl("delete", kind, namespace)
+    bench.apply(plan)
+
+
+def test_a_server_that_is_not_there_is_one_line(bench: Bench, tmp_path: Path) -> None:
+    text = bench.refused(bench.plan(), config=kubeconfig(tmp_path / "nobody", "https://127.0.0.1:1"))
+    assert (
+        text.startswith("https://127.0.0.1:1: the API server does not answer: ")
+        and "refused" in text
+        and "\n" not in text
+    )
+    with pytest.raises(RailyardError, match="it cannot be used.*Remedy: name a kubeconfig"):
+        server.connect(str(tmp_path / "missing"), None, 1)
+    with pytest.raises(RailyardError, match="it cannot be used.*nowhere"):
+        server.connect(str(bench.kubeconfig), "nowhere", 1)
+
+
+def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(bench: Bench) -> None:
+    plan, running = bench.plan(), bench.cluster.running
+    killed = threading.Event()
+
+    def kill(writes: int) -> None:
+        if writes >= 4 and not killed.is_set():
+            killed.set()
+            os.kill(process.members(running.directory)[binaries.API].pid, signal.SIGKILL)
+
+    bench.proxy.after = kill
+    try:
+        text = bench.refused(plan)
+    finally:
+        bench.proxy.after = lambda writes: None
+        lifecycle.up(lifecycle.Wish(running.name, nodes=["node-1", "node-2"]))
+    assert "%s: the API server does not answer: " % bench.proxy.url in text
+    assert "of %d objects were written before). Remedy: see that it runs" % len(plan.objects) in text
+    written = set(bench.live(plan))
+    assert 0 < len(written) < len(plan.objects)
+    rest = bench.apply(plan)
+    assert not set(names(rest)) & written and set(bench.live(plan)) == written | set(names(rest))
+    assert len(bench.live(plan)) == len(plan.objects)
+    assert bench.apply(plan).done == []
+
+
+@pytest.fixture
+def webhook(cluster: Cluster) -> t.Iterator[t.Callable[[str], None]]:
+    """A validating webhook over pools at an address; it goes with the test."""
+    authority = base64.b64encode((cluster.running.pki / "ca.crt").read_bytes()).decode()
+
+    def at(url: str) -> None:
+        rule = {
+            "apiGroups": ["spiderpool.spidernet.io"],
+            "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["spiderippools"],
+        }
+        hook = {
+            "name": "pools.webhook.example",
+            "clientConfig": {"url": url, "caBundle": authority},
+            "rules": [rule],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 2,
+        }
+        cluster.apply(
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "pools"},
+                "webhooks": [hook],
+            }
+        )
+
+    yield at
+    cluster.kubectl("delete", "validatingwebhookconfiguration", "pools", "--ignore-not-found")
+
+
+def test_a_webhook_that_is_down_is_named(bench: Bench, webhook: t.Callable[[str], None]) -> None:
+    plan = bench.plan()
+    webhook("https://127.0.0.1:1/")
+    text = _until(lambda: bench.refused(plan, check=True))
+    assert "the webhook pools.webhook.example does not answer" in text and "\n" not in text
+    bench.cluster.kubectl("delete", "validatingwebhookconfiguration", "pools")
+    _until(lambda: bench.apply(plan))
+    assert bench.apply(plan).done == []
+
+
+def test_a_webhook_that_denies_is_quoted(bench: Bench, webhook: t.Callable[[str], None]) -> None:
+    class Deny(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status = {"message": "spec.subnet: overlaps with pool legacy"}
+            answer = {"uid": review["request"]["uid"], "allowed": False, "status": status}
+            text = json.dumps(
+                {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_words: t.Any) -> None:
+            pass
+
+    pki = bench.cluster.running.pki
+    denier = ThreadingHTTPServer(("127.0.0.1", 0), Deny)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki / "server.crt", pki / "server.key")
+    denier.socket = context.wrap_socket(denier.socket, server_side=True)
+    threading.Thread(target=denier.serve_forever, daemon=True).start()
+    try:
+        webhook("https://127.0.0.1:%d/" % denier.server_address[1])
+        text = _until(lambda: bench.refused(bench.plan(), check=True))
+    finally:
+        denier.shutdown()
+        denier.server_close()
+    # both pools, in order, each a line
+    lines = text.split("\n")
+    assert [line.partition(":")[0] for line in lines] == ["SpiderIPPool ai-gpu01", "SpiderIPPool ai-gpu02"]
+    assert "the webhook pools.webhook.example denies it: spec.subnet: overlaps with pool legacy. Remedy: " in lines[0]
+
+
+T = t.TypeVar("T")
+
+
+def _until(do: t.Callable[[], T]) -> T:
+    """A server takes a moment to hear of a webhook, or that it is gone."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return do()
+        except (pytest.fail.Exception, RailyardError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
+def test_objects_of_another_fabric_are_left_alone(bench: Bench) -> None:
+    plan = bench.plan()
+    bench.apply(plan)
+    before = {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()}
+    text = bench.refused(bench.plan(fabric={"name": "other"}))
+    assert (
+        "SpiderMultusConfig kube-system/gpu01-macvlan: it is there already and is another's: railyard.fabric/fabric=ai"
+        in text
+    )
+    assert bench.proxy.writes == []
+    assert {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()} == before
+
+
+def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> None:
+    plan = bench.plan()
+    bench.apply(plan)
+    patch = '{"metadata":{"finalizers":["spiderpool.spidernet.io/spiderippool"]}}'
+    bench.cluster.kubectl("patch", "spiderippool", "ai-gpu01", "--type=merge", "-p", patch)
+    assert len(bench.absent(plan, check=True).done) == len(plan.objects)
+    assert bench.proxy.writes == [] or len(bench.live(plan)) == len(plan.objects)
+    with pytest.raises(RailyardError) as error:
+        bench.absent(plan, timeout=1.5)
+    assert str(error.value).startswith(
+        "SpiderIPPool ai-gpu01: it is deleted and still there; its finalizers: spiderpool.spidernet.io/spiderippool"
+    )
+    kinds = [path.split("/")[-2] for method, path in bench.proxy.seen if method == "DELETE"]
+    # the last applied first; what came before the pools is still there for their controller
+    assert kinds.index("spidermultusconfigs") < kinds.index("spiderippools")
+    assert "ConfigMap" in {name.split()[0] for name in bench.live(plan)}
+    # while it hangs it is neither applied over nor deleted again
+    assert "is deleted and still there" in bench.refused(plan)
+    with pytest.raises(RailyardError, match="its finalizers"):
+        bench.absent(plan, timeout=1)
+    bench.cluster.kubectl("patch", "spiderippool", "ai-gpu01", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    bench.absent(plan)
+    assert bench.live(plan) == {}
+    assert bench.absent(plan).done == []
+
+
+def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
+    plan = bench.plan()
+    bench.cluster.kubectl("label", "node", "node-1", "rack.example/row=7", "--overwrite")
+
+    def label(wanted: t.Mapping[str, t.Mapping[str, str]], check: bool = False) -> Labelling:
+        bench.proxy.seen.clear()
+        run = Labelling(bench.server(), wanted, {FABRIC: plan.fabric}, LABEL, MANAGER)
+        run.run(check, quiet)
+        return run
+
+    def labels(node: str) -> dict[str, str]:
+        found = json.loads(bench.cluster.kubectl("get", "node", node, "-o", "json"))
+        return {key: value for key, value in found["metadata"]["labels"].items() if "/" in key and "lab/" not in key}
+
+    wanted = plan.node_labels()
+    checked = label(wanted, check=True)
+    assert "railyard.fabric/profile" not in labels("node-1")
+    assert [change.as_dict() for change in label(wanted).done] == [change.as_dict() for change in checked.done] != []
+    assert labels("node-1") == {**labels("node-1"), **wanted["node-1"], "rack.example/row": "7"}
+    assert label(wanted).done == [] and [method for method, _path in bench.proxy.seen] == ["GET"]
+    left = label({"node-2": wanted["node-2"], "node-9": wanted["node-2"]})
+    assert left.missing == ["node-9"] and {change.subject for change in left.done} == {"Node node-1"}
+    assert (
+        not [key for key in labels("node-1") if key.startswith(LABEL)] and labels("node-1")["rack.example/row"] == "7"
+    )
+    label({})
+    assert not [key for key in labels("node-2") if key.startswith(LABEL)]
+
+
+def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
+    plan = bench.plan()
+    bench.apply(plan)
+    made = bench.server()
+    goal = Goal(plan.document, plan.given, plan.objects)
+
+    def look() -> list[str]:
+        nodes = {each["metadata"]["name"]: each for each in made.list(server.Resource("/api/v1", "nodes", False))}
+        found = observed(made, made.resources(goal.kinds), FAMILY, quiet)
+        found.update(observed(made, made.resources(goal.beside()), {}, quiet))
+        live = {(key.kind, key.namespace, key.name): each for key, each in found.items()}
+        return ["%s %s" % (lack.subject, lack.what) for lack in goal.lacks(nodes, live)]
+
+    said = look()
+    assert "node-1 is not Ready" in said and "node-1 reports none of its 2 rails' resources" in said
+    assert "SpiderIPPool ai-gpu01 has no count of addresses yet" in said
+    assert "SpiderMultusConfig gpu01-macvlan has no NetworkAttachmentDefinition in namespace kube-system" in said
+    # what a kubelet and Spiderpool's controller would write
+    with api.Api(bench.cluster.running) as admin:
+        status = {"status": {"allocatable": {"spidernet.io/gpu01_macvlan": "100", "spidernet.io/gpu02_macvlan": "40"}}}
+        admin.request("PATCH", "/api/v1/nodes/node-1/status", status, server.MERGE)
+    try:
+        said = look()
+    finally:
+        with api.Api(bench.cluster.running) as admin:
+            gone = {"status": {"allocatable": None}}
+            admin.request("PATCH", "/api/v1/nodes/node-1/status", gone, server.MERGE)
+    assert "node-1 reports 40 of 100 spidernet.io/gpu02_macvlan (rail gpu02)" in said
+    assert not [line for line in said if line.startswith("node-1") and "gpu01" in line]
+
+
+def play(bench: Bench, name: str, *words: str) -> tuple[int, str]:
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "playbooks/%s.yml" % name]
+    argv += ["-e", "fabric_file=%s" % (bench.place / "fabric.yml"), "-e", "kubernetes_kubeconfig=%s" % bench.kubeconfig]
+    argv += ["-e", json.dumps({"kubernetes_options": OPTIONS}), *words]
+    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0")
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
+    plan = bench.plan()
+    wanted = "fabric ai: %d objects; " % len(plan.objects)
+    rc, out = play(bench, "kubernetes", "--check", "-e", "kubernetes_wait=false")
+    assert rc == 0 and wanted + "%d created" % len(plan.objects) in out and bench.live(plan) == {}, out
+    rc, out = play(bench, "kubernetes", "-e", "kubernetes_wait=false")
+    assert rc == 0 and "2 nodes labelled anew" in out and "Nobody waited" in out, out
+    bench.proxy.seen.clear()
+    rc, out = play(bench, "kubernetes", "-e", "kubernetes_wait_timeout=1")
+    assert rc == 2 and "changed=0" in out and bench.proxy.writes == [], out
+    assert wanted + "nothing differs" in out
+    assert "fabric ai: 0 of 4 resources of 2 nodes at the planned number" in out
+    assert "node-1, node-2: is not Ready. Likely: its kubelet does not run or says so (NoKubelet" in out
+    rc, out = play(bench, "teardown")
+    assert rc == 2 and "consent with -e teardown_consent=ai" in out and len(bench.live(plan)) == len(plan.objects), out
+    rc, out = play(bench, "teardown", "-e", "teardown_consent=ai")
+    assert rc == 0 and "%d removed" % len(plan.objects) in out and bench.live(plan) == {}, out
+    assert "Traceback" not in out

@@ -1,0 +1,158 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a cluster is where the plan has it, and what is said where it is not."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, alike, told
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import ON_DEMAND
+
+from . import plans
+from .documents import Document, combinations
+
+OPTIONS = {
+    "images": {"test": "registry.example/tools/rdma:1.2"},
+    "node_feature_rule": True,
+    "grafana_labels": {"a": "b"},
+}
+
+
+@pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())
+def test_every_kind_that_a_plan_can_have_is_known(provider: str, attachment: str, mode: str) -> None:
+    document = plans.planned(plans.fabric_file(provider, attachment, mode, (4, 6)))
+    assert {(each["apiVersion"], each["kind"]) for each in components.objects(document, OPTIONS)} <= set(KINDS)
+
+
+def goal_of(provider: str, attachment: str, mode: str) -> tuple[Goal, Document, list[Document]]:
+    document = plans.planned(plans.fabric_file(provider, attachment, mode, (4,), nodes=3))
+    objects = [made for component, made in components.components(document, {}) if component not in ON_DEMAND]
+    return Goal(document, {}, objects), document, objects
+
+
+def node(name: str, allocatable: t.Mapping[str, int], ready: str = "True") -> Document:
+    return {
+        "metadata": {"name": name, "labels": {"railyard.fabric/fabric": "ai"}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "reason": "Why", "message": "because."}],
+            "allocatable": {"cpu": "64", **{key: str(value) for key, value in allocatable.items()}},
+        },
+    }
+
+
+def whole(document: Document) -> dict[str, Document]:
+    return {name: node(name, resources) for name, resources in components.allocatable(document, {}).items()}
+
+
+def accepted(objects: t.Sequence[Document], document: Document) -> dict[tuple[str, str, str], Document]:
+    """The objects with what their controllers write, as upstream's schemas have it."""
+    nodes = [each["name"] for each in document["nodes"]]
+    allocations = [{"nodeName": name, "startIP": "1", "endIP": "2", "prefix": "1/32"} for name in nodes]
+    daemons = {"desiredNumberScheduled": 3, "numberReady": 3, "observedGeneration": 1}
+    statuses: dict[str, Document] = {
+        "SpiderIPPool": {"totalIPCount": 9},
+        "IPPool": {"allocations": allocations},
+        "CIDRPool": {"allocations": allocations},
+        "DaemonSet": daemons,
+    }
+    live: dict[tuple[str, str, str], Document] = {}
+    for each in objects:
+        metadata = each["metadata"]
+        status = statuses.get(each["kind"], {"state": "ready"})
+        live[each["kind"], metadata.get("namespace") or "", metadata["name"]] = dict(each, status=status)
+        if each["kind"] in ("SpiderMultusConfig", "SriovNetwork", "SriovIBNetwork"):
+            place = each["spec"].get("networkNamespace") or metadata["namespace"]
+            live["NetworkAttachmentDefinition", place, metadata["name"]] = {}
+    for name in nodes:
+        live["SriovNetworkNodeState", "any", name] = {"status": {"syncStatus": "Succeeded"}}
+    return live
+
+
+@pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())
+def test_nothing_lacks_when_all_is_there_and_each_object_is_missed(provider: str, attachment: str, mode: str) -> None:
+    goal, document, objects = goal_of(provider, attachment, mode)
+    live = accepted(objects, document)
+    assert goal.lacks(whole(document), live) == []
+    assert goal.reached(whole(document)) == goal.resources == 6
+    for name in [(each["kind"], each["metadata"].get("namespace") or "", each["metadata"]["name"]) for each in objects]:
+        without = {key: value for key, value in live.items() if key != name}
+        assert [lack.what for lack in goal.lacks(whole(document), without)] == ["is not in the cluster"], name
+
+
+@pytest.mark.parametrize(
+    ("provider", "attachment", "mode", "kind"),
+    [
+        ("spiderpool", "macvlan", "subnet", "SpiderIPPool"),
+        ("spiderpool", "macvlan", "subnet", "NetworkAttachmentDefinition"),
+        ("spiderpool", "sriov", "subnet", "SriovNetworkNodeState"),
+        ("network-operator", "macvlan", "subnet", "IPPool"),
+        ("network-operator", "macvlan", "subnet", "MacvlanNetwork"),
+        ("network-operator", "macvlan", "subnet", "NicClusterPolicy"),
+        ("network-operator", "host-device", "prefix", "CIDRPool"),
+        ("network-operator", "sriov", "subnet", "NetworkAttachmentDefinition"),
+        ("cni", "macvlan", "block", "DaemonSet"),
+    ],
+)
+def test_an_object_that_its_controller_did_not_take_up_lacks(
+    provider: str, attachment: str, mode: str, kind: str
+) -> None:
+    goal, document, objects = goal_of(provider, attachment, mode)
+    live = accepted(objects, document)
+    mine = next(name for name in live if name[0] == kind)
+    if kind == "NetworkAttachmentDefinition":
+        del live[mine]
+    else:
+        live[mine] = {key: value for key, value in live[mine].items() if key != "status"}
+    found = goal.lacks(whole(document), live)
+    assert len(found) == 1 and found[0].reason
+
+
+def test_a_node_is_told_with_its_likeliest_reason() -> None:
+    goal, document, objects = goal_of("spiderpool", "macvlan", "subnet")
+    live, nodes = accepted(objects, document), whole(document)
+    gpu01, gpu02 = "spidernet.io/gpu01_macvlan", "spidernet.io/gpu02_macvlan"
+    nodes["n-1"] = node("n-1", {gpu01: 100, gpu02: 64})
+    nodes["n-2"] = node("n-2", {gpu01: 100}, ready="Unknown")
+    nodes["N-3"] = nodes.pop("n-3")
+    lines = told(alike(goal.lacks(nodes, live)))
+    assert lines == [
+        "n-1: reports 64 of 100 %s (rail gpu02). Likely: its device plugin runs with another rdmaHcaMax than 100: "
+        "restart it, it reads its file once." % gpu02,
+        "n-2: is not Ready. Likely: its kubelet does not run or says so (Why: because).",
+        "n-2: reports none of 100 %s (rail gpu02). Likely: its device plugin sees no such netdev with an RDMA device: "
+        "see the port's name (playbooks/hosts.yml)." % gpu02,
+        "n-3: is not a node of the cluster (did you mean N-3?). Likely: its kubelet has not joined, or is registered "
+        "under another name than the fabric file's (kubectl get nodes).",
+    ]
+    assert goal.reached(nodes) == 2
+
+
+def test_a_node_without_any_resource_is_one_line_and_many_are_one_too() -> None:
+    goal, document, objects = goal_of("spiderpool", "sriov", "subnet")
+    nodes = {name: node(name, {}) for name in whole(document)}
+    lines = told(alike(goal.lacks(nodes, accepted(objects, document))))
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        "n-1, n-2, n-3: reports none of its 2 rails' resources. Likely: no device plugin runs on it"
+    )
+    assert "spec.nodeName=NODE" in lines[0]
+    del nodes["n-2"]["metadata"]["labels"]
+    assert any(
+        "n-2: reports none" in line and "does not carry the label" in line
+        for line in told(alike(goal.lacks(nodes, {})))
+    )
+
+
+def test_too_few_functions_are_not_a_plugins_fault() -> None:
+    goal, document, objects = goal_of("spiderpool", "sriov", "subnet")
+    nodes = whole(document)
+    nodes["n-1"]["status"]["allocatable"]["spidernet.io/gpu01_sriov"] = "3"
+    line = told(alike(goal.lacks(nodes, accepted(objects, document))))[0]
+    assert line.startswith(
+        "n-1: reports 3 of 4 spidernet.io/gpu01_sriov (rail gpu01). Likely: the port has another number of VFs"
+    )

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each refusal is one line with its place and a remedy. The messages are those of kube-apiserver 1.20 and 1.36."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Conflict, Gone, refusal
+
+PLACE = "SpiderIPPool ai-gpu01"
+RESOURCE = "spiderippools.spiderpool.spidernet.io"
+
+
+def said(status: int, message: str, **more: t.Any) -> t.Any:
+    return refusal(status, dict(more, message=message), "patch", RESOURCE, PLACE)
+
+
+CASES = [
+    (401, "Unauthorized", True, "does not accept who asks", "kubernetes_context"),
+    (
+        403,
+        'spiderippools.spiderpool.spidernet.io "ai-gpu01" is forbidden: User "jane" cannot patch resource '
+        '"spiderippools" in API group "spiderpool.spidernet.io" at the cluster scope',
+        True,
+        "jane may not patch spiderippools.spiderpool.spidernet.io",
+        "grant patch on spiderippools.spiderpool.spidernet.io",
+    ),
+    (
+        403,
+        'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" at the cluster scope',
+        True,
+        "jane may not list configmaps",
+        "grant list on configmaps",
+    ),
+    (
+        403,
+        'configmaps "x" is forbidden: unable to create new content in namespace rails because it is being terminated',
+        False,
+        "is being terminated",
+        "see its message",
+    ),
+    (
+        500,
+        "failed to create typed patch object: .spec.a: field not declared in schema",
+        False,
+        "does not know spec.a.",
+        "release",
+    ),
+    (
+        500,
+        "failed to create typed patch object: errors:\n  .spec.macvlan.bogus: field not declared in schema\n"
+        "  .spec.c: field not declared in schema",
+        False,
+        "does not know spec.macvlan.bogus, spec.c",
+        "CustomResourceDefinition of " + RESOURCE,
+    ),
+    (400, 'PATCH strict decoding error: unknown field "spec.bogus"', False, "does not know spec.bogus.", "release"),
+    (
+        500,
+        'Internal error occurred: failed calling webhook "pool.spiderpool.io": Post "https://x": connection refused',
+        True,
+        "the webhook pool.spiderpool.io does not answer",
+        "pods behind it run",
+    ),
+    (
+        400,
+        'admission webhook "pool.spiderpool.io" denied the request: spec.ips: overlaps',
+        False,
+        "the webhook pool.spiderpool.io denies it: spec.ips: overlaps.",
+        "mend the fabric file",
+    ),
+    (
+        403,
+        'admission webhook "policy.example" denied the request without explanation',
+        False,
+        "denies it: it gives no reason",
+        "mend",
+    ),
+    (
+        422,
+        'DaemonSet.apps "x" is invalid: spec.selector: field is immutable',
+        False,
+        "refuses to patch it (422)",
+        "delete the object",
+    ),
+    (503, "the server is currently unable to handle the request", True, "not ready (503)", "run again"),
+]
+
+
+@pytest.mark.parametrize(("status", "message", "general", "what", "remedy"), CASES)
+def test_it_is_one_line(status: int, message: str, general: bool, what: str, remedy: str) -> None:
+    error = said(status, message)
+    text = str(error)
+    assert text.startswith(PLACE + ": ") and "\n" not in text and text.endswith(".") and ".." not in text
+    assert what in text and remedy in error.remedy
+    # whether the next object would be refused likewise
+    assert error.general is general
+
+
+def test_a_conflict_names_fields_and_managers() -> None:
+    def cause(manager: str, field: str) -> dict[str, str]:
+        message = 'conflict with "%s" with subresource "status" using v1' % manager
+        return {"reason": "FieldManagerConflict", "message": message, "field": field}
+
+    one = said(409, "Apply failed", details={"causes": [cause("argocd", ".spec.mtu")]})
+    assert isinstance(one, Conflict) and one.owners == [("argocd", "spec.mtu")]
+    assert str(one).startswith(
+        PLACE + ": spec.mtu is owned by argocd. Remedy: take these fields out of what argocd sets, or"
+    )
+    causes = [cause("argocd" if number % 2 else "flux", ".spec.f%d" % number) for number in range(8)]
+    many = str(said(409, "Apply failed", details={"causes": causes}))
+    assert "spec.f5 and 2 more are owned by argocd and flux" in many
+    assert not isinstance(said(409, "the object has been modified"), Conflict)
+
+
+def test_what_is_missing_is_a_namespace_or_the_object() -> None:
+    missing = said(404, 'namespaces "rails" not found', details={"kind": "namespaces", "name": "rails"})
+    assert "its namespace rails is not there" in str(missing) and "kubectl create namespace rails" in missing.remedy
+    assert isinstance(said(404, "not found"), Gone)
+
+
+def test_a_proxys_answer_that_is_no_status_is_told_by_its_number() -> None:
+    assert "HTTP status 418" in str(said(418, ""))

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import copy
+import threading
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import General, Refusal
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, decided, leaving
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import patches
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import (
+    APPLIED,
+    Key,
+    Object,
+    digest_of,
+    marked,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import SHOWN, each
+
+OURS = {"managed-by": "railyard", "fabric": "ai"}
+POOL, NETWORK = ("example/v1", "Pool"), ("example/v1", "Network")
+RESOURCES = {
+    POOL: Resource("/apis/example/v1", "pools", False),
+    NETWORK: Resource("/apis/example/v1", "networks", False),
+}
+HAND = {"component": "workload"}
+
+
+def made(kind: tuple[str, str], name: str, **labels: str) -> Object:
+    return {
+        "apiVersion": kind[0],
+        "kind": kind[1],
+        "metadata": {"name": name, "labels": {**OURS, **labels}},
+        "spec": {"a": 1},
+    }
+
+
+def seen(wanted: Object, **metadata: t.Any) -> Object:
+    found = copy.deepcopy(marked(wanted))
+    found["metadata"].update(uid="u-" + wanted["metadata"]["name"], **metadata)
+    labels = {"f:" + key: {} for key in found["metadata"]["labels"]}
+    fields = {"f:metadata": {"f:labels": labels, "f:annotations": {"f:" + APPLIED: {}}}, "f:spec": {"f:a": {}}}
+    found["metadata"]["managedFields"] = [{"manager": "railyard", "operation": "Apply", "fieldsV1": fields}]
+    return found
+
+
+def wish(*objects: Object) -> Wish:
+    return Wish(objects, OURS, {"managed-by": "railyard"}, [POOL, NETWORK], started=[HAND])
+
+
+def live(*objects: Object) -> dict[Key, Object]:
+    return {Key.of(each): each for each in objects}
+
+
+def told(writes: t.Sequence[t.Any]) -> list[tuple[str, str]]:
+    return [
+        ("create" if write.live is None else "delete" if write.wanted is None else "change", write.key.name)
+        for write in writes
+    ]
+
+
+def test_kinds_are_applied_as_they_first_come_and_deleted_the_other_way_round() -> None:
+    wanted = wish(made(POOL, "p1"), made(NETWORK, "n1"), made(POOL, "p2"))
+    gone = live(seen(made(POOL, "old-p")), seen(made(NETWORK, "old-n")), seen(made(POOL, "p2")))
+    writes, warnings = decided(wanted, RESOURCES, gone, prune=True)
+    assert told(writes) == [("create", "p1"), ("create", "n1"), ("delete", "old-n"), ("delete", "old-p")]
+    assert warnings == []
+    assert told(decided(wanted, RESOURCES, gone, prune=False)[0]) == [("create", "p1"), ("create", "n1")]
+
+
+def test_what_people_started_stays_until_all_goes() -> None:
+    test = made(POOL, "test", **HAND)
+    there = live(seen(made(NETWORK, "n1")), seen(test))
+    assert told(decided(wish(made(NETWORK, "n1"), test), RESOURCES, there, prune=True)[0]) == []
+    assert told(decided(wish(), RESOURCES, there, prune=True)[0]) == [("delete", "n1")]
+    assert told(leaving(wish(), RESOURCES, there, all_of=True)[0]) == [("delete", "test"), ("delete", "n1")]
+
+
+def test_another_fabrics_object_is_an_error_and_never_pruned() -> None:
+    theirs = seen(made(POOL, "p1", fabric="bi"))
+    with pytest.raises(RailyardError, match="Pool p1: it is there already and is another's: fabric=bi"):
+        decided(wish(made(POOL, "p1")), RESOURCES, live(theirs), prune=True)
+    assert decided(wish(), RESOURCES, live(theirs), prune=True) == ([], [])
+
+
+def test_what_is_going_is_not_deleted_again_nor_applied_over() -> None:
+    going = seen(made(POOL, "p1"), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example/held"])
+    writes, warnings = decided(wish(), RESOURCES, live(going), prune=True)
+    assert writes == [] and warnings == ["Pool p1: it is deleted and still there; its finalizers: example/held"]
+    with pytest.raises(RailyardError, match=r"Pool p1: it is deleted.*example/held\. Remedy: see that the controller"):
+        decided(wish(made(POOL, "p1")), RESOURCES, live(going), prune=True)
+
+
+def test_the_digest_tells_what_was_applied_last() -> None:
+    plain = made(POOL, "p1")
+    once = marked(plain)
+    assert digest_of(once) == digest_of(marked(dict(plain))) != ""
+    assert APPLIED not in plain["metadata"].get("annotations", {})
+    plain["spec"] = {"a": 2}
+    assert digest_of(marked(plain)) != digest_of(once)
+
+
+def test_nodes_lose_labels_with_our_prefix_alone() -> None:
+    there = {
+        "n1": {"ry/fabric": "ai", "ry/rack": "r1", "rack": "7"},
+        "n2": {"ry/fabric": "ai", "ry/old": "x", "rack": "8"},
+        "n3": {"ry/fabric": "bi"},
+        "n4": {"rack": "9"},
+    }
+    wanted = {"n2": {"ry/fabric": "ai", "ry/rack": "r2"}, "n4": {"ry/fabric": "ai"}, "n9": {"ry/fabric": "ai"}}
+    assert [patch[:2] for patch in patches(wanted, there, {"ry/fabric": "ai"}, "ry/")] == [
+        ("n1", {"ry/fabric": None, "ry/rack": None}),
+        ("n2", {"ry/rack": "r2", "ry/old": None}),
+        ("n4", {"ry/fabric": "ai"}),
+    ]
+
+
+def test_so_many_at_a_time_and_no_more() -> None:
+    lock, running, most = threading.Lock(), [0], [0]
+
+    def work(_item: int) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.01)
+        with lock:
+            running[0] -= 1
+
+    each(work, range(20), 4, lambda text: None, "working")
+    assert 1 < most[0] <= 4
+
+
+def test_all_refusals_come_in_order_and_not_without_end() -> None:
+    def refuse(item: int) -> None:
+        time.sleep(0.001 * (item % 3))
+        raise Refusal("no %d" % item, "thing")
+
+    with pytest.raises(Errors) as error:
+        each(refuse, range(SHOWN + 5), 4, lambda text: None, "working")
+    assert [str(one).split(".")[0] for one in error.value.errors[:2]] == ["thing: no 0", "thing: no 1"]
+    assert "5 more are refused likewise" in str(error.value.errors[-1])
+
+
+def test_what_would_meet_every_object_ends_the_work() -> None:
+    tried = []
+
+    def fail(item: int) -> None:
+        tried.append(item)
+        raise General("gone", "server")
+
+    with pytest.raises(General, match="gone"):
+        each(fail, range(1000), 2, lambda text: None, "working")
+    assert len(tried) < 10
