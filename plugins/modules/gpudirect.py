@@ -153,7 +153,8 @@ gathered:
     peermem:
       description:
         - The module C(nvidia-peermem). C(module) is V(absent), V(stub) (built where no peer memory interface was),
-          V(stale) (built against another RDMA core), V(built) or V(loaded).
+          V(stale) (built against another RDMA core), V(built), V(loaded), or V(contained) (not loaded, and the GPU
+          driver comes from a container).
         - C(symbol_versions) are, where it is stale, the version that it was built against and the one there is.
         - C(at_boot) is the file that has it loaded at boot, C(barred) the line that keeps it from that.
       type: dict

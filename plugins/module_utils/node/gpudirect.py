@@ -149,13 +149,13 @@ class GpuDirect(Subsystem):
     def _check(self, name: str, row: seen.Row, found: Seen) -> None:
         """Refusals before a module is loaded."""
         if found.driver and found.driver["from"] == seen.CONTAINER:
-            if row["loaded"]:
+            # of nvidia-peermem the choice has spoken
+            if name == seen.PEERMEM or row["loaded"]:
                 return
-            key = "driver.rdma.enabled" if name == seen.PEERMEM else "gdrcopy.enabled"
             raise Refused(
                 "the GPU driver comes from a container, with modules of its own that the host cannot load",
                 NAMES[name],
-                "set the GPU Operator's %s: true" % key,
+                "set the GPU Operator's gdrcopy.enabled: true",
             )
         if row["barred"]:
             raise Refused("is kept from being loaded by %s" % row["barred"], NAMES[name], "take that line out")

@@ -34,6 +34,7 @@ STUB = "stub"
 STALE = "stale"
 BUILT = "built"
 LOADED = "loaded"
+CONTAINED = "contained"
 
 #: GPU generations in the order of their coming, told by PCI device number.
 GENERATIONS = (
@@ -103,7 +104,8 @@ class Inputs(t.NamedTuple):
     flavour: str | None
     #: what CUDA says of DMA-BUF (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED); None where nobody asked
     cuda_dmabuf: bool | None
-    #: the module nvidia-peermem: ``absent``, ``stub``, ``stale``, ``built`` or ``loaded``
+    #: the module nvidia-peermem: ``absent``, ``stub``, ``stale``, ``built``, ``loaded``, or ``contained``: not loaded,
+    #: and, as the GPU driver is in a container, out of the host's reach
     module: str
     #: whether the kernel loads signed modules alone (Secure Boot's lockdown, ``module.sig_enforce``)
     enforced: bool
@@ -276,9 +278,16 @@ def peermem_obstacles(inputs: Inputs) -> list[Obstacle]:
                 % inputs.kernel,
             )
         )
+    elif inputs.module == CONTAINED:
+        found.append(
+            Obstacle(
+                "the GPU driver comes from a container, and nvidia-peermem with it is not loaded",
+                "set the GPU Operator's driver.rdma.enabled: true",
+            )
+        )
     elif inputs.module in _MODULE:
         found.append(Obstacle(_MODULE[inputs.module] % inputs.kernel, _REBUILD % inputs.driver))
-    if inputs.enforced and inputs.signed is False and inputs.module != ABSENT:
+    if inputs.enforced and inputs.signed is False and inputs.module not in (ABSENT, CONTAINED):
         found.append(
             Obstacle(
                 "the kernel loads signed modules alone (Secure Boot), and nvidia-peermem is not signed",

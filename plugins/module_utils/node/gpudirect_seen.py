@@ -52,7 +52,7 @@ def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | No
     driver = _driver(system, modules)
     rdma = _rdma(system, modules)
     at_boot = modules.at_boot()
-    peermem = _peermem(system, modules, rdma, at_boot)
+    peermem = _peermem(system, modules, driver, rdma, at_boot)
     gdrdrv = _gdrdrv(system, modules, at_boot)
     inputs = choice.Inputs(
         generation=choice.oldest(gpu["generation"] for gpu in gpus),
@@ -153,12 +153,16 @@ def _exported(system: System) -> dict[str, bool]:
     }
 
 
-def _peermem(system: System, modules: KernelModules, rdma: Row | None, at_boot: t.Mapping[str, str]) -> Row:
+def _peermem(
+    system: System, modules: KernelModules, driver: Row | None, rdma: Row | None, at_boot: t.Mapping[str, str]
+) -> Row:
     loaded = next((name for name in (PEERMEM, OLD_PEERMEM) if modules.loaded(name)), None)
     path = modules.path(PEERMEM)
     against: list[str] = []
     if loaded:
         module = choice.LOADED
+    elif driver and driver["from"] == CONTAINER:
+        module = choice.CONTAINED
     elif not path:
         module = choice.ABSENT
     elif not {"ib_core", "ib_uverbs"}.intersection(modules.needs(PEERMEM)):

@@ -439,7 +439,10 @@ def test_a_driver_from_a_container_is_the_operators(ofed: Host) -> None:
     ofed.write("/proc/driver/nvidia/version", PROPRIETARY)
     ofed.write("/sys/bus/pci/devices/0000:1b:00.0/device", "0x" + V100)
     assert ofed.direct().observe()["driver"]["from"] == "container"
-    assert "set the GPU Operator's driver.rdma.enabled: true" in refused(ofed.direct("peermem", gdrcopy=True))
+    assert refused(ofed.direct("peermem")) == (
+        "path: the GPU driver comes from a container, and nvidia-peermem with it is not loaded. "
+        "Remedy: set the GPU Operator's driver.rdma.enabled: true."
+    )
     assert "set the GPU Operator's gdrcopy.enabled: true" in refused(ofed.direct(gdrcopy=True))
     ofed.load("nvidia_peermem")
     assert act(ofed.direct("peermem")) == []
