@@ -100,7 +100,7 @@ class KernelModules:
     def _offered(self, program: str, exporter: str, symbol: str) -> str | None:
         path = self.path(exporter)
         told = self._system.run([program, "--show-exports", path]) if path else None
-        if told and told.rc == 0:  # since kmod 31
+        if told and told.rc == 0:  # kmod 30 has it, older ones may not
             return _versions(told.out).get(symbol)
         for pattern in OFED_SYMBOLS:
             text = self._system.read_file(pattern % {"arch": self._architecture, "release": self.release})
