@@ -46,7 +46,7 @@ for module in nvidia nvidia_uvm nvidia_peermem nv_peer_mem nvidia_fs gdrdrv ib_c
     for name in version srcversion taint initstate refcnt; do
         [ -r "/sys/module/$module/$name" ] && printf '%s: %s\n' "/sys/module/$module/$name" "$(cat "/sys/module/$module/$name")"
     done
-    [ -d "/sys/module/$module/holders" ] && printf '%s: %s\n' "/sys/module/$module/holders" "$(ls "/sys/module/$module/holders" | tr '\n' ' ')"
+    [ -d "/sys/module/$module/holders" ] && find "/sys/module/$module/holders" -mindepth 1
 done
 ask lsmod
 for module in nvidia nvidia-peermem nvidia-fs gdrdrv ib_core ib_uverbs mlx5_core; do
@@ -68,7 +68,7 @@ section 'lines of /proc/config.gz'
 section 'names in /lib/modules, DKMS and OFED sources'
 ls -l /lib/modules /lib/modules/"$release" /boot 2>&1
 find /var/lib/dkms -maxdepth 4 -printf '%y %p -> %l\n' 2>&1
-ls -lR --time-style=full-iso /usr/src/ofa_kernel 2>&1 | head -50
+find /usr/src/ofa_kernel -maxdepth 3 -printf '%y %t %p -> %l\n' 2>&1 | head -50
 ask dkms status
 ask ofed_info -n
 ask mokutil --sb-state

@@ -19,8 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node import modprobe
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
-LOAD_ETC = "/etc/modules-load.d"
-LOAD_DIRECTORIES = (LOAD_ETC, "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d")
+LOAD_DIRECTORIES = ("/etc/modules-load.d", "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d")
 # Debian's file of old, which modules-load.d has a link to.
 LOAD_FILE = "/etc/modules"
 OFED_SYMBOLS = (
@@ -67,10 +66,6 @@ class KernelModules:
     def built_in(self, name: str) -> bool:
         listing = self._system.read_file(self.directory + "/modules.builtin") or ""
         return any(_name(line) == name for line in listing.splitlines())
-
-    def known(self) -> bool:
-        """Whether depmod has described this kernel's modules here; not so in a container without them."""
-        return self._system.exists(self.directory + "/modules.dep")
 
     def info(self, name: str) -> dict[str, str]:
         """What modinfo(8) says of the file, the first of each field; empty without a file or without the tool."""
