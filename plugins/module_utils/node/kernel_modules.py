@@ -19,7 +19,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node import modprobe
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
-LOAD_DIRECTORIES = ("/etc/modules-load.d", "/run/modules-load.d", "/usr/local/lib/modules-load.d", "/usr/lib/modules-load.d")
+LOAD_DIRECTORIES = (
+    "/etc/modules-load.d",
+    "/run/modules-load.d",
+    "/usr/local/lib/modules-load.d",
+    "/usr/lib/modules-load.d",
+)
 # Debian's file of old, which modules-load.d has a link to.
 LOAD_FILE = "/etc/modules"
 OFED_SYMBOLS = (
