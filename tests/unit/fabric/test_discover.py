@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import ipaddress
 import re
 import typing as t
 from pathlib import Path
@@ -69,11 +67,7 @@ def on_hosts(plan: Plan, told: t.Sequence[Told]) -> dict[str, Row]:
             options["pci"] = port["pci"]
         for port in found[each.node.name]["sriov_vfs"]:
             port["attributes"] = [
-                {
-                    key: value
-                    for key, value in vf.items()
-                    if value != live_nodes.UNSET.get(key, value + 1 if key == "index" else "")
-                }
+                {key: value for key, value in vf.items() if key == "index" or value != live_nodes.UNSET[key]}
                 for vf in port["attributes"]
             ]
     return found
@@ -155,10 +149,11 @@ def fabrics(draw: st.DrawFn) -> str:
         "ai-%d" % number
         for number in sorted(draw(st.sets(st.integers(first, first + 40), min_size=count, max_size=count)))
     ]
-    ports = {
-        "gpu%02d" % number: {"netdev": "rail%02d" % number, "pci": "0000:%02x:00.0" % (8 * number), "rdma": "mlx5_gpu%02d" % number, "gpu": number - 1}
-        for number in range(1, rails + 1)
-    }  # fmt: skip
+    ports = {}
+    for number in range(1, rails + 1):
+        port = {"netdev": "rail%02d", "pci": "0000:%02x:00.0", "rdma": "mlx5_gpu%02d"}
+        numbers = {"netdev": number, "pci": 8 * number, "rdma": number}
+        ports["gpu%02d" % number] = dict({key: port[key] % numbers[key] for key in port}, gpu=number - 1)
     return FABRIC.format(
         attachment="sriov" if sriov else "host-device" if mode == "link" else "macvlan",
         provider="network-operator",
@@ -199,16 +194,15 @@ def test_nodes_of_whatever_index_are_folded() -> None:
 # -- what does not agree -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def plan() -> Plan:
-    return plan_of("macvlan-roce")
-
-
-@pytest.fixture
-def told(plan: Plan) -> list[Told]:
-    """Six nodes like those of the inventory."""
+def text_of_six() -> str:
     text = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text(encoding="utf-8")
-    return live_nodes.told(planned(text.replace("[1:2]", "[1:6]")))
+    return text.replace("[1:2]", "[1:6]")
+
+
+@pytest.fixture
+def told() -> list[Told]:
+    """Six nodes like those of the inventory."""
+    return live_nodes.told(planned(text_of_six()))
 
 
 def look(told: t.Sequence[Told], **more: t.Any) -> Outcome:
@@ -343,16 +337,11 @@ def test_rails_of_bare_nodes_follow_their_gpus(told: list[Told]) -> None:
     assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
     assert len(of(outcome, "DS301")) == 8 and outcome.lint
     # Where names are there already, they stay, and it is said.
-    named = [
-        each._replace(result=dict(each.result, nics=own.result["nics"], rdma=own.result["rdma"]))
-        for each, own in zip(told, live_nodes.told(planned(outcome_of(told))))
-    ]
-    assert "DS209" in codes(look(named))
-
-
-def outcome_of(told: t.Sequence[Told]) -> str:
-    text = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text(encoding="utf-8")
-    return text.replace("[1:2]", "[1:6]")
+    for each, own in zip(told, live_nodes.told(planned(text_of_six()))):
+        each.result.update(nics=own.result["nics"], rdma=own.result["rdma"])
+    kept = look(told)
+    assert yaml.safe_load(kept.text)["profiles"]["server"]["ports"]["gpu01"]["pci"] == "0000:0b:00.0"
+    assert "DS209" in codes(kept)
 
 
 def test_names_can_be_said(told: list[Told]) -> None:
@@ -461,7 +450,7 @@ def test_nics_for_storage_and_management_are_told_apart(told: list[Told]) -> Non
 def test_vfs_of_another_name_or_number() -> None:
     plan = plan_of("sriov-roce")
     told = live_nodes.told(plan)
-    assert "DS404" in codes(run(told, dataclasses_replace(options_of(plan), name="other")))
+    assert "DS404" in codes(run(told, options_of(plan)._replace(name="other")))
     gone = told[1].result["vfs"].pop()
     assert gone["index"] == 7
     found = of(run(told, options_of(plan)), "DS403")
@@ -470,10 +459,6 @@ def test_vfs_of_another_name_or_number() -> None:
     assert "VFs have different values of vlan: 0, 7" in [
         doubt.message for doubt in of(run(told, options_of(plan)), "DS403")
     ]
-
-
-def dataclasses_replace(options: Options, **more: t.Any) -> Options:
-    return options._replace(**more)
 
 
 def test_the_rdma_mode_is_kept_or_said(told: list[Told]) -> None:

@@ -50,7 +50,7 @@ class Outcome(t.NamedTuple):
 
 
 def run(told: t.Sequence[Told], options: Options) -> Outcome:
-    """Make a fabric file of nodes. Never raises for anything that they told."""
+    """Make a fabric file of nodes. Never raises for what ``rail_info`` returns, however little it is."""
     doubts = Doubts()
     seen: list[Seen] = []
     for each in sorted(told, key=lambda each: _natural(each.name)):

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fabric_discover and playbooks/discover.yml as a person runs them: what is written, what is not, and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests.unit.fabric import live_nodes
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> dict[str, t.Any]:
+    plan = lint((ROOT / "inventories" / "lab" / "fabric.yml").read_bytes()).plan
+    assert plan
+    return {each.name: each.result for each in live_nodes.told(plan)}
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+    command = [str(Path(sys.executable).with_name(program)), *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def discover(*arguments: str, **options: t.Any) -> subprocess.CompletedProcess[str]:
+    named = ("localhost", "-i", "localhost,", "-m", "railyard.fabric.fabric_discover", "-a", json.dumps(options))
+    return run("ansible", *named, *arguments)
+
+
+def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Path, nodes: dict[str, t.Any]) -> None:
+    out = tmp_path / "new" / "fabric.yml"
+    addresses = {"node-1": "192.0.2.1", "node-2": ""}
+    wishes = {"nodes": nodes, "addresses": addresses, "dest": str(out), "name": "lab", "pods": ".1-.200"}
+    checked = discover("--check", "--diff", **wishes)
+    assert checked.returncode == 0 and "+  attachment: macvlan" in checked.stdout and not out.parent.exists()
+
+    first = discover(**wishes)
+    assert first.returncode == 0 and "CHANGED" in first.stdout, first.stdout + first.stderr
+    raw = out.read_bytes()
+    outcome = lint(raw)
+    assert outcome.plan is not None and outcome.findings == []
+    assert yaml.safe_load(raw)["nodes"] == {
+        "node-1": {"profile": "server", "address": "192.0.2.1"},
+        "node-2": {"profile": "server"},
+    }
+    second = discover(**wishes)
+    assert second.returncode == 0 and "CHANGED" not in second.stdout and out.read_bytes() == raw
+
+    other = discover(**dict(wishes, name="another"))
+    assert other.returncode and out.read_bytes() == raw
+    assert "Remedy: name another file, or overwrite it with -e discover_force=true." in other.stdout
+    forced = discover(**dict(wishes, name="another", force=True))
+    assert forced.returncode == 0 and yaml.safe_load(out.read_text())["fabric"]["name"] == "another"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"nodes": {}}, "no node has a port that can be a rail's"),
+        ({"nodes": {"a": "x"}}, "nodes.a: it is no mapping. Remedy: "),
+        ({"rail_name": "gpu{x}"}, "rail_name: {x} is no template. Remedy: write a name with the rail's number"),
+        ({"lldp": {"node-1": ["x"]}}, "lldp: it is no mapping"),
+        ({"provider": "cilium"}, "value of provider must be one of: spiderpool, network-operator, cni"),
+    ],
+    ids=["no node", "no mapping", "no template", "no LLDP", "no provider"],
+)
+def test_wrong_wishes_end_with_one_clear_line(nodes: dict[str, t.Any], options: dict[str, t.Any], said: str) -> None:
+    done = discover(**dict({"nodes": nodes}, **options))
+    text = done.stdout + done.stderr
+    assert done.returncode and said in text and "Traceback" not in text, text
+
+
+def test_the_playbook_says_what_is_missing(tmp_path: Path) -> None:
+    """This machine is a node that answers; another does not, and is said with it."""
+    inventory = tmp_path / "hosts.yml"
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    gone = {"ansible_connection": "local", "ansible_python_interpreter": "/nonexistent/python"}
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"here": here, "gone": gone}}}), encoding="utf-8")
+    asked = ("-i", str(inventory), "-e", "ansible_become=false", "-e", "fabric_file=%s" % (tmp_path / "fabric.yml"))
+    done = run("ansible-playbook", "playbooks/discover.yml", *asked)
+    text = done.stdout + done.stderr
+    assert done.returncode and "Traceback" not in text
+    if (tmp_path / "fabric.yml").exists():
+        assert "DS101" in text and lint((tmp_path / "fabric.yml").read_bytes())
+    else:
+        assert "no node has a port that can be a rail's" in text and "DS101" in text, text
