@@ -152,7 +152,7 @@ gathered:
   type: dict
   contains:
     acs:
-      description: V(disabled) where no bridge between a port and its GPUs is in the way, null where one is, or there is none between.
+      description: V(disabled) where no bridge between ports and GPUs is in the way, null where one is, or there is none.
       type: str
     ports:
       description:

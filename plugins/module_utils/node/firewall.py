@@ -1,0 +1,233 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What nftables does with RoCE that comes in on a port: its rules are gone through as the kernel does, never changed.
+
+iptables of these days writes nftables too, so that its rules are here as well. What a rule asks of a packet and only
+the packet can answer (an address, a mark, a rate) is neither true nor false here. Source: libnftables-json(5).
+
+RoCE v2 in a NIC's hardware passes by the kernel and its firewall; what is told here is for soft RDMA.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import typing as t
+
+ROCE_PORT = 4791
+# Hooks on the way of a packet to this host itself.
+HOOKS = ("ingress", "prerouting", "input")
+FAMILIES = {"ipv4": ("ip", "inet", "netdev"), "ipv6": ("ip6", "inet", "netdev")}
+NOT_FOR_UDP = frozenset(("tcp", "icmp", "icmpv6", "sctp", "dccp", "igmp", "ah", "esp", "arp"))
+DEEPEST = 16
+Row = t.Dict[str, t.Any]
+
+
+class Unknown:
+    """The value of what only a packet can tell. ``NEVER`` is of what no such packet has."""
+
+
+UNKNOWN, NEVER = Unknown(), Unknown()
+
+
+class Packet(t.NamedTuple):
+    """The first packet of a RoCE flow, by the netdev on which it comes in and its family (``ipv4``, ``ipv6``)."""
+
+    netdev: str
+    family: str
+
+
+class Rules:
+    """A listing of ``nft -j list ruleset``. Raises ValueError where it is none."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            listed = json.loads(text)["nftables"]
+        except (KeyError, TypeError) as error:
+            raise ValueError("no listing of nftables") from error
+        self.bases: list[Row] = []
+        self._rules: dict[tuple[str, str, str], list[Row]] = {}
+        for each in listed:
+            chain, rule = each.get("chain"), each.get("rule")
+            if chain and chain.get("hook") in HOOKS and chain.get("type") == "filter":
+                self.bases.append(chain)
+            if rule:
+                self._rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule)
+
+    def drops(self, packet: Packet) -> list[Row]:
+        """What drops it: ``family``, ``table``, ``chain``, ``handle`` (None: the chain's policy), ``certain``."""
+        found: list[Row] = []
+        for base in sorted(self.bases, key=lambda chain: HOOKS.index(chain["hook"])):
+            if base["family"] not in FAMILIES[packet.family]:
+                continue
+            devices = base.get("dev")
+            if devices and packet.netdev not in ([devices] if isinstance(devices, str) else devices):
+                continue
+            walk = _Walk(self, base, packet)
+            if not walk.chain(base["name"], True) and base.get("policy") == "drop":
+                walk.drop(base["name"], None)
+            found += walk.found
+        return found
+
+    def of(self, base: Row, chain: str) -> list[Row]:
+        return self._rules.get((base["family"], base["table"], chain), [])
+
+
+class _Walk:
+    """One packet's way through one base chain. ``sure``: that the packet comes this far."""
+
+    def __init__(self, rules: Rules, base: Row, packet: Packet) -> None:
+        self._rules = rules
+        self._base = base
+        self._packet = packet
+        self._depth = 0
+        self.sure = True
+        self.found: list[Row] = []
+
+    def drop(self, chain: str, handle: int | None, sure: bool = True) -> None:
+        row = {"family": self._base["family"], "table": self._base["table"], "chain": chain, "handle": handle}
+        self.found.append(dict(row, certain=self.sure and sure))
+
+    def chain(self, name: str, sure: bool) -> bool:
+        """Go through a chain. True where the packet surely does not come out at its end."""
+        if self._depth >= DEEPEST:
+            return False
+        self._depth += 1
+        try:
+            for rule in self._rules.of(self._base, name):
+                ends = self._rule(name, rule, sure)
+                if ends is not None:
+                    return ends
+            return False
+        finally:
+            self._depth -= 1
+
+    def _rule(self, chain: str, rule: Row, sure: bool) -> bool | None:
+        """None where the packet goes on to the next rule; else whether it ends here, or leaves the chain."""
+        holds: bool | None = True
+        for part in rule.get("expr", []):
+            kind, said = next(iter(part.items()))
+            if kind == "match":
+                answer = self._match(said)
+            elif kind in ("limit", "xt", "quota", "connlimit", "ct count"):
+                answer = None
+            elif kind == "vmap":
+                return self._map(chain, rule, said, holds)
+            elif kind in ("accept", "drop", "reject", "return", "jump", "goto", "queue"):
+                return self._verdict(chain, rule, kind, said, holds)
+            else:
+                continue
+            if answer is False:
+                return None
+            if answer is None:
+                holds = None
+        return None
+
+    def _verdict(self, chain: str, rule: Row, kind: str, said: t.Any, holds: bool | None) -> bool | None:
+        certain = holds is True
+        if kind in ("drop", "reject"):
+            self.drop(chain, rule.get("handle"), certain)
+            return True if certain else None
+        if kind in ("accept", "queue"):
+            if not certain:
+                self.sure = False
+            return True if certain else None
+        if kind == "return":
+            if not certain:
+                self.sure = False
+            return False if certain else None
+        before = self.sure
+        self.sure = before and certain
+        ended = self.chain(said["target"], certain)
+        if certain:
+            # a goto does not come back here
+            return True if ended else (False if kind == "goto" else None)
+        self.sure = False
+        return None
+
+    def _map(self, chain: str, rule: Row, said: Row, holds: bool | None) -> bool | None:
+        value = self._value(said["key"])
+        entries = said.get("data", {}).get("set", []) if isinstance(said.get("data"), dict) else []
+        other = [entry for entry in entries if entry[0] == "*"]
+        if value is NEVER:
+            return None
+        if not isinstance(value, Unknown):
+            chosen = [entry for entry in entries if self._equals(value, entry[0])] or other
+            for _key, verdict in chosen[:1]:
+                kind, target = next(iter(verdict.items()))
+                return self._verdict(chain, rule, kind, target, holds)
+            self.sure = self.sure and bool(entries)
+            return None
+        for _key, verdict in entries:
+            kind, target = next(iter(verdict.items()))
+            self._verdict(chain, rule, kind, target, None)
+        self.sure = False
+        return None
+
+    # -- matches ------------------------------------------------------------------------------------------------------
+
+    def _match(self, said: Row) -> bool | None:
+        value, operator, right = self._value(said["left"]), said["op"], said["right"]
+        if value is NEVER:
+            return False
+        if isinstance(value, Unknown) or (isinstance(right, str) and right.startswith("@")):
+            return None
+        if operator in ("==", "in"):
+            return self._equals(value, right)
+        if operator == "!=":
+            return not self._equals(value, right)
+        if isinstance(value, int) and isinstance(right, int):
+            known = {"<": value < right, ">": value > right, "<=": value <= right, ">=": value >= right}
+            return known.get(operator)
+        return None
+
+    def _value(self, left: t.Any) -> t.Any:
+        """What the packet has there."""
+        if not isinstance(left, dict):
+            return UNKNOWN
+        kind, said = next(iter(left.items()))
+        packet = self._packet
+        if kind == "meta":
+            known = {
+                "iifname": packet.netdev,
+                "iif": packet.netdev,
+                "l4proto": "udp",
+                "nfproto": packet.family,
+                "protocol": "ip" if packet.family == "ipv4" else "ip6",
+            }
+            return known.get(said.get("key"), UNKNOWN)
+        if kind == "ct":
+            # nobody translates the addresses of what is on a rail
+            return {"state": "new", "status": NEVER}.get(said.get("key"), UNKNOWN)
+        if kind == "payload":
+            return self._field(said.get("protocol"), said.get("field"))
+        return UNKNOWN
+
+    def _field(self, protocol: t.Any, field: t.Any) -> t.Any:
+        own, other = ("ip", "ip6") if self._packet.family == "ipv4" else ("ip6", "ip")
+        if protocol in NOT_FOR_UDP or protocol == other:
+            return NEVER
+        if protocol in ("udp", "th") and field == "dport":
+            return ROCE_PORT
+        if protocol == own and field in ("protocol", "nexthdr"):
+            return "udp"
+        return UNKNOWN
+
+    def _equals(self, value: t.Any, right: t.Any) -> bool:
+        if isinstance(right, dict):
+            if "set" in right:
+                members = right["set"] if isinstance(right["set"], list) else [right["set"]]
+                return any(self._equals(value, each) for each in members)
+            if "range" in right and isinstance(value, int):
+                low, high = right["range"]
+                return isinstance(low, int) and isinstance(high, int) and low <= value <= high
+            if "elem" in right:
+                return self._equals(value, right["elem"].get("val"))
+            return False
+        if isinstance(right, list):
+            return any(self._equals(value, each) for each in right)
+        if isinstance(value, str) and isinstance(right, str) and right.endswith("*"):
+            return fnmatch.fnmatchcase(value, right)
+        return bool(value == right)

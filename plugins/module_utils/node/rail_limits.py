@@ -1,0 +1,340 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the rest of a node allows the rails: locked memory, hugepages, neighbour tables; who else sets the ports.
+
+Kept by the distribution's own files (systemd drop-ins, tmpfiles.d, sysctl.d, NetworkManager's and cloud-init's). What
+is only told: reverse path filter, firewall, clock, processors' governor.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.node import firewall, memlock, sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, NotTaken
+from ansible_collections.railyard.fabric.plugins.module_utils.node.memlock import Memlock
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+HUGEPAGES = "/sys/kernel/mm/hugepages"
+HUGEPAGES_FILE = "/etc/tmpfiles.d/railyard-hugepages.conf"
+NEIGHBOURS_FILE = "/etc/sysctl.d/91-railyard-neighbours.conf"
+NETWORK_MANAGER_FILE = "/etc/NetworkManager/conf.d/90-railyard-rails.conf"
+# What rail_ports writes where NetworkManager is the node's back-end.
+OWN_CONNECTIONS = "/etc/NetworkManager/system-connections"
+CLOUD_INIT = "/etc/cloud/cloud.cfg.d"
+CLOUD_INIT_FILE = CLOUD_INIT + "/99-railyard-network.cfg"
+CLOUD_INIT_TEXT = (
+    "# Written by railyard.fabric.rail_limits: what is on disk is the node's network.\nnetwork: {config: disabled}\n"
+)
+HEAD = "# Written by railyard.fabric.rail_limits.\n"
+THRESHOLDS = ("gc_thresh1", "gc_thresh2", "gc_thresh3")
+# Where a later file of the same setting counts.
+SYSCTL_DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+UNMANAGED, DISABLED = "unmanaged", "disabled"
+SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
+STRICT = 1
+Row = t.Dict[str, t.Any]
+
+
+class RailLimits(Subsystem):
+    """See the module's documentation for the options. ``give``: see :class:`.Memlock`."""
+
+    def __init__(
+        self, options: t.Mapping[str, t.Any], system: System, give: t.Callable[[int], None] = memlock.raise_limit
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._options = options
+        services = options.get("services")
+        self._memlock = Memlock(system, memlock.SERVICES if services is None else services, give)
+        self._netdevs: list[str] = [str(each) for each in options.get("netdevs") or []]
+        self._short: dict[str, int] = {}
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailLimits:
+        return cls(options, system)
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        system = self._system
+        self._check()
+        state = {
+            "memlock": self._memlock.observe(),
+            "hugepages": self._pages(),
+            "neighbours": {key: self._threshold(key) for key in THRESHOLDS},
+            "network_manager": UNMANAGED if system.exists(NETWORK_MANAGER_FILE) else None,
+            "cloud_init": self._cloud_init(),
+            "rp_filter": {each: sysctl.effective(system, each, "rp_filter") for each in self._netdevs},
+            "firewall": self._firewall(),
+            "clock_synchronized": self._clock(),
+            "governors": self._governors(),
+        }
+        self.warnings = self._told(state)
+        return state
+
+    def _check(self) -> None:
+        errors: list[RailyardError] = []
+        for each in self._netdevs:
+            if not self._system.exists("/sys/class/net/" + each):
+                errors.append(RailyardError("there is no netdev %s" % each, "netdevs", "see 'ip link'"))
+        sizes = [int(page["size_kb"]) for page in self._pages()]
+        for number, page in enumerate(self._options.get("hugepages") or []):
+            place = "hugepages[%d]" % number
+            if page["size_kb"] not in sizes:
+                known = ", ".join(str(each) for each in sizes) or "none"
+                text = "the kernel has no hugepages of %d kB" % page["size_kb"]
+                errors.append(RailyardError(text, place + ".size_kb", "give one of those that it has: " + known))
+            if page["count"] < 0:
+                errors.append(RailyardError("%d is no number of pages" % page["count"], place, "give 0 or more"))
+        wanted = self._thresholds()
+        given = [wanted[key] for key in THRESHOLDS if key in wanted]
+        if given != sorted(given):
+            errors.append(RailyardError("%s do not rise" % given, "neighbours", "give gc_thresh1 <= 2 <= 3"))
+        raise_all(errors)
+
+    def _pages(self) -> list[Row]:
+        found = []
+        for name in self._system.listdir(HUGEPAGES):
+            size = name[len("hugepages-") : -len("kB")]
+            count = self._system.read_int("%s/%s/nr_hugepages" % (HUGEPAGES, name))
+            free = self._system.read_int("%s/%s/free_hugepages" % (HUGEPAGES, name))
+            if size.isdigit() and count is not None:
+                found.append({"size_kb": int(size), "count": count, "free": free})
+        return sorted(found, key=lambda page: int(page["size_kb"]))
+
+    def _threshold(self, key: str) -> int | None:
+        """The smaller of IPv4's and IPv6's."""
+        numbers = [self._system.read_int(path) for path in self._threshold_paths(key)]
+        return min((each for each in numbers if each is not None), default=None)
+
+    @staticmethod
+    def _threshold_paths(key: str) -> list[str]:
+        return ["/proc/sys/net/%s/neigh/default/%s" % (family, key) for family in ("ipv4", "ipv6")]
+
+    def _thresholds(self) -> dict[str, int]:
+        return {key: value for key, value in (self._options.get("neighbours") or {}).items() if value is not None}
+
+    def _cloud_init(self) -> str | None:
+        """``disabled``, ``enabled``; None where cloud-init is not there."""
+        if not self._system.exists(CLOUD_INIT):
+            return None
+        for name in self._system.listdir(CLOUD_INIT):
+            words = "".join((self._system.read("%s/%s" % (CLOUD_INIT, name)) or "").split())
+            if name.endswith(".cfg") and ("network:{config:disabled}" in words or "network:config:disabled" in words):
+                return DISABLED
+        return "enabled"
+
+    def _firewall(self) -> list[Row] | None:
+        """What drops RoCE on the ports; None where there is no nft to ask."""
+        program = self._system.which("nft")
+        if not program or not self._netdevs:
+            return None if not program else []
+        listed = self._system.run([program, "-j", "list", "ruleset"], 60)
+        try:
+            rules = firewall.Rules(listed.out) if listed.rc == 0 else None
+        except ValueError:
+            rules = None
+        if rules is None:
+            return None
+        found: list[Row] = []
+        for netdev in self._netdevs:
+            for family in ("ipv4", "ipv6"):
+                for drop in rules.drops(firewall.Packet(netdev, family)):
+                    found.append(dict(drop, netdev=netdev, packet=family))
+        return found
+
+    def _clock(self) -> bool | None:
+        if not self._system.which("timedatectl"):
+            return None
+        said = self._system.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"], 30)
+        return {"yes": True, "no": False}.get(said.out.strip()) if said.rc == 0 else None
+
+    def _governors(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name in self._system.listdir("/sys/devices/system/cpu"):
+            if name.startswith("cpu") and name[3:].isdigit():
+                kind = self._system.read("/sys/devices/system/cpu/%s/cpufreq/scaling_governor" % name)
+                if kind:
+                    found[kind] = found.get(kind, 0) + 1
+        return found
+
+    def _told(self, state: State) -> list[str]:
+        told = []
+        strict = [netdev for netdev, value in state["rp_filter"].items() if value == STRICT]
+        if strict:
+            told.append(
+                "%s: rp_filter is 1 (strict) in effect, which drops what comes in on one rail and would go out on "
+                "another. Remedy: set the port's own to 2, or both its own and that of 'all' to 0." % ", ".join(strict)
+            )
+        for drop in _together(state["firewall"] or []):
+            rule = "the policy" if drop["handle"] is None else "rule %d" % drop["handle"]
+            told.append(
+                "%s: %s of nftables' chain %s %s %s %s RoCE (UDP 4791, %s) that the kernel handles. Remedy: accept it "
+                "on the rails; RoCE in a NIC's hardware passes the firewall by."
+                % (
+                    ", ".join(drop["netdevs"]),
+                    rule,
+                    drop["family"],
+                    drop["table"],
+                    drop["chain"],
+                    "drops" if drop["certain"] else "may drop",
+                    " and ".join(drop["packets"]),
+                )
+            )
+        if state["clock_synchronized"] is False:
+            told.append("The clock is not synchronized. Remedy: see chronyc tracking or timedatectl timesync-status.")
+        return told
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        errors: list[RailyardError] = []
+        changes: list[Change] = []
+        for part in (self._memlock_changes, self._page_changes, self._neighbour_changes, self._others_changes):
+            try:
+                changes += part(state)
+            except RailyardError as error:
+                errors.append(error)
+        raise_all(errors)
+        return changes
+
+    def _memlock_changes(self, state: State) -> list[Change]:
+        return self._memlock.changes(state["memlock"]) if self._options.get("memlock") == memlock.UNLIMITED else []
+
+    def _text_change(self, path: str, attribute: str, text: str | None) -> list[Change]:
+        """The change that makes a file of ours say ``text``; None takes it away."""
+        held = self._system.read_file(path)
+        if held == text:
+            return []
+        if text is None:
+            return [Change(path, attribute, held, None, lambda: self._system.remove_file(path))]
+        return [Change(path, attribute, held, text, lambda: self._system.write_file(path, text))]
+
+    def _page_changes(self, state: State) -> list[Change]:
+        wanted = self._options.get("hugepages")
+        if wanted is None:
+            return []
+        now = {page["size_kb"]: page["count"] for page in state["hugepages"]}
+        lines = []
+        changes = []
+        for page in wanted:
+            path = "%s/hugepages-%dkB/nr_hugepages" % (HUGEPAGES, page["size_kb"])
+            lines.append("w %s - - - - %d\n" % (path, page["count"]))
+            if now[page["size_kb"]] != page["count"] and path not in self._short:
+                changes.append(self._page_change(path, now[page["size_kb"]], page["count"]))
+        for path, count in self._short.items():
+            self.warnings.append("%s: %s %d" % (path, SHORT, count))
+        return self._text_change(HUGEPAGES_FILE, "hugepages", HEAD + "".join(lines) if lines else None) + changes
+
+    def _page_change(self, path: str, before: int, after: int) -> Change:
+        def act() -> None:
+            try:
+                self._system.write_attribute(path, str(after))
+            except OSError as error:
+                raise RailyardError(
+                    "the kernel does not take %d: %s" % (after, error.strerror), path, "give fewer"
+                ) from None
+            got = self._system.read_int(path)
+            if got is not None and got != after:
+                self._short[path] = got
+                raise NotTaken()
+
+        return Change(path, "nr_hugepages", before, after, act)
+
+    def _neighbour_changes(self, state: State) -> list[Change]:
+        wanted = self._thresholds()
+        if not wanted:
+            return []
+        lines = []
+        changes: list[Change] = []
+        # the largest first: the kernel takes them in any order, and the tables are never smaller than they were
+        for key in reversed([key for key in THRESHOLDS if key in wanted]):
+            for path in self._threshold_paths(key):
+                held = self._system.read_int(path)
+                if held is None:
+                    continue
+                lines.append("%s = %d\n" % (path[len("/proc/sys/") :].replace("/", "."), wanted[key]))
+                if held < wanted[key]:
+                    changes.append(self._sysctl_change(path, held, wanted[key]))
+        self._tell_later(lines)
+        return self._text_change(NEIGHBOURS_FILE, "sysctl", HEAD + "".join(lines)) + changes
+
+    def _sysctl_change(self, path: str, before: int, after: int) -> Change:
+        def act() -> None:
+            try:
+                self._system.write_attribute(path, str(after))
+            except OSError as error:
+                raise RailyardError(
+                    "the kernel does not take %d: %s" % (after, error.strerror), path, "run the task with become"
+                ) from None
+
+        return Change(path, path.rpartition("/")[2], before, after, act)
+
+    def _tell_later(self, lines: t.Sequence[str]) -> None:
+        """Say of files that set the same at boot after ours."""
+        ours = NEIGHBOURS_FILE.rpartition("/")[2]
+        keys = {line.partition(" ")[0] for line in lines}
+        for directory in SYSCTL_DIRECTORIES:
+            for name in self._system.listdir(directory):
+                if not name.endswith(".conf") or name <= ours:
+                    continue
+                text = self._system.read("%s/%s" % (directory, name)) or ""
+                found = {line.partition("=")[0].strip().replace("/", ".") for line in text.splitlines()} & keys
+                if found:
+                    self.warnings.append(
+                        "%s/%s sets %s after %s at boot. Remedy: take it out there."
+                        % (directory, name, ", ".join(sorted(found)), NEIGHBOURS_FILE)
+                    )
+
+    def _others_changes(self, state: State) -> list[Change]:
+        changes: list[Change] = []
+        system = self._system
+        if self._options.get("network_manager") == UNMANAGED and system.exists("/etc/NetworkManager"):
+            own = [name for name in system.listdir(OWN_CONNECTIONS) if name.startswith("railyard-")]
+            if own:
+                raise RailyardError(
+                    "NetworkManager sets the rail ports itself here, by %s" % own[0],
+                    "network_manager",
+                    "set network_manager: leave, or change the back-end of rail_ports",
+                )
+            if not self._netdevs:
+                raise RailyardError("which ports is not said", "netdevs", "give the rail ports' netdevs")
+            branch = Branch.observe(system)
+            why = [branch.why_netdev(each) for each in self._netdevs if branch.why_netdev(each)]
+            if why:
+                raise Refused("one of the ports %s" % why[0], "netdevs", "take it out of the ports")
+            names = ",".join("interface-name:%s" % each for each in self._netdevs)
+            text = HEAD + "[device-railyard]\nmatch-device=%s\nmanaged=0\n" % names
+            files = self._text_change(NETWORK_MANAGER_FILE, "unmanaged", text)
+            changes += files
+            if files and system.which("nmcli"):
+                changes.append(Change("NetworkManager", "conf", "older", "reloaded", self._reload_network_manager))
+        if self._options.get("cloud_init") == DISABLED and state["cloud_init"] == "enabled":
+            changes += self._text_change(CLOUD_INIT_FILE, "network", CLOUD_INIT_TEXT)
+        return changes
+
+    def _reload_network_manager(self) -> None:
+        # not running is as good: it reads the file when it starts
+        self._system.run(["nmcli", "general", "reload", "conf"], 60)
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        reasons = ["%s is %d and will be as wanted after a reboot" % each for each in self._short.items()]
+        return {"reboot_required": bool(reasons), "reboot_reasons": reasons}
+
+
+def _together(drops: t.Sequence[Row]) -> list[Row]:
+    """One row a rule, with all the ports and families that it is about."""
+    found: dict[tuple[t.Any, ...], Row] = {}
+    for drop in drops:
+        key = (drop["family"], drop["table"], drop["chain"], drop["handle"], drop["certain"])
+        row = found.setdefault(key, dict(drop, netdevs=[], packets=[]))
+        for name, value in (("netdevs", drop["netdev"]), ("packets", drop["packet"])):
+            if value not in row[name]:
+                row[name].append(value)
+    return list(found.values())

@@ -1,0 +1,372 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Limits of a node: systemd that keeps state, a real process whose limit is raised, a kernel with scattered memory."""
+
+from __future__ import annotations
+
+import errno
+import re
+import resource
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import memlock, rail_limits
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rail_limits import RailLimits
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from tests.unit.node.nic_kernel import Killed
+from tests.unit.node.trees import Tree
+
+LIMITS = "Limit                     Soft Limit           Hard Limit           Units     \n%-26s%-21s%-21sbytes"
+LISTINGS = Path(__file__).resolve().parents[2] / "recordings" / "nft"
+
+
+class Node(System):
+    """systemd, its services' processes, and a kernel that has no more than ``memory`` pages."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root), self.answer)
+        self.tree = Tree(root)
+        self.programs = {"timedatectl"}
+        self.services = {"containerd": 812, "kubelet": 0}
+        self.loaded = {name: "8388608" for name in self.services}
+        self.operations: list[str] = []
+        self.kill_at: int | None = None
+        self.memory = 10**6
+        self.others: dict[str, str] = {}
+        self.ruleset = ""
+        self.synchronized = "yes"
+        (root / "run/systemd/system").mkdir(parents=True)
+        self.process(812, "8388608")
+        for netdev in ("rail0", "eth0"):
+            self.tree.write("/sys/class/net/%s/address" % netdev, "02:00:00:00:00:01")
+            self.tree.write("/proc/sys/net/ipv4/conf/%s/rp_filter" % netdev, "0")
+        self.tree.write("/proc/sys/net/ipv4/conf/all/rp_filter", "0")
+        for family in ("ipv4", "ipv6"):
+            for key, value in (("gc_thresh1", 128), ("gc_thresh2", 512), ("gc_thresh3", 1024)):
+                self.tree.write("/proc/sys/net/%s/neigh/default/%s" % (family, key), str(value))
+        for size in (2048, 1048576):
+            for name in ("nr_hugepages", "free_hugepages"):
+                self.tree.write("/sys/kernel/mm/hugepages/hugepages-%dkB/%s" % (size, name), "0")
+
+    def process(self, pid: int, limit: str) -> None:
+        self.tree.write("/proc/%d/limits" % pid, LIMITS % ("Max locked memory", limit, limit))
+
+    def give(self, pid: int) -> None:
+        self.did("prlimit %d" % pid)
+        self.process(pid, "unlimited")
+
+    def which(self, program: str) -> str | None:
+        return "/usr/bin/" + program if program in self.programs else None
+
+    def drop_in(self, name: str) -> str | None:
+        return self.read_file(memlock.DROP_IN % name)
+
+    def start(self, name: str) -> None:
+        """As systemd starts a service."""
+        self.services[name] = self.services[name] or 900
+        self.loaded[name] = "infinity" if self.drop_in(name) else "8388608"
+        self.process(self.services[name], "unlimited" if self.drop_in(name) else "8388608")
+
+    def answer(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        if argv[:2] == ["systemctl", "show"]:
+            return CommandResult(0, "\n\n".join(self.shown(each[: -len(".service")]) for each in argv[3:]) + "\n", "")
+        if argv[0] == "timedatectl":
+            return CommandResult(0, self.synchronized + "\n", "")
+        if argv[-2:] == ["list", "ruleset"]:
+            return CommandResult(0, self.ruleset, "")
+        self.did(" ".join(argv))
+        if argv[-1] == "daemon-reload":
+            for name in self.loaded:
+                self.loaded[name] = self.others.get(name) or ("infinity" if self.drop_in(name) else "8388608")
+        return CommandResult(0, "", "")
+
+    def shown(self, name: str) -> str:
+        if name not in self.services:
+            return "MainPID=0\nLimitMEMLOCK=8388608\nId=%s.service\nLoadState=not-found\nNeedDaemonReload=no" % name
+        stale = bool(self.drop_in(name)) and self.loaded[name] != (self.others.get(name) or "infinity")
+        return "MainPID=%d\nLimitMEMLOCK=%s\nId=%s.service\nLoadState=loaded\nNeedDaemonReload=%s" % (
+            self.services[name],
+            self.loaded[name],
+            name,
+            "yes" if stale else "no",
+        )
+
+    def write_attribute(self, path: str, text: str) -> None:
+        self.did("%s = %s" % (path, text))
+        if path.endswith("nr_hugepages"):
+            text = str(min(int(text), self.memory))
+        Path(self.path(path)).write_text(text + "\n")
+
+    def write_file(self, path: str, data: str | bytes, mode: int = 0o644) -> None:
+        self.did("write " + path)
+        super().write_file(path, data, mode)
+
+    def did(self, what: str) -> None:
+        if self.kill_at is not None and len(self.operations) >= self.kill_at:
+            raise Killed(what)
+        self.operations.append(what)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    return Node(tmp_path)
+
+
+def run(node: Node, **options: t.Any) -> tuple[list[tuple[t.Any, ...]], dict[str, t.Any], RailLimits]:
+    it = RailLimits(options, node, node.give)
+    state = it.observe()
+    changes = it.changes(state)
+    done: list[Change] = []
+    state = converge(it, state, changes, done)
+    return [(each.subject, each.attribute, each.before, each.after) for each in done], state, it
+
+
+ALL: dict[str, t.Any] = {
+    "netdevs": ["rail0"],
+    "memlock": "unlimited",
+    "hugepages": [{"size_kb": 2048, "count": 64}],
+    "neighbours": {"gc_thresh1": 4096, "gc_thresh2": 8192, "gc_thresh3": 16384},
+    "network_manager": "unmanaged",
+    "cloud_init": "disabled",
+}
+
+
+# -- memlock --------------------------------------------------------------------------------------------------------
+
+
+def test_containers_may_lock_without_a_restart(node: Node) -> None:
+    done, state, _it = run(node, memlock="unlimited")
+    assert done == [
+        (memlock.DROP_IN % "containerd", "LimitMEMLOCK", "8388608", "unlimited"),
+        (memlock.DROP_IN % "kubelet", "LimitMEMLOCK", "8388608", "unlimited"),
+        ("systemd", "units", "older", "reloaded"),
+        ("containerd (pid 812)", "Max locked memory", "8388608", "unlimited"),
+    ]
+    assert [(row["service"], row["configured"], row["live"]) for row in state["memlock"]] == [
+        ("containerd", "unlimited", "unlimited"),
+        ("kubelet", "unlimited", None),
+    ]
+    assert not [each for each in node.operations if "restart" in each]
+    assert run(node, memlock="unlimited")[0] == []
+    node.start("kubelet")
+    assert run(node, memlock="unlimited")[0] == []
+
+
+def test_a_service_that_has_it_already_gets_no_file(node: Node) -> None:
+    node.loaded = {"containerd": "infinity", "kubelet": "18446744073709551615"}
+    node.process(812, "unlimited")
+    assert run(node, memlock="unlimited")[0] == []
+    assert node.operations == []
+
+
+def test_another_drop_in_that_counts_is_told(node: Node) -> None:
+    node.others["kubelet"] = "65536"
+    with pytest.raises(RailyardError, match="kubelet: gets LimitMEMLOCK=65536 all the same: another drop-in") as caught:
+        run(node, memlock="unlimited")
+    assert "systemctl cat kubelet" in caught.value.remedy
+
+
+def test_without_systemd_there_is_nothing(node: Node) -> None:
+    (Path(node.root) / "run/systemd/system").rmdir()
+    assert run(node, memlock="unlimited")[0] == []
+
+
+def test_a_limit_that_may_not_be_raised_names_the_way_out(node: Node) -> None:
+    def give(_pid: int) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    it = RailLimits({"memlock": "unlimited"}, node, give)
+    with pytest.raises(RailyardError, match="cannot be raised: Operation not permitted") as caught:
+        converge(it, {}, it.changes(it.observe()), [])
+    assert "restart containerd when it may be" in caught.value.remedy
+
+
+def test_a_real_process_and_its_children() -> None:
+    """What a runtime starts from then on has it: asked of the kernel, by /proc."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]))\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "print(subprocess.check_output(['cat', '/proc/self/limits'], text=True))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        limits = memlock.Memlock(System(), ())
+        assert limits._live(child.pid) == "65536"
+        # as far as this process may raise it
+        most = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+        expected = "unlimited" if most == resource.RLIM_INFINITY else str(most)
+        memlock.raise_limit(child.pid, most)
+        assert limits._live(child.pid) == expected != "65536"
+        said, _error = child.communicate("\n")
+    assert re.search(r"^Max locked memory\s+%s\s+%s" % (expected, expected), said, re.MULTILINE)
+
+
+# -- pages, tables, others --------------------------------------------------------------------------------------------
+
+
+def test_hugepages_now_and_at_boot(node: Node) -> None:
+    done, state, _it = run(node, hugepages=[{"size_kb": 2048, "count": 64}])
+    assert [(each[1], each[3]) for each in done][1:] == [("nr_hugepages", 64)]
+    assert state["hugepages"][0]["count"] == 64
+    path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    assert (node.read_file(rail_limits.HUGEPAGES_FILE) or "").splitlines()[1:] == ["w %s - - - - 64" % path]
+    assert run(node, hugepages=[{"size_kb": 2048, "count": 64}])[0] == []
+    assert run(node)[0] == []
+    assert [each[3] for each in run(node, hugepages=[])[0]] == [None]
+
+
+def test_scattered_memory_needs_a_reboot(node: Node) -> None:
+    node.memory = 40
+    done, state, it = run(node, hugepages=[{"size_kb": 2048, "count": 64}])
+    assert [each[1] for each in done] == ["hugepages"] and state["hugepages"][0]["count"] == 40
+    assert "memory is too scattered" in it.warnings[-1]
+    assert it.outcome(state, []) == {
+        "reboot_required": True,
+        "reboot_reasons": [
+            "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages is 40 and will be as wanted after a reboot"
+        ],
+    }
+    assert run(node, hugepages=[{"size_kb": 2048, "count": 64}])[0] == []
+
+
+def test_neighbour_tables_grow_and_never_shrink(node: Node) -> None:
+    node.tree.write("/proc/sys/net/ipv6/neigh/default/gc_thresh3", "99999")
+    done, state, _it = run(node, neighbours={"gc_thresh1": 4096, "gc_thresh3": 16384, "gc_thresh2": None})
+    assert [(each[0], each[3]) for each in done][1:] == [
+        ("/proc/sys/net/ipv4/neigh/default/gc_thresh3", 16384),
+        ("/proc/sys/net/ipv4/neigh/default/gc_thresh1", 4096),
+        ("/proc/sys/net/ipv6/neigh/default/gc_thresh1", 4096),
+    ]
+    assert "net.ipv4.neigh.default.gc_thresh3 = 16384\n" in (node.read_file(rail_limits.NEIGHBOURS_FILE) or "")
+    assert state["neighbours"] == {"gc_thresh1": 4096, "gc_thresh2": 512, "gc_thresh3": 16384}
+
+
+def test_a_later_file_is_told(node: Node) -> None:
+    node.tree.write("/etc/sysctl.d/99-site.conf", "net/ipv4/neigh/default/gc_thresh3=2048")
+    _done, _state, it = run(node, neighbours={"gc_thresh3": 16384})
+    assert it.warnings[-1].startswith("/etc/sysctl.d/99-site.conf sets net.ipv4.neigh.default.gc_thresh3 after")
+
+
+def test_networkmanager_and_cloud_init_are_kept_off(node: Node) -> None:
+    (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
+    (Path(node.root) / "etc/cloud/cloud.cfg.d").mkdir(parents=True)
+    node.programs.add("nmcli")
+    done, state, _it = run(node, netdevs=["rail0"], network_manager="unmanaged", cloud_init="disabled")
+    assert [each[0] for each in done] == [
+        rail_limits.NETWORK_MANAGER_FILE,
+        "NetworkManager",
+        rail_limits.CLOUD_INIT_FILE,
+    ]
+    assert "match-device=interface-name:rail0\nmanaged=0" in (node.read_file(rail_limits.NETWORK_MANAGER_FILE) or "")
+    assert (state["network_manager"], state["cloud_init"]) == ("unmanaged", "disabled")
+    assert run(node, netdevs=["rail0"], network_manager="unmanaged", cloud_init="disabled")[0] == []
+
+
+def test_where_they_are_not_there_is_nothing_to_keep_off(node: Node) -> None:
+    assert run(node, netdevs=["rail0"], network_manager="unmanaged", cloud_init="disabled")[0] == []
+
+
+def test_networkmanager_that_sets_the_rail_ports_is_not_kept_off(node: Node) -> None:
+    node.tree.write("/etc/NetworkManager/system-connections/railyard-gpu01.nmconnection", "")
+    with pytest.raises(RailyardError, match="sets the rail ports itself here"):
+        run(node, netdevs=["rail0"], network_manager="unmanaged")
+
+
+def test_the_branch_stays_with_its_manager(node: Node) -> None:
+    (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
+    node.tree.write("/proc/net/route", "Iface\tDestination\tGateway\neth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000")
+    with pytest.raises(RailyardError, match="carries the default route"):
+        run(node, netdevs=["rail0", "eth0"], network_manager="unmanaged")
+    assert node.operations == []
+
+
+def test_killed_anywhere_the_next_run_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    place = 0
+    while True:
+        node = Node(tmp_path / str(place))
+        (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
+        (Path(node.root) / "etc/cloud/cloud.cfg.d").mkdir(parents=True)
+        node.kill_at = place
+        try:
+            run(node, **ALL)
+            break
+        except Killed:
+            pass
+        node.kill_at = None
+        _done, state, _it = run(node, **ALL)
+        assert [row["configured"] for row in state["memlock"]] == ["unlimited"] * 2
+        assert state["hugepages"][0]["count"] == 64 and state["cloud_init"] == "disabled"
+        assert run(node, **ALL)[0] == []
+        place += 1
+    assert place > 12
+
+
+# -- told -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_only_told(node: Node) -> None:
+    node.tree.write("/proc/sys/net/ipv4/conf/all/rp_filter", "1")
+    node.tree.write("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave")
+    node.tree.write("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance")
+    node.synchronized = "no"
+    node.programs.add("nft")
+    node.ruleset = (LISTINGS / "firewalld.json").read_text()
+    it = RailLimits({"netdevs": ["rail0", "eth0"]}, node)
+    state = it.observe()
+    assert state["rp_filter"] == {"rail0": 1, "eth0": 1}
+    assert state["governors"] == {"powersave": 1, "performance": 1}
+    assert [each.partition(":")[0] for each in it.warnings] == [
+        "rail0, eth0",
+        "rail0, eth0",
+        "eth0",
+        "The clock is not synchronized. Remedy",
+    ]
+    assert (
+        "rule 24 of nftables' chain inet firewalld filter_IN_public drops RoCE (UDP 4791, ipv4 and ipv6)"
+        in it.warnings[2]
+    )
+    # the port's own larger value counts
+    node.tree.write("/proc/sys/net/ipv4/conf/rail0/rp_filter", "2")
+    assert RailLimits({"netdevs": ["rail0"]}, node).observe()["rp_filter"] == {"rail0": 2}
+    assert node.operations == []
+
+
+def test_a_firewall_that_cannot_be_read_is_null(node: Node) -> None:
+    assert RailLimits({"netdevs": ["rail0"]}, node).observe()["firewall"] is None
+    node.programs.add("nft")
+    node.ruleset = "no JSON"
+    assert RailLimits({"netdevs": ["rail0"]}, node).observe()["firewall"] is None
+
+
+def test_all_that_is_wrong_at_once(node: Node) -> None:
+    given = {
+        "netdevs": ["rail0", "rail9"],
+        "hugepages": [{"size_kb": 4096, "count": 1}, {"size_kb": 2048, "count": -1}],
+        "neighbours": {"gc_thresh1": 4096, "gc_thresh2": 512},
+    }
+    with pytest.raises(Errors) as caught:
+        RailLimits(given, node).observe()
+    assert [each.place for each in caught.value.errors] == [
+        "netdevs",
+        "hugepages[0].size_kb",
+        "hugepages[1]",
+        "neighbours",
+    ]
+
+
+def test_this_machine_can_be_read() -> None:
+    state = RailLimits({"netdevs": ["lo"], "services": []}, System()).observe()
+    assert state["rp_filter"]["lo"] in (0, 1, 2) and state["memlock"] == []
