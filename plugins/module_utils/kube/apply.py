@@ -96,8 +96,7 @@ class Apply:
 
     def _write(self, write: Write) -> None:
         if write.wanted is None:
-            assert write.live is not None
-            self.server.delete(write.resource, write.key, write.live["metadata"]["uid"], self.check)
+            self.server.delete(write.resource, write.key, _uid(write.live), self.check)
             return self._note(write)
         got = self._put(write, self.check)
         _kept(write, got)
@@ -109,14 +108,13 @@ class Apply:
         return self._note(write)
 
     def _put(self, write: Write, dry: bool) -> Object:
-        assert write.wanted is not None
-        server, manager = self.server, self.wish.manager
+        server, manager, wanted = self.server, self.wish.manager, write.wanted or {}
         try:
-            _new, got = server.apply(write.resource, write.key, write.wanted, manager, self.wish.force, dry)
+            got = server.apply(write.resource, write.key, wanted, manager, self.wish.force, dry)
         except Conflict as conflict:
             if not self._drifted(write, conflict):
                 raise
-            _new, got = server.apply(write.resource, write.key, write.wanted, manager, True, dry)
+            got = server.apply(write.resource, write.key, wanted, manager, True, dry)
         got.update(apiVersion=write.key.api, kind=write.key.kind)
         return got
 

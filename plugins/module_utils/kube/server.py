@@ -127,8 +127,8 @@ class Server:
 
     def apply(
         self, resource: Resource, key: Key, wanted: t.Mapping[str, t.Any], manager: str, force: bool, dry: bool
-    ) -> tuple[bool, Object]:
-        """Server-side apply. Whether the object is (or would be) new, and how it then is.
+    ) -> Object:
+        """Server-side apply; the object as it then is, or would be.
 
         :raises Refusal: see :mod:`answers`.
         """
@@ -141,7 +141,7 @@ class Server:
         status, answer = self.ask("PATCH", path, wanted, APPLY)
         if status >= 400:
             raise refusal(status, answer, "patch", resource.name, str(key))
-        return status == 201, answer
+        return answer
 
     def merge(self, resource: Resource, key: Key, patch: t.Mapping[str, t.Any], manager: str, dry: bool) -> None:
         """A merge patch, for what is not ours as a whole."""
