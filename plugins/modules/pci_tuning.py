@@ -152,7 +152,7 @@ gathered:
   type: dict
   contains:
     acs:
-      description: V(disabled) where no bridge between ports and GPUs is in the way, null where one is, or there is none.
+      description: V(disabled) where no bridge between ports and GPUs is in the way, else null.
       type: str
     ports:
       description:
