@@ -90,7 +90,8 @@ options:
     type: str
   lldp:
     description:
-      - What ports hear, as C({node: {netdev: {chassis: NAME, port: NAME}}}). With it, rails and leaves are compared.
+      - What ports hear, by node and netdev, each a mapping with C(chassis) and C(port). With it, rails and leaves are
+        compared.
     type: dict
     default: {}
 seealso:
@@ -114,6 +115,7 @@ EXAMPLES = r"""
         nodes: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'seen'))) }}"
         dest: inventories/prod/fabric.yml
         name: prod
+        lldp: {ai-1: {enp11s0f0np0: {chassis: leaf-1, port: swp1}}}
       run_once: true
 """
 

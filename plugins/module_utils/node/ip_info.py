@@ -45,7 +45,7 @@ def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
         for each in table.routes(version)
         if each.oif in netdevs and each.protocol != PROTOCOL_KERNEL
     ]
-    own = {each["address"].partition("/")[0] for each in addresses}
+    own = {str(each["address"]).partition("/")[0] for each in addresses}
     rules = [
         {
             "from": str(each.source) if each.source else None,

@@ -237,6 +237,43 @@ def test_an_address_that_is_not_at_its_place(told: list[Told]) -> None:
     assert lint(outcome.text.encode()).plan
 
 
+def test_a_stray_address_widens_no_subnet() -> None:
+    told = live_nodes.told(plan_of("routed-31"))
+    address(told, 5, "r2p2", "10.192.63.10/31")
+    outcome = run(told, Options(name="ai-routed"))
+    (doubt,) = of(outcome, "DS302")
+    assert (doubt.place, doubt.nodes) == (("rails", "r2p2"), ("b300-su1-06",))
+    planes = yaml.safe_load(outcome.text)["rails"]["r2"]["planes"]
+    assert planes[1]["subnet"] == "10.192.48.0/24"
+    assert re.search(
+        r"# DECIDE DS302: has 10.192.63.10.*\n( +# .*\n)* +- {mode: link, subnet: 10.192.48.0/24", outcome.text
+    )
+
+
+def test_indexes_where_names_cannot_say_them() -> None:
+    # The gateway is where the node with index 1 would be; then names have no numbers.
+    told = live_nodes.told(planned(text_of_six()))[1:]
+    for each in told:
+        number = int(each.name[-1])
+        for row in each.result["ip"]["addresses"]:
+            row["address"] = re.sub(r"\.\d+/24", ".%d/24" % number, row["address"])
+        for row in each.result["ip"]["routes"]:
+            row["via"] = row["via"] and re.sub(r"\.254$", ".1", row["via"])
+        each.result["ip"]["rules"].clear()
+    outcome = look(told)
+    assert yaml.safe_load(outcome.text)["nodes"]["ai-10-1-16-[2:6]"]["index"] == "[1:5]"
+    assert "hosts: 172.16.11.2-172.16.11.6" in outcome.text and not of(outcome, "DS302") and not outcome.lint
+    named = [each._replace(name=name) for each, name in zip(told, ("mars", "venus", "ceres", "juno", "vesta"))]
+    nodes = yaml.safe_load(look(named).text)["nodes"]
+    assert {name: own["index"] for name, own in nodes.items()} == {
+        "mars": 1,
+        "venus": 2,
+        "ceres": 3,
+        "juno": 4,
+        "vesta": 5,
+    }
+
+
 def test_an_address_of_another_rail(told: list[Told]) -> None:
     address(told, 1, "enp11s0f0np0", "172.16.12.202/24")
     address(told, 1, "enp12s0f0np0", "172.16.11.202/24")

@@ -46,7 +46,8 @@ _WIDEST = {IPV4: 8, IPV6: 32}
 class Track:
     """One rail in one family. ``units``: each node's place, counted in what a node takes, from any start.
 
-    ``base``: the place of index 0. ``known``: the rail's network, where a route says it.
+    ``fitting``: the units that agree with the other rails'. ``base``: the place of index 0. ``known``: the rail's
+    network, where a route says it.
     """
 
     rail: str
@@ -58,6 +59,7 @@ class Track:
     nets: dict[str, Network]
     gateways: dict[str, int | None]
     known: Network | None = None
+    fitting: dict[str, int] = field(default_factory=dict)
     base: int = 0
 
 
@@ -181,6 +183,9 @@ def _indexes(tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], fou
             for node, place in track.units.items():
                 votes.setdefault(node, Counter())[place - track.base] += 1
         places = {node: counted.most_common(1)[0][0] for node, counted in votes.items()}
+    for track in tracks:
+        # One stray address must not widen a subnet.
+        track.fitting = {node: place for node, place in track.units.items() if place - track.base == places[node]}
     shift = _shift(tracks, places, numbers)
     found.indexes = {node: place + shift for node, place in places.items()}
     for track in tracks:
@@ -202,7 +207,7 @@ def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Ma
     shifts.append(1 - lowest)
     for track in tracks:
         if track.mode != SUBNET:
-            net = track.known or _covering(track.units.values(), track.size, track.bits)
+            net = track.known or _covering(track.fitting.values(), track.size, track.bits)
             shifts.append(1 - (net.first // track.size) + track.base)
     for shift in shifts:
         if lowest + shift >= 1 and all(_fits(track, shift) for track in tracks):
@@ -213,14 +218,17 @@ def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Ma
 def _fits(track: Track, shift: int) -> bool:
     start = track.base - shift + 1
     if track.mode == SUBNET and track.known:
-        return start >= usable(track.known.first, track.known.last, track.bits)[0]
+        # The range of hosts begins with index 1, also where no node has it: the gateway must not be in it.
+        via, end = _gateway(track), max(track.fitting.values())
+        low = usable(track.known.first, track.known.last, track.bits)[0]
+        return start >= low and not (via is not None and start <= via <= end)
     return _subnet(track, start) is not None
 
 
 def _subnet(track: Track, start: int) -> Network | None:
     """The smallest network that begins with the place of index 1 and holds every node's."""
     first = start * track.size
-    last = (max(track.units.values()) + 1) * track.size - 1
+    last = (max(track.fitting.values()) + 1) * track.size - 1
     if track.known is not None:
         return track.known if track.known.first == first and track.known.last >= last else None
     for prefix in range(track.bits - (track.size.bit_length() - 1), _WIDEST[track.bits] - 1, -1):
@@ -251,7 +259,7 @@ def _scheme(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
         )
         remedy = "say the rail's subnet and the nodes' indexes; what was written renumbers nodes"
         doubts.add("DS302", ("rails", track.rail), message, remedy)
-        net = track.known or _covering(track.units.values(), track.size, track.bits)
+        net = track.known or _covering(track.fitting.values(), track.size, track.bits)
     if track.mode == LINK:
         ends = Counter(address % 2 for address in track.held.values())
         own = ends.most_common(1)[0][0]
@@ -288,9 +296,9 @@ def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
     place = ("rails", track.rail)
     low, high = usable(net.first, net.last, track.bits)
     first = max(track.base + 1, low)
-    hosts = Range(first, max(track.held.values()), track.bits)
-    vias = Counter(via for via in track.gateways.values() if via is not None)
-    gateway: int | None = vias.most_common(1)[0][0] if vias else None
+    hosts = Range(first, max(track.base + found.indexes[node] for node in track.held), track.bits)
+    vias = {via for via in track.gateways.values() if via is not None}
+    gateway = _gateway(track)
     if len(vias) > 1:
         message = "gateways are %s" % " and ".join(show(via, track.bits) for via in sorted(vias))
         doubts.add("DS307", place, message, "say the leaf's; hosts.yml gives it to all")
@@ -307,6 +315,12 @@ def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
         remedy = "see that nobody else has these addresses, or say -e discover_pods%s=FIRST-LAST" % six
         doubts.add("DS306", ("rails",), message, remedy)
     return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=hosts)
+
+
+def _gateway(track: Track) -> int | None:
+    """That of most nodes."""
+    vias = Counter(via for via in track.gateways.values() if via is not None)
+    return vias.most_common(1)[0][0] if vias else None
 
 
 def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int) -> Range | None:
