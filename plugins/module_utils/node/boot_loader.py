@@ -77,7 +77,8 @@ class Grub(Loader):
     CONFIG = "/boot/grub/grub.cfg"
     HEAD = "# Written by railyard.fabric.kernel_arguments.\n"
     LINE = re.compile(r'^GRUB_CMDLINE_LINUX="\$GRUB_CMDLINE_LINUX (.*)"$', re.MULTILINE)
-    FOREIGN = re.compile(r"^### BEGIN \S+os-prober ###$.*?^### END \S+os-prober ###$", re.MULTILINE | re.DOTALL)
+    # The part for this system's own kernels; others on the disk, and what a person added, are no affair of ours.
+    OWN_KERNELS = re.compile(r"^### BEGIN \S+/10_linux\w* ###$(.*?)^### END ", re.MULTILINE | re.DOTALL)
     # GRUB's own script ends a command at these
     QUOTED = re.compile(r"[;|&{}<>]")
     # There from the moment that the drop-in changes until the configuration has what it says.
@@ -85,9 +86,8 @@ class Grub(Loader):
 
     def entries(self) -> list[list[str]]:
         found = []
-        # other systems on the disk are no affair of this one
-        text = self.FOREIGN.sub("", self._system.read_file(self.CONFIG) or "")
-        for line in text.splitlines():
+        text = self._system.read_file(self.CONFIG) or ""
+        for line in ("".join(self.OWN_KERNELS.findall(text)) or text).splitlines():
             said = words(line)
             if len(said) > 1 and said[0] in ("linux", "linuxefi") and os.path.basename(said[1]).startswith("vmlinu"):
                 found.append(said[2:])

@@ -22,11 +22,17 @@ from tests.unit.node.nic_kernel import Killed
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings" / "boot"
 DEBIAN = (RECORDINGS / "grub-debian-11.cfg").read_text()
 RHEL = (RECORDINGS / "grubby-rhel-9.txt").read_text()
+OWN = "### BEGIN %s ###\n%s### END %s ###\n"
 FOREIGN = """### BEGIN /etc/grub.d/30_os-prober ###
 menuentry 'Other' {
 \tlinux /boot/vmlinuz-6.1 root=/dev/sdb2
 }
 ### END /etc/grub.d/30_os-prober ###
+### BEGIN /etc/grub.d/40_custom ###
+menuentry 'Rescue' {
+\tlinux /boot/vmlinuz-rescue rescue
+}
+### END /etc/grub.d/40_custom ###
 """
 ENTRY = "title Fedora\nversion 6.8\nlinux /vmlinuz-6.8\ninitrd /initrd-6.8\noptions root=UUID=1 ro quiet\n"
 
@@ -78,9 +84,8 @@ class Node(System):
         """As grub-mkconfig: the shell reads the variable, and its text is put at each entry's end."""
         drop_in = re.search(r'LINUX (.*)"$', self.read_file(Grub.DROP_IN) or "", re.MULTILINE)
         said = (" " + drop_in.group(1).replace('\\"', '"')) if drop_in else ""
-        self.put(
-            Grub.CONFIG, re.sub(r"^(\t\tlinux\t.*)$", lambda m: m[1] + self.extra + said, DEBIAN, flags=re.M) + FOREIGN
-        )
+        text = re.sub(r"^(\t\tlinux\t.*)$", lambda m: m[1] + self.extra + said, DEBIAN, flags=re.MULTILINE)
+        self.put(Grub.CONFIG, OWN % ("/etc/grub.d/10_linux", text, "/etc/grub.d/10_linux") + FOREIGN)
 
     def grubby(self, argv: t.Sequence[str]) -> None:
         text = self.read_file("/grubby") or ""
