@@ -360,6 +360,18 @@ def test_a_field_that_an_old_server_drops_in_silence_is_refused(bench: Bench) ->
     assert bench.live(plan) == {}
 
 
+def test_a_server_that_can_be_strict_is_told_so_and_nothing_is_tried(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # what is sent to 1.25 and later; an older server, which this may be, passes over what it is told
+    monkeypatch.setattr(server.Server, "strict", True)
+    plan = bench.plan()
+    bench.apply(plan)
+    patches = [path for method, path in bench.proxy.seen if method == "PATCH"]
+    assert len(patches) == len(plan.objects)
+    assert all("fieldValidation=Strict" in path and "dryRun" not in path for path in patches)
+
+
 def test_a_missing_kind_names_who_brings_it(bench: Bench) -> None:
     plan = bench.plan(options=dict(OPTIONS, node_feature_rule=True))
     assert (
