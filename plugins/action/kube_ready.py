@@ -8,6 +8,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, Lack, alike, told
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Unreachable
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
@@ -36,7 +37,14 @@ class ActionModule(Door):
         # in check mode nothing was applied that could still come
         while lacks and not check and time.monotonic() - begun < options["timeout"]:
             time.sleep(max(0.1, min(options["interval"], begun + options["timeout"] - time.monotonic())))
-            reached, lacks = _look(server, goal)
+            try:
+                reached, lacks = _look(server, goal)
+            except Unreachable as error:
+                # a control plane that is upgraded comes back; what was seen before is no answer when the time is up
+                if time.monotonic() - begun >= options["timeout"]:
+                    raise
+                kube.say(str(error))
+                continue
             now = time.monotonic()
             if lacks and (reached != last or now - told_at >= _STILL):
                 last, told_at = reached, now

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.action import kube_ready
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
@@ -28,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube import prefli
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
+from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
 from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import FAMILY, Planned
 from lab import process
 from lab.cluster import api, binaries, lifecycle
@@ -50,6 +52,7 @@ class Proxy:
     def __init__(self, cluster: Cluster) -> None:
         self.seen: list[tuple[str, str]] = []
         self.after: t.Callable[[int], None] = lambda writes: None
+        self.away = False
         outer, lock = self, threading.Lock()
         context = api.trust(cluster.running.pki, "ca", "admin")
         port = cluster.running.ports["api"]
@@ -67,6 +70,9 @@ class Proxy:
                     writes = len(outer.writes)
                 if self.command in WRITES:
                     outer.after(writes)
+                if outer.away:
+                    self.close_connection = True
+                    return
                 upstream = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
                 try:
                     kept = {key: self.headers[key] for key in ("Accept", "Content-Type") if self.headers[key]}
@@ -663,6 +669,31 @@ def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
             admin.request("PATCH", "/api/v1/nodes/node-1/status", gone, server.MERGE)
     assert "node-1 reports 40 of 100 spidernet.io/gpu02_macvlan (rail gpu02)" in said
     assert not [line for line in said if line.startswith("node-1") and "gpu01" in line]
+
+
+def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(kube, "say", told.append)
+    bench.apply(bench.plan())
+    options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
+    options.update(context=None, connections=4, timeout=4, interval=1)
+    door = kube_ready.ActionModule.__new__(kube_ready.ActionModule)
+
+    def away(value: bool) -> None:
+        bench.proxy.away = value
+
+    timers = [threading.Timer(0.7, away, (True,)), threading.Timer(2.2, away, (False,))]
+    for timer in timers:
+        timer.start()
+    found = door.work(options, False)
+    for timer in timers:
+        timer.join()
+    assert found["failed"] and "0 of 4 resources of 2 nodes" in found["msg"]
+    assert [line for line in told if "the API server does not answer" in line]
+    away(True)
+    with pytest.raises(RailyardError, match="does not answer"):
+        door.work(options, False)
+    away(False)
 
 
 def play(bench: Bench, name: str, *words: str) -> tuple[int, str]:

@@ -39,6 +39,10 @@ class General(Refusal):
     general = True
 
 
+class Unreachable(General):
+    """Nobody answers."""
+
+
 class Conflict(Refusal):
     """Fields that others own. ``owners`` are (manager, field)."""
 

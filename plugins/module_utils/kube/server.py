@@ -19,7 +19,7 @@ import typing as t
 from urllib.parse import urlencode
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import PASSING, General, refusal
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import PASSING, Unreachable, refusal
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, Object, group
 
 APPLY = "application/apply-patch+yaml"
@@ -197,7 +197,7 @@ class Server:
             if pause is None:
                 break
             time.sleep(pause)
-        raise General(
+        raise Unreachable(
             "the API server does not answer: %s" % said,
             self.url,
             "see that it runs and can be reached from here, then run again: what is done stays, and the rest follows",
