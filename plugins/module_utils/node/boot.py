@@ -93,7 +93,8 @@ WantedBy=multi-user.target
 """
 
 # After the boot's own run where both are due. What comes in one go is waited for, so that it is done once, and no
-# device comes unseen while it runs. It sets what makes no event; where a driver makes one of it, the limit ends the circle.
+# device comes unseen while it runs. It sets what makes no event; where a driver makes one of it, the limit ends the
+# circle.
 AGAIN_TEXT = """\
 # Written by railyard.fabric. Lays down again what a device lost by going away and coming back.
 [Unit]
