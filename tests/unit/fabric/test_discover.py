@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import re
 import typing as t
 from pathlib import Path
@@ -184,6 +185,37 @@ def test_any_plan_that_nodes_show_comes_back(text: str) -> None:
     assert not of(outcome, "DS302") and not of(outcome, "DS305") and not of(outcome, "DS308")
 
 
+NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial", "branch", "pcie", "mac")
+
+
+@pytest.mark.parametrize("name", ["macvlan-roce", "sriov-roce-prefix", "mixed-models", "lab-sriov", "dual-stack"])
+@pytest.mark.parametrize("seed", range(12))
+def test_however_little_nodes_tell(name: str, seed: int) -> None:
+    """A kernel that does not know, a driver that does not say, a node without root: doubts, and never an exception."""
+    draw = random.Random(seed)
+    told = live_nodes.told(plan_of(name))[:4]
+    for each in told:
+        for row in each.result["nics"]:
+            row.update(dict.fromkeys(draw.sample(NULLABLE, draw.choice((0, 0, 1, 2)))))
+        for row in each.result["vfs"]:
+            row["attributes"] = draw.choice((None, row["attributes"]))
+        for part in each.result["ip"].values():
+            del part[draw.randint(0, 40) :]
+        for key in draw.sample(("system", "rdma", "gpus", "vfs", "ip", "nics"), draw.choice((0, 0, 1))):
+            del each.result[key]
+    outcome = run(told, Options(name="ai"))
+    assert outcome.text == run(told, Options(name="ai")).text
+    if outcome.text:
+        read = yaml.safe_load(outcome.text)
+        assert read["rails"] and read["profiles"] and read["nodes"]
+        # Lint can read all of it; only a rail without addresses, which is said (DS301), misses its subnet.
+        assert not {finding.code for finding in outcome.lint if finding.code < "RY2"} - {"RY111"}, outcome.lint
+        if not any(doubt.severity == "error" for doubt in outcome.doubts):
+            wrong = {finding.code for finding in lint(outcome.text.encode()).errors}
+            # A port that shows no netdev is said (DS102), and macvlan needs one, the same on all models.
+            assert wrong <= {"RY808", "RY809"}, [finding.text() for finding in outcome.lint]
+
+
 def test_nodes_of_whatever_index_are_folded() -> None:
     plan = plan_of("routed-31")
     nodes = yaml.safe_load(run(live_nodes.told(plan), options_of(plan)).text)["nodes"]
@@ -272,6 +304,14 @@ def test_indexes_where_names_cannot_say_them() -> None:
         "juno": 4,
         "vesta": 5,
     }
+
+
+def test_a_node_without_addresses_has_room(told: list[Told]) -> None:
+    told[5].result["ip"] = {"addresses": [], "routes": [], "rules": []}
+    outcome = look(told)
+    assert codes(outcome) == {"DS306", "DS311"} and of(outcome, "DS311")[0].nodes == ("ai-10-1-16-6",)
+    again = planned(outcome.text)
+    assert again.node_vars(again.nodes[5])["ports"][0]["address"] == "172.16.11.206/24"
 
 
 def test_an_address_of_another_rail(told: list[Told]) -> None:

@@ -46,8 +46,8 @@ _WIDEST = {IPV4: 8, IPV6: 32}
 class Track:
     """One rail in one family. ``units``: each node's place, counted in what a node takes, from any start.
 
-    ``fitting``: the units that agree with the other rails'. ``base``: the place of index 0. ``known``: the rail's
-    network, where a route says it.
+    ``fitting``: the units that agree with the other rails'; ``most``: the last that a node has; ``base``: the place of
+    index 0. ``known``: the rail's network, where a route says it.
     """
 
     rail: str
@@ -60,6 +60,7 @@ class Track:
     gateways: dict[str, int | None]
     known: Network | None = None
     fitting: dict[str, int] = field(default_factory=dict)
+    most: int = 0
     base: int = 0
 
 
@@ -89,6 +90,7 @@ def addressing(
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], doubts)]
     _routing(ports, tracks, found)
     _indexes(tracks, numbers, found, doubts)
+    _left(ports, tracks, numbers, found, doubts)
     for track in tracks:
         scheme = _scheme(track, found, doubts, wish)
         if scheme:
@@ -186,6 +188,7 @@ def _indexes(tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], fou
     for track in tracks:
         # One stray address must not widen a subnet.
         track.fitting = {node: place for node, place in track.units.items() if place - track.base == places[node]}
+        track.most = max(track.fitting.values())
     shift = _shift(tracks, places, numbers)
     found.indexes = {node: place + shift for node, place in places.items()}
     for track in tracks:
@@ -196,6 +199,30 @@ def _indexes(tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], fou
         if first != node:
             message = "%s and %s have the same place in the rails' addresses" % (first, node)
             doubts.add("DS305", ("nodes",), message, "give one of them another address or index", [first, node])
+
+
+def _left(
+    ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, doubts: Doubts
+) -> None:
+    """Indexes of nodes without any address, and room for all on every rail."""
+    taken = set(found.indexes.values())
+    for node, number in sorted(numbers.items()):
+        if node not in found.indexes:
+            free = number if number and number not in taken else next(at for at in range(1, 65537) if at not in taken)
+            found.indexes[node] = free
+            taken.add(free)
+    for track in tracks:
+        bare = [
+            node
+            for node in ports[track.rail]
+            if node not in track.units and track.bits not in ports[track.rail][node].held
+        ]
+        if bare:
+            message = "the port has no %s address, and others of the rail have" % (
+                "IPv6" if track.bits == IPV6 else "IPv4"
+            )
+            doubts.add("DS311", ("rails", track.rail), message, "hosts.yml gives it the plan's", bare)
+        track.most = track.base + max(found.indexes[node] for node in ports[track.rail])
 
 
 def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Mapping[str, int | None]) -> int:
@@ -219,7 +246,7 @@ def _fits(track: Track, shift: int) -> bool:
     start = track.base - shift + 1
     if track.mode == SUBNET and track.known:
         # The range of hosts begins with index 1, also where no node has it: the gateway must not be in it.
-        via, end = _gateway(track), max(track.fitting.values())
+        via, end = _gateway(track), track.most
         low = usable(track.known.first, track.known.last, track.bits)[0]
         return start >= low and not (via is not None and start <= via <= end)
     return _subnet(track, start) is not None
@@ -228,7 +255,7 @@ def _fits(track: Track, shift: int) -> bool:
 def _subnet(track: Track, start: int) -> Network | None:
     """The smallest network that begins with the place of index 1 and holds every node's."""
     first = start * track.size
-    last = (max(track.fitting.values()) + 1) * track.size - 1
+    last = (track.most + 1) * track.size - 1
     if track.known is not None:
         return track.known if track.known.first == first and track.known.last >= last else None
     for prefix in range(track.bits - (track.size.bit_length() - 1), _WIDEST[track.bits] - 1, -1):
@@ -296,7 +323,7 @@ def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
     place = ("rails", track.rail)
     low, high = usable(net.first, net.last, track.bits)
     first = max(track.base + 1, low)
-    hosts = Range(first, max(track.base + found.indexes[node] for node in track.held), track.bits)
+    hosts = Range(first, max(first, min(track.most, high)), track.bits)
     vias = {via for via in track.gateways.values() if via is not None}
     gateway = _gateway(track)
     if len(vias) > 1:

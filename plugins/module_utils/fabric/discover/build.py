@@ -327,20 +327,7 @@ class Builder:
     # -- nodes
 
     def _nodes(self, made: Addressed) -> None:
-        free = set(made.indexes.values())
-        rows: list[tuple[int, Seen, Model]] = []
-        left: list[tuple[Seen, Model]] = []
-        for model in self.models:
-            for node in model.nodes:
-                if node.name in made.indexes:
-                    rows.append((made.indexes[node.name], node, model))
-                else:
-                    left.append((node, model))
-        for node, model in sorted(left, key=lambda row: row[0].name):
-            number = trailing_number(node.name)
-            index = number if number and number not in free else next(at for at in range(1, 65536) if at not in free)
-            free.add(index)
-            rows.append((index, node, model))
+        rows = [(made.indexes[node.name], node, model) for model in self.models for node in model.nodes]
         for index, node, model in sorted(rows, key=lambda row: row[0]):
             made_node = Node(node.name, ("nodes", node.name), index=index, profile=model.name)
             made_node.address = node.address if node.address != node.name else None

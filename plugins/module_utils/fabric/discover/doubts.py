@@ -47,6 +47,7 @@ CODES: dict[str, tuple[str, str]] = {
     "DS308": (WARNING, "Routing tables or rules do not follow from the rails"),
     "DS309": (ERROR, "A rail's address is in another rail's network"),
     "DS310": (ERROR, "Nodes have blocks of pods' addresses, and nothing says how large"),
+    "DS311": (WARNING, "A port has no address where others of its rail have one"),
     "DS401": (WARNING, "MTUs of a rail's ports differ"),
     "DS402": (WARNING, "A rail port has no RDMA device"),
     "DS403": (WARNING, "VFs of a rail's ports differ"),
