@@ -8,6 +8,7 @@ import ipaddress
 import typing as t
 from pathlib import Path
 
+from ansible_collections.railyard.fabric.plugins.module_utils.node import ip_info
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
     IFA_F_SECONDARY,
     PROTOCOL_KERNEL,
@@ -17,9 +18,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink imp
     TABLE_MAIN,
     Address,
     Route,
+    Rtnetlink,
     Rule,
 )
+from tests.unit.fabric import live_nodes
+from tests.unit.node.own_namespace import LiveNode, in_own_namespace
 from tests.unit.node.test_info import link, node
+from tests.unit.node.test_ports_live import port, run
 from tests.unit.node.trees import Tree
 
 
@@ -97,3 +102,26 @@ def test_nobody_is_asked_without_a_netdev(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
     assert node(tree).look(["ip"])["ip"] == {"addresses": [], "routes": [], "rules": []}
+
+
+@in_own_namespace
+def test_what_rail_ports_has_set_is_told_by_the_kernel(live: LiveNode) -> None:
+    """As discovery's tests take it to be: what they simulate is what the kernel tells."""
+    ports = [
+        port(1),
+        port(2, address6=None, gateway6=None, routes=[{"to": "10.64.0.0/20", "via": "172.16.2.254", "table": 102}]),
+        port(3, table=None, rule_priority=None, gateway=None, address6=None, gateway6=None, address="10.0.3.0/31"),
+    ]
+    ports[2]["routes"] = [{"to": "10.0.0.0/16", "via": "10.0.3.1", "table": None}]
+    for number in (1, 2, 3):
+        live.rail(number)
+    run(live, ports)
+    with Rtnetlink() as table:
+        names = {each.ifindex: each.name for each in table.links() if each.name.startswith("rail")}
+        told = ip_info.look(table, names)
+    simulated = live_nodes._ip(ports)
+    assert (len(told["addresses"]), len(told["rules"])) == (4, 6)
+    for part in ("addresses", "routes", "rules"):
+        # The kernel's own order is none, and link-local networks are routes of a rail's table too.
+        found = [row for row in told[part] if not str(row.get("to", "")).startswith("fe80")]
+        assert sorted(map(str, found)) == sorted(map(str, simulated[part])), part
