@@ -309,7 +309,8 @@ def _own(track: Track, net: Network) -> Scheme:
                 fits += 2 * (share.address == address) + (via is not None and share.gateway == via)
             if best is None or fits > best[0]:
                 best = fits, scheme
-    assert best
+    if best is None:
+        raise AssertionError("every mode gives a scheme")
     return replace(best[1], gateway=None if best[1].gateway == FIRST else best[1].gateway, host=_said(best[1].host))
 
 
@@ -319,7 +320,8 @@ def _said(host: str | None) -> str | None:
 
 def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str]) -> Scheme:
     net = track.known
-    assert net
+    if net is None:
+        raise AssertionError("the network of a track is known here")
     place = ("rails", track.rail)
     low, high = usable(net.first, net.last, track.bits)
     first = max(track.base + 1, low)

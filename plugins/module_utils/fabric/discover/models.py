@@ -131,7 +131,7 @@ def assign(found: t.Sequence[Model], template: str | None, doubts: Doubts) -> li
         return []
     first = found[0]
     named = _told(first)
-    order = [pci for pci in named] if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
+    order = list(named) if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
     rails = _named(named, order, first, template)
     _give(first, dict(zip((rail.name for rail in rails), order)))
     _gpu_order(first, [rail.name for rail in rails], doubts)

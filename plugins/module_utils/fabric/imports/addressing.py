@@ -302,7 +302,8 @@ def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressi
             )
             found.add(rules.LAYOUT, pool.place, message, "take one length", "/%d" % (made.node_prefix or 0))
     net, gateway = whole[0].net, whole[0].gateway
-    assert net is not None and made.node_prefix is not None
+    if net is None or made.node_prefix is None:
+        raise AssertionError("the networks are known here")
     if made.node_prefix == net.bits - 1:
         made.mode, made.node_prefix = LINK, None
         made.leaf_end = "first" if gateway == net.first else "second"
@@ -363,7 +364,8 @@ def _by_rail(
     made: Addressing,
     found: Found,
 ) -> None:
-    assert made.node_prefix is not None
+    if made.node_prefix is None:
+        raise AssertionError("the length is known here")
     for place, of_rail in mine.items():
         made.rails[4][place] = Addressed(covers[place])
         for node, pool in of_rail.items():
@@ -383,7 +385,8 @@ def _by_rail(
 
 def _cut_anew(drafts: t.Sequence[Draft], nets: t.Sequence[Net], facts: Facts, made: Addressing, found: Found) -> None:
     """The prefixes are cut by node first, or only one node's are known: no rail has an aggregate of its own."""
-    assert made.node_prefix is not None
+    if made.node_prefix is None:
+        raise AssertionError("the length is known here")
     wide = [net for net in facts.supernets if all(net.holds(each.first) for each in nets)]
     whole = max(wide, key=lambda net: net.prefix) if wide else _cover(nets)
     prefix = whole.prefix + (len(drafts) - 1).bit_length()

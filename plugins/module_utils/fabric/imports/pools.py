@@ -135,7 +135,7 @@ def subnet(text: str, members: t.Sequence[int], place: Place, found: Found) -> N
 def _without_host_bits(version: int, number: int, prefix: int) -> t.Iterator[Net]:
     """Longer prefixes of which the address is the first one: the octet's, then the shortest."""
     bits = 32 if version == 4 else 128
-    shortest = next(length for length in range(prefix, bits + 1) if number % (1 << bits - length) == 0)
+    shortest = next((length for length in range(prefix, bits + 1) if number % (1 << bits - length) == 0), bits)
     if version == 4 and prefix < 24 and shortest <= 24:
         yield Net(version, number, 24)
     if shortest < bits - 1:

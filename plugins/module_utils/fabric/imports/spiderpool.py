@@ -174,12 +174,12 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
     }
     if section:
         known[section] = _SECTIONS[section]
-    others = [other for other in _SECTIONS if other != section and spec is not None and other in spec.entries]
+    entries = {} if spec is None else spec.entries
+    others = [other for other in _SECTIONS if other != section and other in entries]
     for other in others:
-        assert spec is not None
-        key = spec.entries[other][0]
+        key = entries[other][0]
         message = "cniType is %s, and there is a section %s" % (kind, other)
-        written = "it as %s" % section if section and section not in spec.entries else "the section %s alone" % section
+        written = "it as %s" % section if section and section not in entries else "the section %s alone" % section
         place = shape.place_at(manifest, key, "spec." + other)
         found.add(rules.SECTION, place, message, "keep the section %s alone" % (section or "customCNI"), written)
     fields = shape.read(manifest, _without(spec, others, section), known, found, removed=_RDMA_GONE)
