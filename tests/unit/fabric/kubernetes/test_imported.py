@@ -1,0 +1,33 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Manifests found in the wild, read and written anew: what upstream refused or cut before, it takes now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import run
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+
+from . import schema, webhooks
+from .plans import planned
+
+ROOT = Path(__file__).resolve().parents[4]
+NODES = Options("ai", {"ai-[1:2]": {"address": "10.1.16.[1:2]"}}, mtu=4200)
+RECORDED = sorted((ROOT / "tests/recordings/manifests").glob("*.*"))
+FOUND = [path for path in RECORDED if path.name not in ("README.md", "values.yaml")]
+SEEDS = sorted((ROOT.parent / "shared/seeds").glob("00[02]_*.txt"))
+
+
+@pytest.mark.parametrize("path", FOUND + SEEDS, ids=[path.stem.partition("_")[0] for path in FOUND + SEEDS])
+def test_what_was_imported_renders_to_what_upstream_takes(path: Path) -> None:
+    outcome = run([(path.name, path.read_bytes())], NODES)
+    objects = list(components.objects(planned(outcome.text), None))
+    assert objects
+    assert webhooks.problems(objects) == []
+    if schema.folder() is None:
+        pytest.skip("upstream's schemas are not beside the project: only the webhooks' rules were held against it")
+    assert [(each["kind"], problem) for each in objects for problem in schema.problems(each)] == []
