@@ -21,19 +21,13 @@ description:
     are in C(docs/discover.md).
 author:
   - Railyard contributors (@railyard)
+extends_documentation_fragment: railyard.fabric.controller
 attributes:
-  action:
-    description: Runs on the control node.
-    support: full
   check_mode:
     description: Writes nothing, and says whether it would.
     support: full
   diff_mode:
     description: Shows the fabric file as it is and as it becomes.
-    support: full
-  platform:
-    description: Target system of the control node.
-    platforms: posix
     support: full
 options:
   nodes:

@@ -18,20 +18,14 @@ description:
     RV(passed) says whether the files are good.
 author:
   - Railyard contributors (@railyard)
+extends_documentation_fragment: railyard.fabric.controller
 attributes:
-  action:
-    description: Runs on the control node.
-    support: full
   check_mode:
     description: Writes nothing, and says what would be written.
     support: full
   diff_mode:
     description: Reports are written anew as a whole.
     support: none
-  platform:
-    description: Target system of the control node.
-    platforms: posix
-    support: full
 options:
   files:
     description:

@@ -25,19 +25,13 @@ description:
   - In the file a comment C(CHECK) marks what was concluded, and C(DECIDE) what no manifest says.
 author:
   - Railyard contributors (@railyard)
+extends_documentation_fragment: railyard.fabric.controller
 attributes:
-  action:
-    description: Runs on the control node.
-    support: full
   check_mode:
     description: Writes nothing, and says whether it would.
     support: full
   diff_mode:
     description: Shows the fabric file as it is and as it becomes.
-    support: full
-  platform:
-    description: Target system of the control node.
-    platforms: posix
     support: full
 options:
   paths:

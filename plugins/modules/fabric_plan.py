@@ -19,20 +19,14 @@ description:
   - What the files hold is described in C(docs/plan.md). The same fabric file gives the same bytes.
 author:
   - Railyard contributors (@railyard)
+extends_documentation_fragment: railyard.fabric.controller
 attributes:
-  action:
-    description: Runs on the control node.
-    support: full
   check_mode:
     description: Writes nothing, and says what would be written.
     support: full
   diff_mode:
     description: Files are written anew as a whole. For what differs in the plan, see O(against).
     support: none
-  platform:
-    description: Target system of the control node.
-    platforms: posix
-    support: full
 options:
   file:
     description:

@@ -21,20 +21,14 @@ description:
   - What the files hold is described in C(docs/kubernetes-objects.md).
 author:
   - Railyard contributors (@railyard)
+extends_documentation_fragment: railyard.fabric.controller
 attributes:
-  action:
-    description: Runs on the control node.
-    support: full
   check_mode:
     description: Writes and removes nothing, and says what would be.
     support: full
   diff_mode:
     description: Files are written anew as a whole; RV(written) and RV(removed) name them.
     support: none
-  platform:
-    description: Target system of the control node.
-    platforms: posix
-    support: full
 options:
   file:
     description:
