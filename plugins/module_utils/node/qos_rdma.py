@@ -52,9 +52,6 @@ class Marks:
             row["roce_mode"] = self._system.read(place + "/default_roce_mode")
         return row
 
-    def has_tclass(self, device: str, port: int) -> bool:
-        return self._system.exists(tclass_path(device, port))
-
     def set_tclass(self, device: str, port: int, value: int) -> None:
         """Raises OSError as the kernel gives it, as the next one does."""
         self._system.write_attribute(tclass_path(device, port), str(value))
