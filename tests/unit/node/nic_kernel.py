@@ -16,8 +16,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink imp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
-ETHERNET_ATTRIBUTES = ("mac", "vlan", "qos", "spoofchk", "trust", "min_tx_rate", "max_tx_rate")
-
 
 class Killed(BaseException):
     """The run ends here, as by SIGKILL: nothing of ours is run any more."""
