@@ -64,7 +64,8 @@ unit: $(VENV)/ready ## the pure tests, in seconds
 integration: $(VENV)/ready ## the tests on the lab's guests
 	$(call on_lab,$(side_by_side) tests/integration && $(BIN)/python -m pytest -m lab tests/integration)
 
-soak: $(VENV)/ready ## the host phase killed at twenty random moments
+soak: $(VENV)/ready ## properties on examples drawn anew, and the host phase killed at twenty random moments
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 tests/unit/fabric
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)
 
 bench: $(VENV)/ready ## ratios, measured side by side: the planner's and the objects' on this machine, the hosts' on the lab

@@ -45,6 +45,8 @@ SETTLED = (CONFIGURED, GAVE_UP)
 RETRY = 10.0
 # seconds in which systemd-networkd begins with a link after a reload
 BEGUN = 5.0
+# CLOCK_REALTIME_COARSE, which gives files their times (clock_gettime(2)); Python has no name for it
+CLOCK_OF_FILES = 5
 
 
 class File(t.NamedTuple):
@@ -142,8 +144,12 @@ class Backend:
     def check(self, path: str, text: str) -> None:
         """Hold a file against the back-end's own reader before it is installed. Raises :class:`RailyardError`."""
 
-    def load(self, kept: t.Sequence[Kept], timeout: float) -> None:
-        """Let it read its files anew, and wait until it has done so; ``timeout`` in seconds."""
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+        """Let it read its files anew, and wait until it has done so.
+
+        :param changed: the paths of files that it has not read yet, as far as that is known.
+        :param timeout: in seconds.
+        """
 
     def warnings(self) -> list[str]:
         return []
@@ -163,9 +169,8 @@ class Networkd(Backend):
     def is_running(self) -> bool:
         return running(self._system, NETWORKD)
 
-    def load(self, kept: t.Sequence[Kept], timeout: float) -> None:
-        _networkctl_reload(self._system)
-        _await_networkd(self._system, [(each, self._path(each)) for each in kept], timeout)
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+        _reload_networkd(self._system, [(each, self._path(each)) for each in kept], changed, timeout)
 
     def warnings(self) -> list[str]:
         if not running(self._system, NETWORK_MANAGER):
@@ -216,20 +221,21 @@ def _rule_sections(each: Kept, side: Side, selectors: t.Sequence[str]) -> list[t
     return [("RoutingPolicyRule", [selector] + common) for selector in selectors]
 
 
-def _networkctl_reload(system: System) -> None:
+def _reload_networkd(
+    system: System, wanted: t.Sequence[tuple[Kept, str]], changed: t.Collection[str], timeout: float
+) -> None:
+    """Wait until systemd-networkd has configured each link by its file; one on which it gave up it tries once more."""
+    asked = time.clock_gettime_ns(CLOCK_OF_FILES)
     # 'reload' configures anew only the links whose files changed: the connection's is not among them
     system.check(["networkctl", "reload"], "see 'journalctl -u systemd-networkd' for what is wrong with the files")
-
-
-def _await_networkd(system: System, wanted: t.Sequence[tuple[Kept, str]], timeout: float) -> None:
-    """Wait until systemd-networkd has configured each link by its file; one on which it gave up it tries once more."""
     begin = time.monotonic()
     deadline = begin + timeout
     for each, path in wanted:
         if each.ifindex is None:
             continue
-        # 'reload' ends before networkd has begun with the links: a state older than the file is of the file before it
-        while system.modified(_networkd_file(each)) < system.modified(path) and time.monotonic() < begin + BEGUN:
+        # 'reload' ends before networkd has begun with the links: a state from before it is of the former file
+        begun = begin + BEGUN if path in changed else begin
+        while system.modified(_networkd_file(each)) < asked and time.monotonic() < begun:
             time.sleep(0.05)
         used, phase = _networkd_settled(system, each, path, deadline, SETTLED)
         if used == path and phase == GAVE_UP:
@@ -331,12 +337,12 @@ class Netplan(Backend):
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
-    def load(self, kept: t.Sequence[Kept], timeout: float) -> None:
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         # not 'netplan apply': that restarts what carries the connection
         self._system.check(["netplan", "generate"], "see what netplan says of the files in /etc/netplan")
-        _networkctl_reload(self._system)
-        generated = "/run/systemd/network/10-netplan-%s.network"
-        _await_networkd(self._system, [(each, generated % each.netdev) for each in kept], timeout)
+        generated = [(each, "/run/systemd/network/10-netplan-%s.network" % each.netdev) for each in kept]
+        # netplan writes all files anew where one changes
+        _reload_networkd(self._system, generated, [path for _each, path in generated] if changed else [], timeout)
 
 
 def _drop_in_directory(netdev: str) -> str:
@@ -392,7 +398,7 @@ class NetworkManager(Backend):
     def is_running(self) -> bool:
         return running(self._system, NETWORK_MANAGER)
 
-    def load(self, kept: t.Sequence[Kept], timeout: float) -> None:
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         system = self._system
         remedy = "see 'journalctl -u NetworkManager' for the reason"
         system.check(["nmcli", "connection", "reload"], remedy)

@@ -173,11 +173,7 @@ class RailPorts(Subsystem):
             plan.check(targets, former)
         plan.raise_errors()
         backend = self._choose_backend(wanted)
-        if not absent:
-            plan.link_changes(targets)
-        plan.remove(former, targets)
-        if not absent:
-            plan.add(targets)
+        self._decide(plan, targets, former)
         self._warn(plan.warnings + backend.warnings())
         self._results = {
             "backend": backend.name,
@@ -190,10 +186,32 @@ class RailPorts(Subsystem):
         def load() -> None:
             # a back-end would only say that it is not done
             self._check_duplicates(targets)
-            backend.load(kept, self._timeout)
+            backend.load(kept, [change.subject for change in files], self._timeout)
+            self._await_back(targets, former)
 
         loaded = [Change(backend.name, "loaded", False, True, load)] if backend.is_running() else []
         return self._in_record(record, wanted, plan.changes, files, loaded)
+
+    def _decide(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+        """The live changes; ``targets`` are all that shall be, but for those that merely stay where state is absent."""
+        if self._state != "absent":
+            plan.link_changes(targets)
+        plan.remove(former, targets)
+        if self._state != "absent":
+            plan.add(targets)
+
+    def _await_back(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+        """Wait until all is live once more, or time is up: reading back then says what is not.
+
+        systemd-networkd takes away, for a moment, rules of ports whose new files it has not come to.
+        """
+        deadline = time.monotonic() + self._timeout
+        while time.monotonic() < deadline:
+            plan = Plan(self._system, self._rtnl, self.observe(), set(), set())
+            self._decide(plan, plan.targets([each.port for each in targets]), former)
+            if not plan.changes:
+                return
+            time.sleep(0.2)
 
     def _check_duplicates(self, targets: t.Sequence[Target]) -> None:
         if self._tried:

@@ -185,6 +185,26 @@ def test_any_plan_that_nodes_show_comes_back(text: str) -> None:
     assert not of(outcome, "DS302") and not of(outcome, "DS305") and not of(outcome, "DS308")
 
 
+def test_nv_ipams_pods_begin_with_the_subnet() -> None:
+    """Also where more addresses are free behind the hosts."""
+    text = FABRIC.format(
+        attachment="sriov",
+        provider="network-operator",
+        mtu=4200,
+        routing="{}",
+        vfs=", vfs: {count: 1}",
+        addresses="{supernet: 10.1.0.0/16, rail_prefix: 24, hosts: .101-.250, pods: .1-.100, gateway: .254}",
+        rails=1,
+        ports="{gpu01: {netdev: rail01, pci: '0000:08:00.0', rdma: mlx5_gpu01, gpu: 0}}",
+        nodes="  ai-1: {profile: box}\n  ai-2: {profile: box}",
+    )
+    plan = lint(text.encode()).plan
+    assert plan
+    outcome = run(live_nodes.told(plan), options_of(plan))
+    assert "pods: 10.1.0.1-10.1.0.100" in outcome.text
+    assert lint(outcome.text.encode()).plan
+
+
 NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial", "branch", "pcie", "mac")
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 import typing as t
 from pathlib import Path
 
@@ -306,7 +307,7 @@ def test_an_address_of_which_nothing_is_known_in_time_is_an_error(node: Node, mo
 
 def test_a_duplicate_is_told_before_the_back_end_is_asked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
-    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _timeout: loads.append(len(kept)))
+    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _changed, _timeout: loads.append(len(kept)))
     add = node.kernel.add_address
 
     def taken(index: int, interface: rt.Interface) -> None:
@@ -409,9 +410,33 @@ def test_files_that_were_written_but_not_loaded_are_loaded(node: Node, monkeypat
         if change.attribute == "loaded":
             break
         change.act()
-    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _timeout: loads.append(len(kept)))
+    monkeypatch.setattr(Networkd, "load", lambda _self, kept, _changed, _timeout: loads.append(len(kept)))
     assert [each["attribute"] for each in run(node, PORTS)["changes"]] == ["loaded", "done"]
     assert loads == [2]
+
+
+def test_what_the_back_end_takes_for_a_moment_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = node.kernel
+    told: list[str] = []
+
+    def load(_self: Networkd, _kept: object, changed: t.Sequence[str], _timeout: float) -> None:
+        told.extend(changed)
+        kernel.held_rules, rules = [], kernel.held_rules
+        monkeypatch.setattr(time, "sleep", lambda _seconds: setattr(kernel, "held_rules", rules))
+
+    monkeypatch.setattr(Networkd, "load", load)
+    run(node, PORTS)
+    assert "/etc/systemd/network/05-railyard-gpu01.network" in told
+    assert changes(node, PORTS) == []
+
+
+def test_what_the_back_end_keeps_away_is_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_self: Networkd, _kept: object, _changed: object, _timeout: float) -> None:
+        node.kernel.held_rules = []
+
+    monkeypatch.setattr(Networkd, "load", load)
+    with pytest.raises(RailyardError, match="was set, but reads back otherwise: from 172.16.11.201"):
+        run(node, PORTS)
 
 
 def test_a_record_that_makes_no_sense_is_written_anew(node: Node) -> None:

@@ -79,12 +79,18 @@ class Addressed:
 
 
 def addressing(
-    ports: Ports, numbers: t.Mapping[str, int | None], doubts: Doubts, wish: t.Mapping[str, str], infiniband: bool
+    ports: Ports,
+    numbers: t.Mapping[str, int | None],
+    doubts: Doubts,
+    wish: t.Mapping[str, str],
+    infiniband: bool,
+    from_first: bool = False,
 ) -> Addressed:
     """Schemes and indexes of all rails.
 
     :param numbers: node -> the number in its name, which becomes its index where addresses let it.
     :param wish: what the caller says of ``pods`` and ``gateway``, as short forms.
+    :param from_first: whether pods' addresses can only begin with a subnet's first, as nv-ipam's do.
     """
     found = Addressed()
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], doubts)]
@@ -92,7 +98,7 @@ def addressing(
     _indexes(tracks, numbers, found, doubts)
     _left(ports, tracks, numbers, found, doubts)
     for track in tracks:
-        scheme = _scheme(track, found, doubts, wish)
+        scheme = _scheme(track, found, doubts, wish, from_first)
         if scheme:
             found.schemes.setdefault(track.rail, {})[track.bits] = scheme
             found.modes[track.rail] = track.mode
@@ -276,9 +282,11 @@ def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
 # -- schemes -----------------------------------------------------------------------------------------------------------
 
 
-def _scheme(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str]) -> Scheme | None:
+def _scheme(
+    track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str], from_first: bool
+) -> Scheme | None:
     if track.mode == SUBNET:
-        return _common(track, found, doubts, wish)
+        return _common(track, found, doubts, wish, from_first)
     net = _subnet(track, track.base + 1)
     if net is None:
         message = "no network begins with the place of the node with index 1 (%s)" % show(
@@ -318,7 +326,7 @@ def _said(host: str | None) -> str | None:
     return None if host == FIRST else host
 
 
-def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str]) -> Scheme:
+def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str], from_first: bool) -> Scheme:
     net = track.known
     if net is None:
         raise AssertionError("the network of a track is known here")
@@ -339,7 +347,7 @@ def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
     if told:
         pods: Range | None = Range(told[0], told[1], track.bits)
     else:
-        pods = _free(hosts, gateway, low, high, track.bits)
+        pods = _free(hosts, gateway, low, high, track.bits, from_first)
         message = "pods have what hosts and gateways leave of the rails' %ssubnets" % ("IPv6 " if six else "")
         remedy = "see that nobody else has these addresses, or say -e discover_pods%s=FIRST-LAST" % six
         doubts.add("DS306", ("rails",), message, remedy)
@@ -352,8 +360,8 @@ def _gateway(track: Track) -> int | None:
     return vias.most_common(1)[0][0] if vias else None
 
 
-def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int) -> Range | None:
-    """The longest run of addresses that neither hosts nor the gateway have."""
+def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int, from_first: bool) -> Range | None:
+    """The longest run of addresses that neither hosts nor the gateway have; the first where no other is of use."""
     stops = sorted([(hosts.first, hosts.last)] + ([(gateway, gateway)] if gateway is not None else []))
     runs, start = [], low
     for begin, end in stops:
@@ -361,6 +369,8 @@ def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int) -> 
         start = max(start, end + 1)
     runs.append((start, high))
     first, last = max(runs, key=lambda run: run[1] - run[0])
+    if from_first and runs[0][0] <= runs[0][1]:
+        first, last = runs[0]
     # Of a /64 nobody counts all addresses: pools of so many are of no use.
     return Range(first, min(last, first + 4095), bits) if first <= last else None
 

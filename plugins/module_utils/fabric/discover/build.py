@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
     ATTACHMENTS,
     ETHERNET,
     INFINIBAND,
+    OPERATOR,
     PROVIDERS,
     SHARED,
     has_vfs,
@@ -119,7 +120,9 @@ class Builder:
     def _addresses(self) -> Addressed:
         names = [node.name for model in self.models for node in model.nodes]
         numbers = {name: trailing_number(name) for name in names}
-        return addressing(self._ports(), numbers, self._doubts, self._options.wish, self._layer == INFINIBAND)
+        options, infiniband = self._options, self._layer == INFINIBAND
+        from_first = options.provider == OPERATOR
+        return addressing(self._ports(), numbers, self._doubts, options.wish, infiniband, from_first)
 
     def _mtus(self) -> None:
         said = Counter(nic.mtu for ports in self._ports().values() for nic in ports.values() if nic.mtu)
