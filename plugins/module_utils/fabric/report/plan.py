@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import typing as t
 
@@ -37,6 +38,11 @@ def as_json(document: Document) -> bytes:
             text = json.dumps(value, ensure_ascii=False)
         parts.append(" %s: %s" % (json.dumps(key), text))
     return ("{\n%s\n}\n" % ",\n".join(parts)).encode("utf-8")
+
+
+def digest(document: Document) -> str:
+    """SHA-256 of the bytes of ``plan.json``, by which results tell which plan they are of."""
+    return hashlib.sha256(as_json(document)).hexdigest()
 
 
 def counts(document: Document) -> dict[str, int]:
