@@ -56,9 +56,21 @@ options:
       parameters:
         description:
           - Any other parameters by the tool's own names. An element of an array is C(NAME[3]), several are
-            C(NAME[0..7]).
+            C(NAME[0..7]), and C(NAME_P*) is the parameter of each port of the card.
           - Values are compared by number where they have one, so V(1), V(true), and V(ENABLED(1\)) are one value.
+          - These have names for people too. V(relaxed_ordering) (true or false) is C(PCI_WR_ORDERING); V(ats) (true or
+            false) is C(ATS_ENABLED); V(max_acc_out_read) is C(MAX_ACC_OUT_READ); V(advanced_pci_settings) (true or
+            false) is C(ADVANCED_PCI_SETTINGS); V(roce_cc_priorities), a list of priorities, is C(ROCE_CC_PRIO_MASK_P*);
+            V(cnp_dscp) is C(CNP_DSCP_P*); V(cnp_priority) is C(CNP_802P_PRIO_P*).
+          - A card shows C(MAX_ACC_OUT_READ) only while C(ADVANCED_PCI_SETTINGS) is in force. Where both are asked for,
+            the first is staged by the run after the reboot that brings the second into force, and RV(reboot_reasons)
+            says so.
         type: dict
+      version:
+        description:
+          - The firmware that the card shall run, as in V(22.43.2566). It is compared and reported, never burnt.
+        type: str
+        version_added: 0.2.0
   tool:
     description: V(auto) for the one that is installed, V(mstconfig), V(mlxconfig), or the path of a program.
     type: str
@@ -68,6 +80,8 @@ options:
       - With V(allowed), a card whose values are not in force is reset at once (C(mstfwreset) or C(mlxfwreset), level
         3). All of the card's ports go down and come back without addresses.
       - A card that has VFs is never reset; take them away first.
+      - A BlueField is never reset, which would restart its Arm cores and may change its mode; its values wait for a
+        reboot.
       - Values that a reset did not bring into force are left to a reboot.
     type: str
     choices: [never, allowed]
@@ -111,6 +125,20 @@ EXAMPLES = r"""
           PCI_WR_ORDERING: force_relax
     reset: allowed
 
+- name: What RoCE with GPUs asks of a card, and which firmware it shall run
+  railyard.fabric.mlx_linktype:
+    ports:
+      - pci: '0000:0b:00.0'
+        version: 22.43.2566
+        parameters:
+          relaxed_ordering: true
+          ats: false
+          advanced_pci_settings: true
+          max_acc_out_read: 128
+          roce_cc_priorities: [3]
+          cnp_dscp: 48
+          NUM_PF_MSIX: 63
+
 - name: What the firmware of all NVIDIA NICs says
   railyard.fabric.mlx_linktype:
     state: gathered
@@ -143,6 +171,8 @@ gathered:
       description:
         - By PCI address of the card, C(device_type), C(name), C(description), its C(functions), and C(parameters) by
           name.
+        - C(version) and C(psid) are those of the firmware that runs, as the driver tells, and null where it does not.
+        - C(mode) is V(nic) or V(dpu) of a BlueField, where the tool tells it, else null.
         - Each parameter has C(default), C(current), C(next) and C(read_only). Where the tool or the card does not tell
           the current value, it is what the kernel shows of the card, or null.
       type: dict
@@ -152,6 +182,9 @@ gathered:
           name: MCX653105A-HDA_Ax
           description: ConnectX-6 VPI adapter card
           functions: ['0000:0b:00.0']
+          version: 20.43.2566
+          psid: MT_0000000223
+          mode: null
           parameters:
             LINK_TYPE_P1: {default: IB(1), current: IB(1), next: ETH(2), read_only: false}
 reboot_required:
@@ -164,6 +197,12 @@ reboot_reasons:
   type: list
   elements: str
   sample: ['0000:0b:00.0: LINK_TYPE_P1 is IB(1) now, ETH(2) at the next boot']
+firmware_differs:
+  description: The cards whose firmware is not the wanted version, each with C(card), C(wanted) and C(version).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{card: '0000:0b:00.0', wanted: 22.43.2566, version: 22.31.1014}]
 errors:
   description: What went wrong, each with C(place), C(message) and C(remedy).
   returned: failure
@@ -185,6 +224,7 @@ def main() -> None:
         "sriov_en": {"type": "bool"},
         "num_of_vfs": {"type": "int"},
         "parameters": {"type": "dict"},
+        "version": {"type": "str"},
     }
     spec = {
         "ports": {"type": "list", "elements": "dict", "options": port},

@@ -16,7 +16,9 @@ import threading
 import time
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import firmware_names
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
+    Errors,
     RailyardError,
     Refused,
     Unsupported,
@@ -33,6 +35,11 @@ LINK_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
 LINK_TYPE = re.compile(r"^LINK_TYPE_P(\d+)$")
 # Cards whose one function has two ports (ConnectX-3, ConnectX-3 Pro).
 TWO_PORTS_A_FUNCTION = ("1003", "1007")
+# BlueField 1 to 4, by what the host sees of them. A reset from the host restarts the Arm cores too, and may leave in
+# DPU mode what was in NIC mode: https://github.com/Mellanox/nic-configuration-operator/pull/86.
+BLUEFIELD = ("a2d2", "a2d6", "a2dc", "a2df")
+OFFLOAD_ENGINE = "INTERNAL_CPU_OFFLOAD_ENGINE"
+MODES = {0: "dpu", 1: "nic"}
 # Lost at boot, as the need for the reset is.
 RESET_DIR = "/run/railyard/firmware"
 ARPHRD_INFINIBAND = 32
@@ -49,6 +56,7 @@ class Wish:
         self.value = value
         self.shown = shown
         self.place = place
+        # meant for the ports that there are, however many
         self.every_port = every_port
 
     def argument(self) -> str:
@@ -59,26 +67,35 @@ class Wish:
 class Card:
     """One device that the tool knows: the functions of one slot, with all that is wished of it."""
 
-    def __init__(self, device: str, functions: t.Sequence[str], ports: int) -> None:
+    def __init__(self, device: str, functions: t.Sequence[str], ports: int, bluefield: bool = False) -> None:
         self.device = device
         self.functions = list(functions)
         self.ports = ports
+        self.bluefield = bluefield
         self.wishes: dict[str, Wish] = {}
+        #: the wanted version of the firmware itself, and where it is said
+        self.version: tuple[str, str] | None = None
 
     def names(self) -> list[str]:
-        return list(self.wishes) or [*("LINK_TYPE_P%d" % (n + 1) for n in range(self.ports)), "SRIOV_EN", "NUM_OF_VFS"]
+        names = list(self.wishes)
+        if not names:
+            names = [*("LINK_TYPE_P%d" % (n + 1) for n in range(self.ports)), "SRIOV_EN", "NUM_OF_VFS"]
+        elif set(names).intersection(firmware_names.GUARDED) and firmware_names.ADVANCED not in names:
+            names.append(firmware_names.ADVANCED)
+        return names + ([OFFLOAD_ENGINE] if self.bluefield and OFFLOAD_ENGINE not in names else [])
 
 
 class Firmware(Subsystem):
     """What is wanted of the NICs' firmware.
 
     :param ports: each with ``pci`` and wishes: ``link_type``, ``link_types``, ``sriov_en``, ``num_of_vfs``,
-        ``parameters``.
+        ``parameters``, ``version``.
     :param tool: see :class:`.firmware_tool.Tool`.
     :param reset: ``never`` or ``allowed``.
     :param timeout: seconds that a card may take to come back after a reset.
     :param never_reset: PCI addresses whose cards are not reset, whatever ``reset`` says.
-    :param branch: what must not be touched; observed when it is needed. For tests, as is ``holders``: who holds VFs.
+    :param branch: what must not be touched; observed when it is needed. For tests, as are ``holders``: who holds VFs;
+        and ``drivers``: the firmware that drivers tell by netdev.
     """
 
     def __init__(
@@ -91,6 +108,7 @@ class Firmware(Subsystem):
         branch: Branch | None = None,
         holders: t.Callable[[System, t.Sequence[str]], dict[str, list[str]]] | None = None,
         never_reset: t.Sequence[str] = (),
+        drivers: t.Callable[[t.Iterable[str]], dict[str, str]] | None = None,
     ) -> None:
         super().__init__()
         self._system = system
@@ -99,6 +117,7 @@ class Firmware(Subsystem):
         self._timeout = timeout
         self._branch = branch
         self._holders = holders or _holders
+        self._drivers = drivers or _drivers_firmware
         self._staged: set[tuple[str, str]] = set()
         self._restarted: set[str] = set()
         self._by_port: list[tuple[str, Card]] = []
@@ -142,8 +161,9 @@ class Firmware(Subsystem):
             try:
                 wishes = list(_wishes(port, place, card.ports))
             except RailyardError as error:
-                errors.append(error)
+                errors += error.errors if isinstance(error, Errors) else [error]
                 continue
+            errors += _wish_version(card, port.get("version"), place + ".version")
             for name, wish in wishes:
                 held = card.wishes.setdefault(name, wish)
                 if held is not wish and not firmware_tool.same(firmware_tool.plain(held.shown), wish.shown):
@@ -161,8 +181,9 @@ class Firmware(Subsystem):
         functions = pci.slot_functions(self._system, function) or [function]
         device = functions[0]
         if device not in self._cards:
-            two = pci.hexadecimal(self._system, device, "device") in TWO_PORTS_A_FUNCTION
-            self._cards[device] = Card(device, functions, 2 if two else len(functions))
+            model = pci.hexadecimal(self._system, device, "device")
+            ports = 2 if model in TWO_PORTS_A_FUNCTION else len(functions)
+            self._cards[device] = Card(device, functions, ports, model in BLUEFIELD)
         return self._cards[device]
 
     # -- what is ------------------------------------------------------------------------------------------------------
@@ -194,10 +215,34 @@ class Firmware(Subsystem):
                     del parameters[name]
                 elif parameters[name]["current"] is None:
                     parameters[name]["current"] = self._in_force(card, name)
-        rows = [self._row(function, results[card.device].parameters) for function, card in self._by_port]
-        return {"ports": rows, "cards": {card.device: _about(card, results[card.device]) for card in cards}}
+        rows = [self._row(function, card, results[card.device].parameters) for function, card in self._by_port]
+        return {"ports": rows, "cards": {card.device: self._about(card, results[card.device]) for card in cards}}
 
-    def _row(self, function: str, parameters: t.Mapping[str, Parameter]) -> State:
+    def _about(self, card: Card, result: firmware_tool.QueryResult) -> State:
+        about: State = {key: result.about.get(key) for key in ("device_type", "name", "description")}
+        engine = result.parameters.get(OFFLOAD_ENGINE)
+        number = firmware_tool.number(engine["current"]) if engine and engine["current"] is not None else None
+        about.update(self._loaded(card), functions=card.functions)
+        about.update(mode=MODES.get(-1 if number is None else number), parameters=result.parameters)
+        return about
+
+    def _loaded(self, card: Card) -> State:
+        """The firmware that runs, ``version`` and ``psid``, as the driver tells; null where no driver has the card."""
+        for function in card.functions:
+            for name in pci.rdma_devices(self._system, function):
+                place = "/sys/class/infiniband/" + name
+                version = self._system.read(place + "/fw_ver")
+                if version:
+                    return {"version": version, "psid": self._system.read(place + "/board_id") or None}
+        netdevs = {name: each for each in card.functions for name in self._system.listdir(pci.attribute(each, "net"))}
+        for told in self._drivers(netdevs).values():
+            # what ethtool shows: 22.31.1014 (MT_0000000359)
+            match = re.match(r"(\S+)(?: \((\S+)\))?", told)
+            if match:
+                return {"version": match.group(1), "psid": match.group(2)}
+        return {"version": None, "psid": None}
+
+    def _row(self, function: str, card: Card, parameters: t.Mapping[str, Parameter]) -> State:
         """A port in the shape of the option: the values of the next boot."""
         types: dict[str, t.Any] = {}
         others: dict[str, t.Any] = {}
@@ -208,7 +253,7 @@ class Firmware(Subsystem):
                 types[port.group(1)] = _link_type(held["next"])
             elif name in ("SRIOV_EN", "NUM_OF_VFS"):
                 row[name.lower()] = held["next"]
-            else:
+            elif name in card.wishes:
                 others[name] = held["next"]
         if len(set(types.values())) == 1:
             row["link_type"] = next(iter(types.values()))
@@ -294,12 +339,16 @@ class Firmware(Subsystem):
     def _absent(self, card: Card, name: str, wish: Wish, parameters: t.Mapping[str, Parameter]) -> RailyardError | None:
         port = LINK_TYPE.match(name)
         if not port:
-            hidden = "; some parameters show only while ADVANCED_PCI_SETTINGS is in force" if "READ" in name else ""
-            return Unsupported(
-                "%s has no parameter %s" % (card.device, name),
-                wish.place,
-                "see what '%s -d %s -e q' lists%s" % (self._tool.path, card.device, hidden),
-            )
+            others = _ports_of(name, card.ports)
+            if wish.every_port and (name != others[0] or any(other in parameters for other in others)):
+                return None  # means the ports that there are; the first one's error is enough
+            if self._hidden(card, name, parameters):
+                return None
+            guard = parameters.get(firmware_names.ADVANCED)
+            remedy = "see what '%s -d %s -e q' lists" % (self._tool.path, card.device)
+            if name in firmware_names.GUARDED and guard and not firmware_tool.same(guard["current"], 1):
+                remedy = "ask for %s: true too, without which the card does not show it" % firmware_names.ADVANCED
+            return Unsupported("%s has no parameter %s" % (card.device, name), wish.place, remedy)
         if wish.every_port and any(LINK_TYPE.match(other) for other in parameters):
             return None  # 'link_type' means the ports that there are
         at = int(port.group(1)) - 1
@@ -317,12 +366,27 @@ class Firmware(Subsystem):
             "leave the link type out, or use a card that has both",
         )
 
+    @staticmethod
+    def _hidden(card: Card, name: str, parameters: t.Mapping[str, Parameter]) -> bool:
+        """Whether the card may have a parameter that it does not show before what guards it is in force."""
+        wish, guard = card.wishes.get(firmware_names.ADVANCED), parameters.get(firmware_names.ADVANCED)
+        if name in parameters or wish is None or guard is None or wish.argument() != "1":
+            return False
+        return LINK_TYPE.match(name) is None and not firmware_tool.same(guard["current"], 1)
+
     def _must_reset(self, card: Card, parameters: t.Mapping[str, Parameter], batch: t.Mapping[str, Wish]) -> bool:
         if not self._reset or card.device in self._restarted:
             return False
         if not self._never_reset.isdisjoint(pci.card_functions(self._system, card.device)):
             return False
         waiting = self._waiting(card, parameters, batch)
+        if waiting and card.bluefield:
+            told = (
+                "%s is a BlueField, which is not reset from the host: that restarts its Arm cores, and may change its"
+                " mode. Its values wait for a reboot." % card.device
+            )
+            self.warnings += [] if told in self.warnings else [told]
+            return False
         return bool(waiting) and waiting != self._tried(card)
 
     def _waiting(self, card: Card, parameters: t.Mapping[str, Parameter], batch: t.Iterable[str]) -> dict[str, str]:
@@ -441,8 +505,32 @@ class Firmware(Subsystem):
                     ", also after a reset of the card" if card.device in self._restarted or self._tried(card) else ""
                 )
                 reasons.append("%s: %s is %s now, %s at the next boot%s" % (card.device, name, now, later, tried))
+            reasons += [
+                "%s: %s does not show before %s is in force; the run after the reboot sets it"
+                % (card.device, name, firmware_names.ADVANCED)
+                for name in card.wishes
+                if self._hidden(card, name, parameters)
+            ]
             self._check_total(card, parameters)
-        return {"reboot_required": bool(reasons), "reboot_reasons": reasons}
+        return {
+            "reboot_required": bool(reasons),
+            "reboot_reasons": reasons,
+            "firmware_differs": self._other_versions(state),
+        }
+
+    def _other_versions(self, state: State) -> list[dict[str, t.Any]]:
+        """The cards whose firmware is not the wanted one. No card's firmware is burnt here."""
+        found = []
+        for card in self._cards.values():
+            version = state["cards"][card.device]["version"]
+            if card.version and version != card.version[0]:
+                found.append({"card": card.device, "wanted": card.version[0], "version": version})
+                self.warnings.append(
+                    "%s: the firmware is %s, and %s is wanted (%s). Remedy: burn it with the vendor's tool (mstflint or"
+                    " mlxfwmanager), or plan the other version."
+                    % (card.device, version or "not told by any driver", *card.version)
+                )
+        return found
 
     def _check_total(self, card: Card, parameters: t.Mapping[str, Parameter]) -> None:
         """NUM_OF_VFS has no say while PF_NUM_OF_VF_VALID is set: then the kernel's count differs from it."""
@@ -464,10 +552,21 @@ def _holders(system: System, functions: t.Sequence[str]) -> dict[str, list[str]]
         return holders.of(system, functions, table)
 
 
-def _about(card: Card, result: firmware_tool.QueryResult) -> State:
-    about: State = {key: result.about.get(key) for key in ("device_type", "name", "description")}
-    about.update(functions=card.functions, parameters=result.parameters)
-    return about
+def _wish_version(card: Card, version: t.Any, place: str) -> list[RailyardError]:
+    if version is None:
+        return []
+    held = card.version = card.version or (str(version), place)
+    if held[0] == str(version):
+        return []
+    message = "the firmware shall be %s, but %s says %s, and both are on the card %s"
+    return [RailyardError(message % (version, held[1], held[0], card.device), place, "say it once a card")]
+
+
+def _drivers_firmware(netdevs: t.Iterable[str]) -> dict[str, str]:
+    # only a card without an RDMA device pays for it
+    from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool
+
+    return {name: told.firmware for name, told in ethtool.driver_infos(netdevs).items() if told.firmware}
 
 
 def _wishes(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[tuple[str, Wish]]:
@@ -492,25 +591,48 @@ def _wishes(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[t
         if port["num_of_vfs"] < 0:
             raise RailyardError("%d is no count of VFs" % port["num_of_vfs"], place + ".num_of_vfs", "write 0 or more")
         yield "NUM_OF_VFS", Wish(port["num_of_vfs"], port["num_of_vfs"], place + ".num_of_vfs")
-    for name, value in (port.get("parameters") or {}).items():
+    errors: list[RailyardError] = []
+    for name, given in (port.get("parameters") or {}).items():
         where = "%s.parameters.%s" % (place, name)
-        for each in _elements(str(name).upper(), where):
-            yield each, Wish(value, firmware_tool.plain(value), where)
+        try:
+            value = firmware_names.value(str(name), given)
+        except ValueError as error:
+            errors.append(RailyardError("%r is no value for it" % (given,), where, "write %s" % error))
+            continue
+        parameter = firmware_names.parameter(str(name))
+        every_port = parameter.endswith("_P*")
+        try:
+            elements = _elements(parameter, where, ports)
+        except RailyardError as error:
+            errors.append(error)
+            continue
+        for each in elements:
+            yield each, Wish(value, firmware_tool.plain(value), where, every_port)
+    raise_all(errors)
 
 
-def _elements(name: str, place: str) -> list[str]:
-    """``NAME``, or each element of ``NAME[3]`` or ``NAME[3..5]``."""
-    match = re.match(r"^([A-Z][A-Z0-9_]*)(?:\[(\d+)(?:\.\.(\d+))?\])?$", name)
+def _elements(name: str, place: str, ports: int) -> list[str]:
+    """``NAME``, each element of ``NAME[3]`` or ``NAME[3..5]``, or that of each port for ``NAME_P*``."""
+    match = firmware_names.NAME.match(name)
     if not match:
         raise RailyardError(
             "%r is no name of a parameter" % name,
             place,
-            "write it as the tool's query does: NAME, NAME[3] or NAME[0..7]",
+            "write it as the tool's query does (%s), or one of %s"
+            % (firmware_names.FORMS, ", ".join(firmware_names.ALIASES)),
         )
-    base, first, last = match.groups()
+    base, first, last, every = match.groups()
+    if every:
+        return ["%s%d" % (base, number + 1) for number in range(ports)]
     if first is None:
         return [base]
     return ["%s[%d]" % (base, at) for at in range(int(first), int(last or first) + 1)]
+
+
+def _ports_of(name: str, ports: int) -> list[str]:
+    """A port's parameter and those of the card's other ports."""
+    base = re.sub(r"\d+$", "", name)
+    return ["%s%d" % (base, number + 1) for number in range(ports)]
 
 
 def _is(held: firmware_tool.Plain, wish: Wish) -> bool:

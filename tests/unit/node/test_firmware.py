@@ -42,6 +42,7 @@ CARD: dict[str, t.Any] = {
 }
 FIRST, SECOND, OTHER = "0000:0b:00.0", "0000:0b:00.1", "0000:0c:00.0"
 NONE = Branch({}, {})
+CALM = {"reboot_required": False, "reboot_reasons": [], "firmware_differs": []}
 
 
 def load(path: Path) -> t.Any:
@@ -171,7 +172,7 @@ def test_set_stage_and_nothing_the_second_time(lab: Lab, release: dict[str, bool
         lab.tree.rdma("0000:0b:00.%d" % number, "mlx5_%d" % number, "Ethernet")
     lab.tree.write("/sys/bus/pci/devices/%s/sriov_totalvfs" % FIRST, "16")
     done, outcome = lab.apply(port)
-    assert done == [] and outcome == {"reboot_required": False, "reboot_reasons": []}
+    assert done == [] and outcome == CALM
 
 
 def test_two_ports_of_one_card_are_one_batch(lab: Lab) -> None:
@@ -332,7 +333,7 @@ def test_a_reset_brings_the_values_into_force(lab: Lab) -> None:
     lab.tree.write("/sys/bus/pci/devices/%s/sriov_totalvfs" % FIRST, "16")
     done, outcome = lab.apply(port, reset="allowed")
     assert [each.attribute for each in done] == ["LINK_TYPE_P1", "LINK_TYPE_P2", "NUM_OF_VFS", "reset"]
-    assert outcome == {"reboot_required": False, "reboot_reasons": []}
+    assert outcome == CALM
     assert lab.parameter("LINK_TYPE_P1")["current"] == 2
     assert [words[1:] for words in lab.asked("reset")] == [["-d", FIRST, "-l", "3", "-y", "reset"]]
     assert lab.apply(port, reset="allowed")[0] == []
@@ -472,3 +473,145 @@ def test_a_count_that_another_parameter_overrides_is_warned_of(lab: Lab) -> None
     firmware = lab.firmware({"pci": FIRST, "num_of_vfs": 8, "sriov_en": True})
     firmware.outcome(firmware.observe(), [])
     assert firmware.warnings and "PF_NUM_OF_VF_VALID" in firmware.warnings[0]
+
+
+# -- parameters by the names that people give them
+
+
+def put_in(lab: Lab, card: str = "0000:0b:00", **parameters: dict[str, t.Any]) -> None:
+    state = lab.state()
+    state["cards"][card]["parameters"].update(parameters)
+    lab.write(state)
+
+
+def number(value: int, **more: t.Any) -> dict[str, t.Any]:
+    return dict({"default": value, "current": value, "next": value}, **more)
+
+
+PRIORITIES = {"ROCE_CC_PRIO_MASK_P%d" % port: number(255, max=255) for port in (1, 2)}
+MARKS = {"CNP_DSCP_P%d" % port: number(48, max=63) for port in (1, 2)}
+
+
+def test_names_for_people(lab: Lab) -> None:
+    put_in(lab, ATS_ENABLED=number(0, bool=True), **PRIORITIES, **MARKS)
+    wanted = {"relaxed_ordering": True, "ats": "yes", "roce_cc_priorities": [3, 5], "cnp_dscp": 46}
+    done, _outcome = lab.apply({"pci": FIRST, "parameters": wanted})
+    assert [(each.attribute, each.before, each.after) for each in done] == [
+        ("PCI_WR_ORDERING", "per_mkey(0)", "force_relax"),
+        ("ATS_ENABLED", False, 1),
+        ("ROCE_CC_PRIO_MASK_P1", 255, 40),
+        ("ROCE_CC_PRIO_MASK_P2", 255, 40),
+        ("CNP_DSCP_P1", 48, 46),
+        ("CNP_DSCP_P2", 48, 46),
+    ]
+    assert len(lab.asked("set")) == 1 and lab.parameter("PCI_WR_ORDERING")["next"] == 1
+    assert lab.apply({"pci": FIRST, "parameters": wanted})[0] == []
+
+
+def test_every_port_is_each_that_the_card_has(lab: Lab) -> None:
+    # two functions, and a firmware that has one port's: as a card with one port split in two
+    put_in(lab, CNP_DSCP_P1=MARKS["CNP_DSCP_P1"])
+    done, _outcome = lab.apply({"pci": FIRST, "parameters": {"CNP_DSCP_P*": 40}})
+    assert [each.attribute for each in done] == ["CNP_DSCP_P1"]
+    with pytest.raises(Unsupported, match="has no parameter CNP_802P_PRIO_P1") as caught:
+        lab.predict({"pci": FIRST, "parameters": {"CNP_802P_PRIO_P*": 6}})
+    assert caught.value.place == "ports[0].parameters.CNP_802P_PRIO_P*"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("cnp_dscp", 64, "a number from 0 to 63"),
+        ("cnp_dscp", True, "a number from 0 to 63"),
+        ("roce_cc_priorities", [3, 8], "a list of priorities from 0 to 7"),
+        ("relaxed_ordering", "maybe", "true or false"),
+        ("NUM_PF_MSIX", [1, 2], "a single value"),
+        ("NUM_PF_MSIX", "", "a single value"),
+    ],
+)
+def test_values_that_a_parameter_does_not_take(lab: Lab, name: str, value: t.Any, said: str) -> None:
+    with pytest.raises(RailyardError) as caught:
+        lab.firmware({"pci": FIRST, "parameters": {name: value}})
+    assert caught.value.place == "ports[0].parameters." + name and caught.value.remedy == "write " + said
+
+
+def test_a_parameter_that_another_one_hides_waits_for_it(lab: Lab) -> None:
+    put_in(lab, ADVANCED_PCI_SETTINGS=number(0, bool=True))
+    port = {"pci": FIRST, "parameters": {"advanced_pci_settings": True, "max_acc_out_read": 128}}
+    done, outcome = lab.apply(port)
+    assert [each.attribute for each in done] == ["ADVANCED_PCI_SETTINGS"]
+    assert outcome["reboot_reasons"][-1] == (
+        "%s: MAX_ACC_OUT_READ does not show before ADVANCED_PCI_SETTINGS is in force; the run after the reboot sets it"
+        % FIRST
+    )
+    lab.reboot()
+    put_in(lab, MAX_ACC_OUT_READ=number(0))
+    done, outcome = lab.apply(port)
+    assert [(each.attribute, each.after) for each in done] == [("MAX_ACC_OUT_READ", 128)] and outcome["reboot_required"]
+    lab.reboot()
+    assert lab.apply(port) == ([], CALM)
+
+
+def test_a_hidden_parameter_without_what_shows_it(lab: Lab) -> None:
+    put_in(lab, ADVANCED_PCI_SETTINGS=number(0, bool=True))
+    with pytest.raises(Unsupported) as caught:
+        lab.predict({"pci": FIRST, "parameters": {"MAX_ACC_OUT_READ": 128}})
+    assert caught.value.remedy.startswith("ask for ADVANCED_PCI_SETTINGS: true too")
+    # in force, and still not there: the card has none
+    lab.put("ADVANCED_PCI_SETTINGS", current=1, next=1)
+    with pytest.raises(Unsupported, match="has no parameter MAX_ACC_OUT_READ"):
+        lab.predict({"pci": FIRST, "parameters": {"max_acc_out_read": 128, "advanced_pci_settings": True}})
+
+
+# -- the firmware itself
+
+
+def test_the_version_is_reported_against_the_wanted_one(lab: Lab) -> None:
+    lab.tree.write("/sys/class/infiniband/mlx5_0/fw_ver", "20.31.1014")
+    lab.tree.write("/sys/class/infiniband/mlx5_0/board_id", "MT_0000000223")
+    firmware = lab.firmware({"pci": FIRST, "version": "20.43.2566"}, {"pci": OTHER, "version": "20.43.2566"})
+    state = firmware.observe()
+    assert (state["cards"][FIRST]["version"], state["cards"][FIRST]["psid"]) == ("20.31.1014", "MT_0000000223")
+    assert state["cards"][OTHER]["version"] is None
+    assert firmware.changes(state) == []
+    assert firmware.outcome(state, [])["firmware_differs"] == [
+        {"card": FIRST, "wanted": "20.43.2566", "version": "20.31.1014"},
+        {"card": OTHER, "wanted": "20.43.2566", "version": None},
+    ]
+    assert [warning.partition(" and ")[0] for warning in firmware.warnings] == [
+        "%s: the firmware is 20.31.1014," % FIRST,
+        "%s: the firmware is not told by any driver," % OTHER,
+    ]
+    firmware = lab.firmware({"pci": FIRST, "version": "20.31.1014"})
+    assert firmware.outcome(firmware.observe(), []) == CALM and not firmware.warnings
+
+
+def test_the_version_of_a_card_without_an_rdma_device(lab: Lab) -> None:
+    lab.tree.netdev(OTHER, "eth7")
+
+    def drivers(netdevs: t.Iterable[str]) -> dict[str, str]:
+        return {"eth7": "22.31.1014 (MT_0000000359)"} if "eth7" in netdevs else {}
+
+    card = lab.firmware({"pci": OTHER}, drivers=drivers).observe()["cards"][OTHER]
+    assert (card["version"], card["psid"]) == ("22.31.1014", "MT_0000000359")
+
+
+def test_two_versions_of_one_card(lab: Lab) -> None:
+    with pytest.raises(RailyardError) as caught:
+        lab.firmware({"pci": FIRST, "version": "1"}, {"pci": SECOND, "version": "2"})
+    assert caught.value.place == "ports[1].version" and "ports[0].version says 1" in caught.value.message
+
+
+def test_a_bluefield_tells_its_mode_and_is_not_reset(lab: Lab) -> None:
+    lab.tree.write("/sys/bus/pci/devices/%s/device" % FIRST, "0xa2dc")
+    put_in(lab, INTERNAL_CPU_OFFLOAD_ENGINE=number(1, names={"ENABLED": 0, "DISABLED": 1}))
+    firmware = lab.firmware({"pci": FIRST, "num_of_vfs": 16}, reset="allowed")
+    state = firmware.observe()
+    assert state["cards"][FIRST]["mode"] == "nic" and state["ports"][0]["parameters"] == {}
+    changes = firmware.changes(state)
+    assert [each.attribute for each in changes] == ["NUM_OF_VFS"]
+    (warning,) = firmware.warnings
+    assert "is a BlueField, which is not reset from the host" in warning
+    assert firmware.outcome(state, changes)["reboot_required"]
+    lab.put("INTERNAL_CPU_OFFLOAD_ENGINE", current=0, next=0)
+    assert lab.firmware({"pci": FIRST}).observe()["cards"][FIRST]["mode"] == "dpu"
