@@ -22,6 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing 
     Share,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import INFINIBAND, rdma_mode_of
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import derived as _driver
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import child
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import derived as _infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
     EXPECTED,
@@ -104,6 +107,7 @@ class Handout:
             "resource_prefix": self.naming.common("resource_prefix"),
             "namespace": self.naming.common("namespace"),
             "qos": qos.derived(fabric.qos) if fabric.qos else None,
+            "infiniband": _infiniband(fabric.infiniband),
             "rails": [rail.name for rail in fabric.rails],
         }
 
@@ -141,6 +145,7 @@ class Handout:
                 "profile": profile.name,
                 "attachment": variant.attachment,
                 "rdma_mode": variant.rdma_mode,
+                "driver": _driver(variant.driver),
                 "gpus": {str(number): pci for number, pci in sorted(self._gpus(variant).items())},
                 "other_ports": [
                     {"name": other.name, "role": other.role, "netdev": other.port.netdev, "pci": other.port.pci}
@@ -171,7 +176,7 @@ class Handout:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
         found = dict(part)
         if variant.ports.get(rail.name) is not port:
-            found.update(self._own(variant, rail, port))
+            found.update(self._own(variant, rail, port), ipoib=self._ipoib(port))
         self._address(found, node, unit, rail)
         if identities is not None:
             found["vfs"] = self._vfs(variant, rail, identities)
@@ -214,6 +219,7 @@ class Handout:
             "pods": None,
             "vfs": None,
             "firmware": self._firmware(variant),
+            "ipoib": self._ipoib(port),
             "names": self._names(variant, rail),
         }
 
@@ -324,7 +330,17 @@ class Handout:
             "link_type": firmware.link_type or LINK_TYPE[self.fabric.link_layer or ""],
             "sriov_en": True if firmware.sriov_en is None and variant.has_vfs else firmware.sriov_en,
             "num_of_vfs": firmware.num_of_vfs,
+            "version": firmware.version,
+            "parameters": dict(firmware.parameters),
         }
+
+    def _ipoib(self, port: Port) -> dict[str, t.Any] | None:
+        """A port's IPoIB mode, partition keys and the child interfaces that they get; null where nothing is said."""
+        said = self.fabric.infiniband
+        if said is None:
+            return None
+        children = [child(port.netdev, key) for key in said.pkeys] if port.netdev else []
+        return {"mode": said.ipoib_mode, "pkeys": ["0x%04x" % key for key in said.pkeys], "children": children}
 
     # -- the whole plan ----------------------------------------------------------------------------------------------
 

@@ -24,6 +24,11 @@ def _firmware(port: Port) -> dict[str, t.Any] | None:
     return dict(firmware, pci=port["pci"]) if firmware else None
 
 
+def _ipoib(port: Port) -> dict[str, t.Any] | None:
+    ipoib = port.get("ipoib")
+    return dict(_pick(port, "pci", "netdev"), **_pick(ipoib, "mode", "pkeys")) if ipoib else None
+
+
 def _vfs(port: Port) -> dict[str, t.Any] | None:
     vfs = port.get("vfs")
     if not vfs:
@@ -48,6 +53,7 @@ def _probe(port: Port) -> dict[str, t.Any] | None:
 
 
 CHOICES: dict[str, t.Callable[[Port], dict[str, t.Any] | None]] = {
+    "ib_ports": _ipoib,
     "mlx_linktype": _firmware,
     "rail_ports": _address,
     "rail_probe": _probe,

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read import read
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import (
     addresses,
+    driver,
     file,
     gpus,
     kubernetes,
@@ -41,6 +42,7 @@ FAMILIES = (
     rails.check,
     ports.check,
     rdma.check,
+    driver.check,
     objects.check,
     kubernetes.check,
     sriov.check,

@@ -17,7 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing 
     planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET, INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import Infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import Template
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import Qos
 
@@ -149,10 +151,14 @@ class OtherPort:
 
 @dataclass
 class Firmware:
+    """``version``: of the firmware itself. ``parameters``: others by name, as the file writes name and value."""
+
     link_type: str | None
     sriov_en: bool | None
     num_of_vfs: int | None
     path: Path
+    version: str | None = None
+    parameters: dict[str, t.Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -163,6 +169,7 @@ class Profile:
     path: Path
     attachment: str | None = None
     soft_rdma: str | None = None
+    driver: Driver | None = None
     firmware: Firmware | None = None
     vfs: VfSettings = field(default_factory=dict)
     gpus: dict[int, str | None] | None = None
@@ -179,6 +186,7 @@ class Group:
     name: str
     path: Path
     attachment: str | None = None
+    driver: Driver | None = None
     firmware: Firmware | None = None
     vfs: VfSettings = field(default_factory=dict)
     ports: dict[str, Port | None] = field(default_factory=dict)
@@ -256,6 +264,7 @@ class Fabric:
     vfs: VfSettings = field(default_factory=dict)
     names: dict[str, Template] = field(default_factory=dict)
     names_path: Path = ("names",)
+    infiniband: Infiniband | None = None
     qos: Qos | None = None
     units: dict[str, Unit] = field(default_factory=dict)
     rails: list[Rail] = field(default_factory=list)

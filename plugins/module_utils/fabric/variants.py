@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
     has_vfs,
     rdma_mode_of,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
     Fabric,
@@ -40,6 +41,7 @@ class Variant:
     attachment_path: Path
     rdma_mode: str
     firmware: Firmware | None
+    driver: Driver | None
     vfs: VfSettings
     ports: dict[str, Port]
     # Nodes with words of their own -> their ports: every rule asks for them.
@@ -137,16 +139,18 @@ def _made(fabric: Fabric, profile: Profile, groups: tuple[Group, ...]) -> Varian
     if profile.attachment:
         attachment, path = profile.attachment, profile.path + ("attachment",)
     firmware, vfs, ports = profile.firmware, dict(profile.vfs), profile.ports
+    driver = profile.driver
     for group in groups:
         if group.attachment:
             attachment, path = group.attachment, group.path + ("attachment",)
+        driver = group.driver or driver
         firmware = group.firmware or firmware
         vfs.update(group.vfs)
         ports = over(ports, group.ports) if group.ports else ports
     mode = rdma_mode_of(attachment)
     if fabric.rdma_mode and attachment == fabric.attachment:
         mode = fabric.rdma_mode
-    return Variant(profile, groups, attachment, path, mode, firmware, vfs, ports)
+    return Variant(profile, groups, attachment, path, mode, firmware, driver, vfs, ports)
 
 
 def guids(fabric: Fabric) -> bool:

@@ -16,6 +16,8 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV6, show
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import SUBNET, Scheme
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import link_layer_of
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import written as _driver
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import written as _infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
     Fabric,
     Firmware,
@@ -62,6 +64,7 @@ def document(fabric: Fabric) -> Data:
         found["groups"] = {
             group.name: _stated(
                 attachment=group.attachment,
+                driver=_driver(group.driver),
                 firmware=_firmware(group.firmware),
                 vfs=_vfs(group.vfs),
                 ports=_ports(group.ports),
@@ -93,6 +96,7 @@ def _general(fabric: Fabric) -> Data:
         pods_per_node=fabric.pods_per_node,
         reserved={name: str(net) for name, net in fabric.reserved.items()} or None,
         routing=_routing(fabric.routing),
+        infiniband=_infiniband(fabric.infiniband),
         vfs=_vfs(fabric.vfs),
     )
 
@@ -187,7 +191,13 @@ def _scheme(scheme: Scheme) -> Data:
 def _firmware(firmware: Firmware | None) -> Data | None:
     if firmware is None:
         return None
-    return _stated(link_type=firmware.link_type, sriov_en=firmware.sriov_en, num_of_vfs=firmware.num_of_vfs)
+    return _stated(
+        link_type=firmware.link_type,
+        sriov_en=firmware.sriov_en,
+        num_of_vfs=firmware.num_of_vfs,
+        version=firmware.version,
+        parameters=firmware.parameters or None,
+    )
 
 
 def _port(port: Port) -> Data:
@@ -210,6 +220,7 @@ def _profile(profile: Profile) -> Data:
     return _stated(
         attachment=profile.attachment,
         soft_rdma=profile.soft_rdma,
+        driver=_driver(profile.driver),
         firmware=_firmware(profile.firmware),
         vfs=_vfs(profile.vfs),
         **profile.expected,

@@ -46,6 +46,7 @@ def test_fabric_variables_are_the_contract() -> None:
         "routing": {"mode": "source", "cross_rail": True},
         "resource_prefix": "spidernet.io",
         "namespace": "kube-system",
+        "infiniband": None,
         "qos": None,
     }
     assert planned(SRIOV).fabric_vars()["rdma_mode"] == "exclusive"
@@ -64,6 +65,7 @@ def test_node_variables_are_the_contract() -> None:
         "profile": "hgx",
         "attachment": "macvlan",
         "rdma_mode": "shared",
+        "driver": None,
         "gpus": {"0": None, "1": None, "2": None},
         "other_ports": [],
         "groups": ["rack_1"],
@@ -106,7 +108,14 @@ def test_node_variables_are_the_contract() -> None:
             "gateway6": None,
         },
         "vfs": None,
-        "firmware": {"link_type": "eth", "sriov_en": True, "num_of_vfs": 16},
+        "firmware": {
+            "link_type": "eth",
+            "sriov_en": True,
+            "num_of_vfs": 16,
+            "version": None,
+            "parameters": {},
+        },
+        "ipoib": None,
         "names": {
             "resource": "gpu01_macvlan",
             "network": "gpu01-macvlan",

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, Lowered, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Lowering
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.driver import read_infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values import (
     label,
     read_mtu,
@@ -62,6 +63,7 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
     routing = section.section("routing")
     if routing:
         _routing(fabric, routing)
+    fabric.infiniband = read_infiniband(section, report)
     fabric.vfs = read_vfs(section)
     section.done()
 

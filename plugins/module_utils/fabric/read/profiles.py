@@ -15,12 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
     DISTANCES,
     ROLES,
     Fabric,
-    Firmware,
     Group,
     OtherPort,
     Port,
     Profile,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.driver import read_driver, read_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.ports import (
     MAX_GPU,
     expected,
@@ -29,7 +29,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.ports 
     port_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values import (
-    MAX_VFS,
     filled,
     label,
     read_vfs,
@@ -51,7 +50,8 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
         return profile
     profile.attachment = section.choice("attachment", tuple(ATTACHMENTS))
     profile.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
-    profile.firmware = _firmware(section)
+    profile.driver = read_driver(section)
+    profile.firmware = read_firmware(section, report)
     profile.vfs = read_vfs(section)
     profile.gpus = _gpus(section, report)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
@@ -68,20 +68,6 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
         profile.other_ports[other] = _other_port(other, own, report)
     section.done()
     return profile
-
-
-def _firmware(section: Section) -> Firmware | None:
-    firmware = section.section("firmware")
-    if not firmware:
-        return None
-    found = Firmware(
-        firmware.choice("link_type", ("eth", "ib")),
-        firmware.flag("sriov_en"),
-        firmware.number("num_of_vfs", 0, MAX_VFS, "VFs"),
-        firmware.path,
-    )
-    firmware.done()
-    return found
 
 
 def _other_port(name: str, section: Section, report: Report) -> OtherPort:
@@ -122,7 +108,8 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         group_name(name, own.path, report)
         group = Group(name, own.path)
         group.attachment = own.choice("attachment", tuple(ATTACHMENTS))
-        group.firmware = _firmware(own)
+        group.driver = read_driver(own)
+        group.firmware = read_firmware(own, report)
         group.vfs = read_vfs(own)
         group.ports = _group_ports(own, report)
         group.vars = read_variables(own, report)

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
     SHARED,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import CONNECTED
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import LINK_TYPE, Fabric, Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants
 
@@ -140,7 +141,8 @@ def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
 
 def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
     using = [variant for variant in variants if variant.attachment == "ipoib"]
-    if not using or fabric.link_layer != INFINIBAND:
+    connected = fabric.infiniband is not None and fabric.infiniband.ipoib_mode == CONNECTED
+    if not using or fabric.link_layer != INFINIBAND or connected:
         return
     said = [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]
     for mtu, path in said:
