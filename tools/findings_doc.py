@@ -29,6 +29,7 @@ FAMILIES = {
     "RY8": "Kubernetes and its providers",
     "RY90": "GPUs and their rails",
     "RY95": "Scale",
+    "RY96": "What nodes are given: PCI, limits, GPUDirect",
 }
 
 HEAD = """\

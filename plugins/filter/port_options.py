@@ -24,7 +24,7 @@ options:
     description: The module's name, without the collection's.
     type: str
     required: true
-    choices: [mlx_linktype, rail_ports, rail_probe, rdma_link, sriov_vfs]
+    choices: [mlx_linktype, pci_tuning, rail_limits, rail_ports, rail_probe, rdma_link, roce_qos, sriov_vfs]
 """
 
 EXAMPLES = r"""

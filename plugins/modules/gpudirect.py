@@ -44,6 +44,12 @@ options:
       - What CUDA says of DMA-BUF (C(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)), where you have asked it.
       - If not given, the driver's release and flavour count.
     type: bool
+  flavour:
+    description:
+      - Which kernel modules the GPU driver shall have. Others are told in a warning; none are installed.
+      - Not compared if not given.
+    type: str
+    choices: [open, proprietary]
   unload:
     description: Whether a module that is not wanted is unloaded now. It is an error where somebody uses it.
     type: bool
@@ -220,6 +226,7 @@ def main() -> None:
         "path": {"type": "str", "choices": ["auto", "dmabuf", "peermem", "none"], "default": "auto"},
         "gdrcopy": {"type": "bool"},
         "cuda_dmabuf": {"type": "bool"},
+        "flavour": {"type": "str", "choices": ["open", "proprietary"]},
         "unload": {"type": "bool", "default": False},
         "persist": {"type": "bool", "default": True},
         "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},

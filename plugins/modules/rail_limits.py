@@ -22,11 +22,18 @@ author:
 extends_documentation_fragment:
   - railyard.fabric.node
 options:
-  netdevs:
-    description: The rail ports' netdevs.
+  ports:
+    description: The rail ports, all of a node's in one call.
     type: list
-    elements: str
+    elements: dict
     default: []
+    suboptions:
+      pci:
+        description: The port's PCI address, in full (V(0000:0b:00.0)). It counts before O(ports[].netdev).
+        type: str
+      netdev:
+        description: The port's netdev, or the name that it gets. Give it, or O(ports[].pci), or both.
+        type: str
   memlock:
     description: Whether the services in O(services) may lock as much memory as they want.
     type: str
@@ -98,14 +105,17 @@ seealso:
 EXAMPLES = r"""
 - name: Let containers lock memory, and make room for the neighbours of a large flat rail
   railyard.fabric.rail_limits:
-    netdevs: [enp11s0f0np0, enp12s0f0np0]
+    ports:
+      - {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
+      - {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
     memlock: unlimited
     hugepages: [{size_kb: 2048, count: 1024}]
     neighbours: {gc_thresh1: 4096, gc_thresh2: 8192, gc_thresh3: 16384}
 
 - name: Read what there is
   railyard.fabric.rail_limits:
-    netdevs: [enp11s0f0np0]
+    ports:
+      - netdev: enp11s0f0np0
     state: gathered
 """
 
@@ -186,12 +196,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import task
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rail_limits import THRESHOLDS, RailLimits
 
+PORT = {"pci": {"type": "str"}, "netdev": {"type": "str"}}
 PAGES = {"size_kb": {"type": "int", "required": True}, "count": {"type": "int", "required": True}}
 
 
 def main() -> None:
     spec = {
-        "netdevs": {"type": "list", "elements": "str", "default": []},
+        "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT},
         "memlock": {"type": "str", "choices": ["leave", "unlimited"], "default": "leave"},
         "services": {"type": "list", "elements": "str"},
         "hugepages": {"type": "list", "elements": "dict", "options": PAGES},

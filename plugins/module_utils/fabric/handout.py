@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import qos
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import host, qos
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV4, IPV6, show
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import (
     NONE,
@@ -151,6 +151,7 @@ class Handout:
                     {"name": other.name, "role": other.role, "netdev": other.port.netdev, "pci": other.port.pci}
                     for other in profile.other_ports.values()
                 ],
+                **host.derived(variant.host),
             }
         return head
 

@@ -52,12 +52,28 @@ def _probe(port: Port) -> dict[str, t.Any] | None:
     return {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(port["address"])}
 
 
+def _pci(port: Port) -> dict[str, t.Any]:
+    return _pick(port, "pci", "netdev", "gpus", "expect")
+
+
+def _qos(port: Port) -> dict[str, t.Any] | None:
+    # a soft device is neither marked nor slowed down by the NIC below it
+    return _pick(port, "pci", "netdev") if port["rdma"]["type"] == "hardware" else None
+
+
+def _names(port: Port) -> dict[str, t.Any]:
+    return _pick(port, "pci", "netdev")
+
+
 CHOICES: dict[str, t.Callable[[Port], dict[str, t.Any] | None]] = {
     "ib_ports": _ipoib,
     "mlx_linktype": _firmware,
+    "pci_tuning": _pci,
+    "rail_limits": _names,
     "rail_ports": _address,
     "rail_probe": _probe,
     "rdma_link": _rdma,
+    "roce_qos": _qos,
     "sriov_vfs": _vfs,
 }
 

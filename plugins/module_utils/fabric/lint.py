@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules impor
     driver,
     file,
     gpus,
+    host,
     kubernetes,
     names,
     objects,
@@ -47,6 +48,7 @@ FAMILIES = (
     kubernetes.check,
     sriov.check,
     gpus.check,
+    host.check,
     scale.check,
 )
 # These look at the plan, which a fabric with errors does not have.

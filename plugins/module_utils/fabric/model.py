@@ -41,6 +41,8 @@ class Setting:
 
 # Attribute of a VF (or ``count``) -> its setting.
 VfSettings = t.Dict[str, Setting]
+# Layer (``pci``, ``limits``, ``gpudirect``) -> key -> its setting; a layer that nobody names is not there.
+HostSettings = t.Dict[str, t.Dict[str, Setting]]
 
 
 @dataclass
@@ -172,6 +174,7 @@ class Profile:
     driver: Driver | None = None
     firmware: Firmware | None = None
     vfs: VfSettings = field(default_factory=dict)
+    host: HostSettings = field(default_factory=dict)
     gpus: dict[int, str | None] | None = None
     gpu_distance: str | None = None
     expected: dict[str, int] = field(default_factory=dict)
@@ -189,6 +192,7 @@ class Group:
     driver: Driver | None = None
     firmware: Firmware | None = None
     vfs: VfSettings = field(default_factory=dict)
+    host: HostSettings = field(default_factory=dict)
     ports: dict[str, Port | None] = field(default_factory=dict)
     vars: dict[str, t.Any] = field(default_factory=dict)
 
@@ -262,6 +266,7 @@ class Fabric:
     max_nodes: int | None = None
     pods_per_node: int | None = None
     vfs: VfSettings = field(default_factory=dict)
+    host: HostSettings = field(default_factory=dict)
     names: dict[str, Template] = field(default_factory=dict)
     names_path: Path = ("names",)
     infiniband: Infiniband | None = None

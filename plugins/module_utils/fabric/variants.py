@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
     INFINIBAND,
     has_vfs,
@@ -20,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
     Fabric,
     Firmware,
     Group,
+    HostSettings,
     Node,
     Port,
     Profile,
@@ -32,7 +34,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
 class Variant:
     """A server model as some nodes have it. ``ports``: rail -> its port, in the order of the profile.
 
-    ``attachment_path``: where the attachment stands. ``vfs``: the groups' and the profile's own words.
+    ``attachment_path``: where the attachment stands. ``vfs``: the groups' and the profile's own words; ``host``: the
+    fabric's too.
     """
 
     profile: Profile
@@ -43,6 +46,7 @@ class Variant:
     firmware: Firmware | None
     driver: Driver | None
     vfs: VfSettings
+    host: HostSettings
     ports: dict[str, Port]
     # Nodes with words of their own -> their ports: every rule asks for them.
     merged: dict[int, dict[str, Port]] = field(default_factory=dict)
@@ -139,6 +143,7 @@ def _made(fabric: Fabric, profile: Profile, groups: tuple[Group, ...]) -> Varian
     if profile.attachment:
         attachment, path = profile.attachment, profile.path + ("attachment",)
     firmware, vfs, ports = profile.firmware, dict(profile.vfs), profile.ports
+    settings = host.over(fabric.host, profile.host)
     driver = profile.driver
     for group in groups:
         if group.attachment:
@@ -146,11 +151,12 @@ def _made(fabric: Fabric, profile: Profile, groups: tuple[Group, ...]) -> Varian
         driver = group.driver or driver
         firmware = group.firmware or firmware
         vfs.update(group.vfs)
+        settings = host.over(settings, group.host)
         ports = over(ports, group.ports) if group.ports else ports
     mode = rdma_mode_of(attachment)
     if fabric.rdma_mode and attachment == fabric.attachment:
         mode = fabric.rdma_mode
-    return Variant(profile, groups, attachment, path, mode, firmware, driver, vfs, ports)
+    return Variant(profile, groups, attachment, path, mode, firmware, driver, vfs, settings, ports)
 
 
 def guids(fabric: Fabric) -> bool:

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
     Fabric,
     Firmware,
+    HostSettings,
     Node,
     Port,
     Profile,
@@ -67,6 +68,7 @@ def document(fabric: Fabric) -> Data:
                 driver=_driver(group.driver),
                 firmware=_firmware(group.firmware),
                 vfs=_vfs(group.vfs),
+                **_host(group.host),
                 ports=_ports(group.ports),
                 vars=group.vars or None,
             )
@@ -98,6 +100,7 @@ def _general(fabric: Fabric) -> Data:
         routing=_routing(fabric.routing),
         infiniband=_infiniband(fabric.infiniband),
         vfs=_vfs(fabric.vfs),
+        **_host(fabric.host),
     )
 
 
@@ -110,6 +113,27 @@ def _routing(routing: Routing) -> Data | None:
 
 def _vfs(vfs: VfSettings) -> Data | None:
     return {key: setting.value for key, setting in vfs.items()} or None
+
+
+def _host(settings: HostSettings) -> Data:
+    found: Data = {}
+    for layer, said in settings.items():
+        values = {key: setting.value for key, setting in said.items()}
+        if "kernel_arguments" in values:
+            values["kernel_arguments"] = list(values["kernel_arguments"])
+        if "hugepages" in values:
+            values["hugepages"] = {_page_size(size): count for size, count in values["hugepages"].items()}
+        found[layer] = values
+    return found
+
+
+def _page_size(size_kb: int) -> str:
+    """A size as the file has it, in the largest unit that fits."""
+    for unit in ("K", "M"):
+        if size_kb % 1024:
+            return "%d%s" % (size_kb, unit)
+        size_kb //= 1024
+    return "%dG" % size_kb
 
 
 def _qos(qos: Qos) -> Data:
@@ -223,6 +247,7 @@ def _profile(profile: Profile) -> Data:
         driver=_driver(profile.driver),
         firmware=_firmware(profile.firmware),
         vfs=_vfs(profile.vfs),
+        **_host(profile.host),
         **profile.expected,
         gpus=gpus,
         gpu_distance=profile.gpu_distance,

@@ -55,6 +55,7 @@ class GpuDirect(Subsystem):
         self._gdrcopy: bool | None = options.get("gdrcopy")
         self._cuda_dmabuf: bool | None = options.get("cuda_dmabuf")
         self._persist = bool(options.get("persist", True))
+        self._flavour: str | None = options.get("flavour")
         self._unload = bool(options.get("unload", False))
         self._gather = options.get("state") == "gathered"
 
@@ -96,14 +97,24 @@ class GpuDirect(Subsystem):
             notices=found.notices,
         )
         look.seen = found
-        self.warnings = list(found.notices) if self._gather else []
+        self.warnings = self._told(found) if self._gather else []
         return look
+
+    def _told(self, found: Seen) -> list[str]:
+        told = list(found.notices)
+        flavour = found.driver["flavour"] if found.driver else None
+        if self._flavour and flavour not in (None, self._flavour):
+            told.append(
+                "The GPU driver has the %s kernel modules, and the %s ones are wanted. Remedy: install those and reboot."
+                % (flavour, self._flavour)
+            )
+        return told
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         found = t.cast(Look, state).seen
-        self.warnings = list(found.notices)
+        self.warnings = self._told(found)
         wanted = self._wanted(state)
         errors: list[RailyardError] = []
         changes: list[Change] = []

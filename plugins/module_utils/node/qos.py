@@ -102,8 +102,10 @@ class RoceQos(Subsystem):
 
     def _resolve(self, port: Port) -> tuple[str, str | None]:
         """The netdev and the PCI function of a port."""
-        if port.netdev:
-            if not self._system.exists("/sys/class/net/%s" % port.netdev):
+        there = bool(port.netdev) and self._system.exists("/sys/class/net/%s" % port.netdev)
+        # with its PCI address given, a netdev may have yet to get its name
+        if port.netdev and (there or not port.pci):
+            if not there:
                 raise RailyardError(
                     "there is no netdev %s here" % port.netdev,
                     port.place + ".netdev",

@@ -13,8 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.node import firewall, memlock, sysctl
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node import firewall, memlock, pci, sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, NotTaken
 from ansible_collections.railyard.fabric.plugins.module_utils.node.memlock import Memlock
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
@@ -41,6 +41,13 @@ STRICT = 1
 Row = t.Dict[str, t.Any]
 
 
+class Port(t.NamedTuple):
+    """A rail port. ``netdev``: the name that it has or gets; ``now``: the one that it has, None where it shows none."""
+
+    netdev: str | None
+    now: str | None
+
+
 class RailLimits(Subsystem):
     """See the module's documentation for the options. ``give``: see :class:`.Memlock`."""
 
@@ -52,7 +59,8 @@ class RailLimits(Subsystem):
         self._options = options
         services = options.get("services")
         self._memlock = Memlock(system, memlock.SERVICES if services is None else services, give)
-        self._netdevs: list[str] = [str(each) for each in options.get("netdevs") or []]
+        self._ports: list[Port] = []
+        self._netdevs: list[str] = []
         self._short: dict[str, int] = {}
 
     @classmethod
@@ -80,9 +88,13 @@ class RailLimits(Subsystem):
 
     def _check(self) -> None:
         errors: list[RailyardError] = []
-        for each in self._netdevs:
-            if not self._system.exists("/sys/class/net/" + each):
-                errors.append(RailyardError("there is no netdev %s" % each, "netdevs", "see 'ip link'"))
+        self._ports = []
+        for number, each in enumerate(self._options.get("ports") or []):
+            try:
+                self._ports.append(self._port(each, "ports[%d]" % number))
+            except RailyardError as error:
+                errors.append(error)
+        self._netdevs = [port.now for port in self._ports if port.now]
         sizes = [int(page["size_kb"]) for page in self._pages()]
         for number, page in enumerate(self._options.get("hugepages") or []):
             place = "hugepages[%d]" % number
@@ -97,6 +109,24 @@ class RailLimits(Subsystem):
         if given != sorted(given):
             errors.append(RailyardError("%s do not rise" % given, "neighbours", "give gc_thresh1 <= 2 <= 3"))
         raise_all(errors)
+
+    def _port(self, options: t.Mapping[str, t.Any], place: str) -> Port:
+        """A port by its PCI address, which counts first since its netdev may get its name later, or by its netdev."""
+        function, netdev = options.get("pci"), options.get("netdev")
+        if not function:
+            if not netdev:
+                raise RailyardError("names neither pci nor netdev", place, "say which port is meant")
+            if not self._system.exists("/sys/class/net/%s" % netdev):
+                raise RailyardError("there is no netdev %s" % netdev, place + ".netdev", "see 'ip link', or give pci")
+            return Port(netdev, netdev)
+        function = str(function).lower()
+        if not self._system.exists("%s/%s" % (pci.DEVICES, function)):
+            raise RailyardError("there is no PCI function %s" % function, place + ".pci", "see 'lspci -D'")
+        names = self._system.listdir(pci.attribute(function, "net"))
+        if netdev in names or (netdev and netdev_pci(self._system, netdev) == function):
+            return Port(netdev, netdev)
+        now = names[0] if names else None
+        return Port(netdev or now, now)
 
     def _pages(self) -> list[Row]:
         found = []
@@ -303,13 +333,14 @@ class RailLimits(Subsystem):
                     "network_manager",
                     "set network_manager: leave, or change the back-end of rail_ports",
                 )
-            if not self._netdevs:
-                raise RailyardError("which ports is not said", "netdevs", "give the rail ports' netdevs")
+            wanted = [port.netdev for port in self._ports if port.netdev]
+            if not wanted:
+                raise RailyardError("which ports is not said", "ports", "give the rail ports")
             branch = Branch.observe(system)
             why = [branch.why_netdev(each) for each in self._netdevs if branch.why_netdev(each)]
             if why:
-                raise Refused("one of the ports %s" % why[0], "netdevs", "take it out of the ports")
-            names = ",".join("interface-name:%s" % each for each in self._netdevs)
+                raise Refused("one of the ports %s" % why[0], "ports", "take it out of the ports")
+            names = ",".join("interface-name:%s" % each for each in wanted)
             text = HEAD + "[device-railyard]\nmatch-device=%s\nmanaged=0\n" % names
             files = self._text_change(NETWORK_MANAGER_FILE, "unmanaged", text)
             changes += files

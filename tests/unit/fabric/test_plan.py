@@ -68,6 +68,9 @@ def test_node_variables_are_the_contract() -> None:
         "driver": None,
         "gpus": {"0": None, "1": None, "2": None},
         "other_ports": [],
+        "pci": None,
+        "limits": None,
+        "gpudirect": None,
         "groups": ["rack_1"],
     }
     assert node["ports"][0] == {

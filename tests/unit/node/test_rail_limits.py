@@ -129,8 +129,10 @@ def run(node: Node, **options: t.Any) -> tuple[list[tuple[t.Any, ...]], dict[str
     return [(each.subject, each.attribute, each.before, each.after) for each in done], state, it
 
 
+RAIL: list[dict[str, str]] = [{"netdev": "rail0"}]
+BOTH: list[dict[str, str]] = [*RAIL, {"netdev": "eth0"}]
 ALL: dict[str, t.Any] = {
-    "netdevs": ["rail0"],
+    "ports": RAIL,
     "memlock": "unlimited",
     "hugepages": [{"size_kb": 2048, "count": 64}],
     "neighbours": {"gc_thresh1": 4096, "gc_thresh2": 8192, "gc_thresh3": 16384},
@@ -263,7 +265,7 @@ def test_networkmanager_and_cloud_init_are_kept_off(node: Node) -> None:
     (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
     (Path(node.root) / "etc/cloud/cloud.cfg.d").mkdir(parents=True)
     node.programs.add("nmcli")
-    done, state, _it = run(node, netdevs=["rail0"], network_manager="unmanaged", cloud_init="disabled")
+    done, state, _it = run(node, ports=RAIL, network_manager="unmanaged", cloud_init="disabled")
     assert [each[0] for each in done] == [
         rail_limits.NETWORK_MANAGER_FILE,
         "NetworkManager",
@@ -271,24 +273,37 @@ def test_networkmanager_and_cloud_init_are_kept_off(node: Node) -> None:
     ]
     assert "match-device=interface-name:rail0\nmanaged=0" in (node.read_file(rail_limits.NETWORK_MANAGER_FILE) or "")
     assert (state["network_manager"], state["cloud_init"]) == ("unmanaged", "disabled")
-    assert run(node, netdevs=["rail0"], network_manager="unmanaged", cloud_init="disabled")[0] == []
+    assert run(node, ports=RAIL, network_manager="unmanaged", cloud_init="disabled")[0] == []
+
+
+def test_a_port_that_gets_its_name_later_is_kept_off_by_that_name(node: Node) -> None:
+    (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
+    node.tree.write("/sys/bus/pci/devices/0000:0b:00.0/net/rail0/address", "02:00:00:00:00:01")
+    node.tree.write("/sys/bus/pci/devices/0000:0c:00.0/vendor", "0x15b3")
+    ports = [{"pci": "0000:0b:00.0", "netdev": "gpu01"}, {"pci": "0000:0c:00.0", "netdev": "gpu02"}]
+    _done, state, _it = run(node, ports=ports, network_manager="unmanaged")
+    text = node.read_file(rail_limits.NETWORK_MANAGER_FILE) or ""
+    assert "match-device=interface-name:gpu01,interface-name:gpu02\n" in text
+    # the second shows no netdev: its driver is not loaded, or a pod has it
+    assert state["rp_filter"] == {"rail0": 0}
+    assert run(node, ports=[{"pci": "0000:0b:00.0"}])[1]["rp_filter"] == {"rail0": 0}
 
 
 def test_where_they_are_not_there_is_nothing_to_keep_off(node: Node) -> None:
-    assert run(node, netdevs=["rail0"], network_manager="unmanaged", cloud_init="disabled")[0] == []
+    assert run(node, ports=RAIL, network_manager="unmanaged", cloud_init="disabled")[0] == []
 
 
 def test_networkmanager_that_sets_the_rail_ports_is_not_kept_off(node: Node) -> None:
     node.tree.write("/etc/NetworkManager/system-connections/railyard-gpu01.nmconnection", "")
     with pytest.raises(RailyardError, match="sets the rail ports itself here"):
-        run(node, netdevs=["rail0"], network_manager="unmanaged")
+        run(node, ports=RAIL, network_manager="unmanaged")
 
 
 def test_the_branch_stays_with_its_manager(node: Node) -> None:
     (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
     node.tree.write("/proc/net/route", "Iface\tDestination\tGateway\neth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000")
     with pytest.raises(RailyardError, match="carries the default route"):
-        run(node, netdevs=["rail0", "eth0"], network_manager="unmanaged")
+        run(node, ports=BOTH, network_manager="unmanaged")
     assert node.operations == []
 
 
@@ -324,7 +339,7 @@ def test_what_is_only_told(node: Node) -> None:
     node.synchronized = "no"
     node.programs.add("nft")
     node.ruleset = (LISTINGS / "firewalld.json").read_text()
-    it = RailLimits({"netdevs": ["rail0", "eth0"]}, node)
+    it = RailLimits({"ports": BOTH}, node)
     state = it.observe()
     assert state["rp_filter"] == {"rail0": 1, "eth0": 1}
     assert state["governors"] == {"powersave": 1, "performance": 1}
@@ -340,27 +355,29 @@ def test_what_is_only_told(node: Node) -> None:
     )
     # the port's own larger value counts
     node.tree.write("/proc/sys/net/ipv4/conf/rail0/rp_filter", "2")
-    assert RailLimits({"netdevs": ["rail0"]}, node).observe()["rp_filter"] == {"rail0": 2}
+    assert RailLimits({"ports": RAIL}, node).observe()["rp_filter"] == {"rail0": 2}
     assert node.operations == []
 
 
 def test_a_firewall_that_cannot_be_read_is_null(node: Node) -> None:
-    assert RailLimits({"netdevs": ["rail0"]}, node).observe()["firewall"] is None
+    assert RailLimits({"ports": RAIL}, node).observe()["firewall"] is None
     node.programs.add("nft")
     node.ruleset = "no JSON"
-    assert RailLimits({"netdevs": ["rail0"]}, node).observe()["firewall"] is None
+    assert RailLimits({"ports": RAIL}, node).observe()["firewall"] is None
 
 
 def test_all_that_is_wrong_at_once(node: Node) -> None:
     given = {
-        "netdevs": ["rail0", "rail9"],
+        "ports": [*RAIL, {"netdev": "rail9"}, {"pci": "0000:09:00.0"}, {}],
         "hugepages": [{"size_kb": 4096, "count": 1}, {"size_kb": 2048, "count": -1}],
         "neighbours": {"gc_thresh1": 4096, "gc_thresh2": 512},
     }
     with pytest.raises(Errors) as caught:
         RailLimits(given, node).observe()
     assert [each.place for each in caught.value.errors] == [
-        "netdevs",
+        "ports[1].netdev",
+        "ports[2].pci",
+        "ports[3]",
         "hugepages[0].size_kb",
         "hugepages[1]",
         "neighbours",
@@ -368,5 +385,5 @@ def test_all_that_is_wrong_at_once(node: Node) -> None:
 
 
 def test_this_machine_can_be_read() -> None:
-    state = RailLimits({"netdevs": ["lo"], "services": []}, System()).observe()
+    state = RailLimits({"ports": [{"netdev": "lo"}], "services": []}, System()).observe()
     assert state["rp_filter"]["lo"] in (0, 1, 2) and state["memlock"] == []

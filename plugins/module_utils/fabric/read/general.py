@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Lowering
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.driver import read_infiniband
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values import (
     label,
     read_mtu,
@@ -65,6 +66,7 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
         _routing(fabric, routing)
     fabric.infiniband = read_infiniband(section, report)
     fabric.vfs = read_vfs(section)
+    fabric.host = read_host(section, report)
     section.done()
 
 

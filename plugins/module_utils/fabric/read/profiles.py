@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
     Profile,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.driver import read_driver, read_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.ports import (
     MAX_GPU,
     expected,
@@ -53,6 +54,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
     profile.driver = read_driver(section)
     profile.firmware = read_firmware(section, report)
     profile.vfs = read_vfs(section)
+    profile.host = read_host(section, report)
     profile.gpus = _gpus(section, report)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
     profile.expected = expected(section)
@@ -111,6 +113,7 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         group.driver = read_driver(own)
         group.firmware = read_firmware(own, report)
         group.vfs = read_vfs(own)
+        group.host = read_host(own, report)
         group.ports = _group_ports(own, report)
         group.vars = read_variables(own, report)
         own.done()

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
 
 _FABRIC = "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov, vfs: {%s}}\n"
+_PORTS = "    ports:\n      gpu01: {netdev: eth1}\n      gpu02: {netdev: eth2}\n"
 _INFINIBAND = "fabric: {name: ai, provider: spiderpool, mtu: 4092, attachment: ib-sriov, vfs: {count: 4}}\n"
 
 INFINIBAND_QOS = rule(
@@ -141,6 +142,13 @@ BUFFER_SMALL = rule(
     "qos: {buffers: {cable_len: 300, buffer_size: {0: 60000, 1: 80000}}}",
     WARNING,
 )
+SOFT_RDMA = rule(
+    "RY718",
+    "QoS is planned, and the RDMA device is a soft one",
+    "profiles:\n  hgx:\n    soft_rdma: rxe\n" + _PORTS + "qos: {dscp: 26}",
+    "profiles:\n  hgx:\n" + _PORTS + "qos: {dscp: 26}",
+    WARNING,
+)
 
 _LOSSLESS = 2
 
@@ -155,12 +163,25 @@ def check(fabric: Fabric, report: Report) -> None:
         return
     _marks(qos, report)
     _pfc(qos, report)
+    _soft(fabric, report)
     if qos.trust == "pcp":
         _tags(fabric, qos, report)
     if qos.ets and _read(qos, report, "ets", "pfc", "priority", "cnp_priority", "dscp", "cnp_dscp"):
         _ets(qos, qos.ets, report)
     if qos.buffers and _read(qos, report, "buffers", "pfc", "priority", "dscp"):
         _buffers(fabric, qos, qos.buffers, report)
+
+
+def _soft(fabric: Fabric, report: Report) -> None:
+    for variant in Variants(fabric):
+        soft = variant.profile.soft_rdma
+        if soft:
+            message = "%s is neither marked nor slowed down by a NIC: nodes of %s are left without QoS" % (
+                soft,
+                variant.name,
+            )
+            remedy = "take qos out, or let it stand where other nodes' NICs have RDMA of their own"
+            report.add(SOFT_RDMA, variant.profile.path + ("soft_rdma",), message, remedy)
 
 
 def _read(qos: Qos, report: Report, *keys: str) -> bool:

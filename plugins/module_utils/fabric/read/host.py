@@ -1,0 +1,98 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The keys ``pci``, ``limits`` and ``gpudirect``, which the fabric, a profile and a group may have."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import host
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import HostSettings, Setting
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import host as rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section
+
+_ARGUMENT = re.compile(r"[^\s\"'`$\\]+\Z")
+_MAX_PAGES = 1 << 24
+_MAX_NEIGHBOURS = 2**31 - 1
+
+
+def read_host(section: Section, report: Report) -> HostSettings:
+    """What the section says of each layer. A key that could not be read is there, as None."""
+    found: HostSettings = {}
+    for layer, reader in _READERS.items():
+        own = section.section(layer)
+        if own is None:
+            continue
+        values = reader(own, report)
+        own.done()
+        found[layer] = {key: Setting(each, own.path + (key,)) for key, each in values.items() if own.has(key)}
+    return found
+
+
+def _pci(section: Section, report: Report) -> dict[str, t.Any]:
+    size = section.choice("max_read_request", tuple(str(each) for each in host.READ_REQUESTS))
+    arguments = section.texts("kernel_arguments")
+    for at, word in enumerate(arguments):
+        if not _ARGUMENT.match(word):
+            message = "%s is not one kernel argument" % shown(word)
+            remedy = "write each as an item of its own, without quotes and white space"
+            report.add(rules.ARGUMENT, section.path + ("kernel_arguments", at), message, remedy)
+    return {
+        "acs": section.choice("acs", (host.LEAVE, host.DISABLED)),
+        "max_read_request": None if size is None else int(size),
+        "iommu": section.choice("iommu", (host.LEAVE, host.PASSTHROUGH)),
+        "kernel_arguments": tuple(arguments),
+    }
+
+
+def _limits(section: Section, report: Report) -> dict[str, t.Any]:
+    neighbours = section.section("neighbours")
+    thresholds: dict[str, int] = {}
+    if neighbours:
+        said = {key: neighbours.number(key, 1, _MAX_NEIGHBOURS, "neighbours") for key in host.THRESHOLDS}
+        neighbours.done()
+        thresholds = {key: number for key, number in said.items() if number is not None}
+    return {
+        "memlock": section.choice("memlock", (host.LEAVE, host.UNLIMITED)),
+        "hugepages": _hugepages(section, report),
+        "neighbours": thresholds,
+        "network_manager": section.choice("network_manager", (host.LEAVE, host.UNMANAGED)),
+        "cloud_init": section.choice("cloud_init", (host.LEAVE, host.DISABLED)),
+    }
+
+
+def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
+    """Size in kB -> how many."""
+    own = section.section("hugepages")
+    if own is None:
+        return None
+    found: dict[int, int] = {}
+    for key in own.mapping.entries:
+        count = own.number(key, 0, _MAX_PAGES, "pages")
+        size = host.size_kb(key)
+        if size is None:
+            message = "%s is no size of hugepages" % shown(key)
+            report.add(rules.PAGE_SIZE, own.path + (key,), message, "write it as the kernel does, such as 2M or 1G")
+        elif count is not None:
+            found[size] = count
+    return found
+
+
+def _gpudirect(section: Section, _report: Report) -> dict[str, t.Any]:
+    return {
+        "path": section.choice("path", (host.AUTO, host.DMABUF, host.PEERMEM, host.NONE)),
+        "gdrcopy": section.flag("gdrcopy"),
+        "gpu_driver": section.choice("gpu_driver", (host.HOST, host.CONTAINER)),
+        "flavour": section.choice("flavour", (host.OPEN, host.PROPRIETARY)),
+    }
+
+
+_READERS: dict[str, t.Callable[[Section, Report], dict[str, t.Any]]] = {
+    host.PCI: _pci,
+    host.LIMITS: _limits,
+    host.GPUDIRECT: _gpudirect,
+}

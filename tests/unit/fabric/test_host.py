@@ -1,0 +1,200 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nodes are given beside their rail ports: who says it, what roles get, and that the playbook hands it over."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover, host
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAD = """\
+plugin: railyard.fabric.rails
+fabric: {name: ai, provider: spiderpool, attachment: macvlan, mtu: 4200%s}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
+"""
+TAIL = """\
+profiles:
+  hgx: {%sports: {gpu01: {netdev: eth1, pci: "0000:0b:00.0", gpu: 0}}}
+groups:
+  odd: {%s}
+nodes:
+  ai-1: {profile: hgx}
+  ai-2: {profile: hgx, groups: [odd]}
+"""
+
+
+def planned(fabric: str = "", profile: str = "", group: str = "") -> Plan:
+    outcome = lint((HEAD % (fabric and ", " + fabric) + TAIL % (profile and profile + ", ", group)).encode("utf-8"))
+    assert outcome.plan, [finding.text() for finding in outcome.findings]
+    assert not outcome.findings, [finding.text() for finding in outcome.findings]
+    return outcome.plan
+
+
+def given_to(plan: Plan, layer: str) -> list[t.Any]:
+    return [plan.node_vars(node)[layer] for node in plan.nodes]
+
+
+def test_what_nobody_names_is_not_managed() -> None:
+    assert [given_to(planned(), layer) for layer in host.LAYERS] == [[None, None]] * 3
+
+
+def test_a_layer_that_is_named_leaves_what_it_does_not_say() -> None:
+    plan = planned("pci: {}, limits: {}, gpudirect: {}")
+    assert given_to(plan, "pci")[0] == {"acs": "leave", "max_read_request": None, "kernel": None}
+    assert given_to(plan, "limits")[0] == {
+        "memlock": "leave",
+        "hugepages": None,
+        "neighbours": {},
+        "network_manager": "leave",
+        "cloud_init": "leave",
+    }
+    assert given_to(plan, "gpudirect")[0] == {"path": "auto", "gdrcopy": None, "gpu_driver": "host", "flavour": None}
+
+
+def test_the_nearest_word_counts_key_by_key() -> None:
+    plan = planned(
+        "pci: {acs: disabled, max_read_request: 512}, limits: {memlock: unlimited, hugepages: {1G: 4, 2M: 64}}",
+        "pci: {max_read_request: 4096, iommu: passthrough, kernel_arguments: [pci=realloc]}",
+        "pci: {acs: leave, kernel_arguments: []}, limits: {hugepages: {}, neighbours: {gc_thresh3: 8192}}",
+    )
+    one, other = given_to(plan, "pci")
+    kernel = {"iommu": "passthrough", "arguments": ["pci=realloc"]}
+    assert one == {"acs": "disabled", "max_read_request": 4096, "kernel": kernel}
+    # an empty list is a word too: what an earlier run gave goes again
+    assert other == {"acs": "leave", "max_read_request": 4096, "kernel": dict(kernel, arguments=[])}
+    one, other = given_to(plan, "limits")
+    assert one["hugepages"] == [{"size_kb": 2048, "count": 64}, {"size_kb": 1048576, "count": 4}]
+    assert (other["hugepages"], other["memlock"]) == ([], "unlimited")
+    assert (one["neighbours"], other["neighbours"]) == ({}, {"gc_thresh3": 8192})
+
+
+def test_the_document_has_it_for_each_node() -> None:
+    plan = planned("gpudirect: {path: dmabuf, gpu_driver: container, flavour: open, gdrcopy: true}")
+    document = plan.document()
+    wanted = {"path": "dmabuf", "gdrcopy": True, "gpu_driver": "container", "flavour": "open"}
+    assert [node["gpudirect"] for node in document["nodes"]] == [wanted, wanted]
+
+
+def _mapping(**values: t.Any) -> st.SearchStrategy[dict[str, t.Any]]:
+    return st.fixed_dictionaries({}, optional={key: st.sampled_from(each) for key, each in values.items()})
+
+
+SECTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "pci": _mapping(
+            acs=["leave", "disabled"],
+            max_read_request=list(host.READ_REQUESTS),
+            iommu=["leave", "passthrough"],
+            kernel_arguments=[[], ["pci=realloc", "quiet"]],
+        ),
+        "limits": _mapping(
+            memlock=["leave", "unlimited"],
+            hugepages=[{}, {"2M": 64}, {"64K": 1, "1G": 0, "1536K": 3}],
+            neighbours=[{}, {"gc_thresh1": 5, "gc_thresh3": 9}],
+            network_manager=["leave", "unmanaged"],
+            cloud_init=["disabled"],
+        ),
+        "gpudirect": _mapping(
+            path=["auto", "dmabuf", "peermem", "none"],
+            gdrcopy=[True, False],
+            gpu_driver=["host", "container"],
+            flavour=["open"],
+        ),
+    },
+)
+
+
+@given(SECTIONS, SECTIONS, SECTIONS)
+def test_a_file_that_is_written_gives_the_plan_again(fabric: t.Any, profile: t.Any, group: t.Any) -> None:
+    def keys(said: dict[str, t.Any]) -> str:
+        return yaml.safe_dump(said, default_flow_style=True, width=10**6).strip()[1:-1] if said else ""
+
+    plan = planned(keys(fabric), keys(profile), keys(group))
+    again = lint(write(plan.fabric).encode("utf-8")).plan
+    assert again and again.document() == plan.document()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2M", 2048), ("1G", 1048576), ("64K", 64), ("2m", None), ("M", None), ("02M", None), ("-1M", None), ("", None)],
+)
+def test_sizes_are_the_kernels(text: str, size: int | None) -> None:
+    assert host.size_kb(text) == size
+
+
+# -- the playbook
+
+
+def tasks() -> list[dict[str, t.Any]]:
+    return t.cast("list[dict[str, t.Any]]", yaml.safe_load((ROOT / "playbooks/tasks/prepare.yml").read_text()))
+
+
+def role_of(task: dict[str, t.Any]) -> str:
+    key = next((key for key in task if key.endswith("_role")), "")
+    return str(task[key]["name"]).rpartition(".")[2] if key else ""
+
+
+def test_each_layer_has_its_roles_tag_and_what_they_share_has_all() -> None:
+    layers = [role_of(task) for task in tasks() if role_of(task)]
+    assert len(set(layers)) == len(layers)
+    for task in tasks():
+        role = role_of(task)
+        if role in ("preflight", ""):
+            assert sorted(task["tags"]) == sorted(layers)
+            continue
+        assert task["tags"] == [role]
+        # the tags of an include are not those of what it includes
+        included = task.get("ansible.builtin.include_role")
+        assert included is None or included["apply"]["tags"] == [role]
+    for play in yaml.safe_load((ROOT / "playbooks/hosts.yml").read_text())[1:]:
+        assert play["tags"] == ["hosts"]
+        for task in play["tasks"]:
+            assert "ansible.builtin.import_tasks" in task or sorted(task["tags"]) == sorted(layers), task["name"]
+
+
+def test_no_layer_is_done_rail_by_rail() -> None:
+    for task in tasks():
+        assert not [key for key in task if key.startswith(("loop", "with_"))]
+
+
+def test_variables_of_each_role_are_its_own_options() -> None:
+    for task in tasks():
+        role = role_of(task)
+        if role:
+            spec = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())
+            assert set(task.get("vars", {})) <= set(spec["argument_specs"]["main"].get("options", {})), role
+
+
+def test_reboot_reasons_of_every_role_that_has_them_are_noted() -> None:
+    noted = str(next(task for task in tasks() if "ansible.builtin.set_fact" in task)["vars"]["prepared"])
+    modules = ROOT / "plugins/modules"
+    for task in tasks():
+        role = role_of(task)
+        steps = yaml.safe_load((ROOT / "roles" / role / "tasks/main.yml").read_text()) if role else []
+        for step in steps:
+            name = next((key for key in step if key.startswith("railyard.fabric.")), "").rpartition(".")[2]
+            if name and "\nreboot_reasons:" in (modules / (name + ".py")).read_text():
+                assert step["register"] in noted, name
+
+
+def test_soft_devices_have_no_quality_of_service() -> None:
+    port = {"pci": "0000:0b:00.0", "netdev": None, "gpus": [0], "expect": {"pcie_gen": 5}, "rdma": {"type": "hardware"}}
+    assert handover.port_options([port], "roce_qos") == [{"pci": "0000:0b:00.0"}]
+    assert handover.port_options([dict(port, rdma={"type": "rxe"})], "roce_qos") == []
+    assert handover.port_options([port], "rail_limits") == [{"pci": "0000:0b:00.0"}]
+    assert handover.port_options([port], "pci_tuning") == [
+        {"pci": "0000:0b:00.0", "gpus": [0], "expect": {"pcie_gen": 5}}
+    ]
