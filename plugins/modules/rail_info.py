@@ -19,11 +19,38 @@ extends_documentation_fragment:
   - railyard.fabric.node.reads
 options:
   subset:
-    description: Which parts to read. V(all) is every one.
+    description:
+      - Which parts to read. V(all) is every one from V(system) to V(ip); the others are read where they are named.
+      - V(duplicates) sends ARP probes, which nobody who hears them remembers, and takes a second. It and V(lldp) leave
+        out what carries the connection.
     type: list
     elements: str
-    choices: [all, system, nics, rdma, gids, gpus, vfs, ip]
+    choices:
+      - all
+      - system
+      - nics
+      - rdma
+      - gids
+      - gpus
+      - vfs
+      - ip
+      - sysctls
+      - counters
+      - lldp
+      - duplicates
+      - pci
+      - kernel
+      - limits
+      - gpudirect
+      - qos
     default: [all]
+  listen:
+    description:
+      - Seconds in which V(lldp) listens on the ports of which neither lldpd nor systemd-networkd knows the neighbour.
+        Less, where all have spoken. A switch speaks every 30 seconds by default.
+    type: float
+    default: 0
+    version_added: 0.2.0
   netdevs:
     description: Only the ports of these netdevs, and of O(pci). RV(system) and RV(gpus) are not narrowed.
     type: list
@@ -229,6 +256,81 @@ ip:
     addresses: [{netdev: enp11s0f0np0, address: 172.16.11.201/24, secondary: false}]
     routes: [{netdev: enp11s0f0np0, to: 0.0.0.0/0, via: 172.16.11.254, table: 101}]
     rules: [{from: 172.16.11.201/32, oif: null, table: 101, priority: 10001}]
+sysctls:
+  description: By netdev, the settings of IPv4 that the kernel acts by, those of C(all) reckoned in.
+  returned: when O(subset) has V(sysctls)
+  type: dict
+  version_added: 0.2.0
+  sample: {enp11s0f0np0: {arp_announce: 2, arp_ignore: 1, rp_filter: 2}}
+counters:
+  description: Counters of errors and congestion by netdev and by RDMA device. Those of mere traffic are left out.
+  returned: when O(subset) has V(counters)
+  type: dict
+  version_added: 0.2.0
+  sample:
+    netdevs: {enp11s0f0np0: {rx_crc_errors: 0, rx_errors: 0}}
+    devices: {mlx5_gpu01: {out_of_sequence: 0, np_cnp_sent: 12}}
+lldp:
+  description:
+    - What is plugged in at the other end, a row a neighbour, of ports with a carrier. C(source) is V(lldpd),
+      V(systemd-networkd) or V(heard).
+  returned: when O(subset) has V(lldp)
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  sample:
+    - netdev: enp11s0f0np0
+      chassis: 00:1b:54:c2:00:01
+      system: su1-gpu01
+      port: swp1
+      port_description: ai-10-1-16-1
+      source: lldpd
+duplicates:
+  description: Own addresses for which another host answers on the same link, with the hardware addresses of these.
+  returned: when O(subset) has V(duplicates)
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  sample: [{netdev: enp11s0f0np0, address: 172.16.11.201, macs: ['02:00:00:00:00:07']}]
+pci:
+  description: What M(railyard.fabric.pci_tuning) gathers of the PFs on the PCI bus.
+  returned: when O(subset) has V(pci)
+  type: dict
+  version_added: 0.2.0
+  sample:
+    acs: null
+    ports:
+      - {pci: '0000:0b:00.0', gpus: [0], max_read_request: 4096, max_payload: 256, near: [], iommu: identity}
+    bridges: []
+    findings: []
+    rdma_topo: null
+kernel:
+  description: What M(railyard.fabric.kernel_arguments) gathers, arguments of the running kernel and of the next boot.
+  returned: when O(subset) has V(kernel)
+  type: dict
+  version_added: 0.2.0
+  sample: {loader: grub, live: [quiet, iommu=pt], next_boot: [quiet, iommu=pt], iommu: {groups: 64, translated: 0}}
+limits:
+  description: What M(railyard.fabric.rail_limits) gathers, with what it tells of the PFs' netdevs.
+  returned: when O(subset) has V(limits)
+  type: dict
+  version_added: 0.2.0
+  sample:
+    memlock: [{service: containerd, pid: 812, configured: unlimited, live: unlimited, reload: false}]
+    neighbours: {gc_thresh1: 128, gc_thresh2: 512, gc_thresh3: 1024}
+    rp_filter: {enp11s0f0np0: 2}
+gpudirect:
+  description: What M(railyard.fabric.gpudirect) gathers, the way that GPU memory takes to the NIC, and why.
+  returned: when O(subset) has V(gpudirect)
+  type: dict
+  version_added: 0.2.0
+  sample: {path: dmabuf, gdrcopy: true}
+qos:
+  description: What M(railyard.fabric.roce_qos) gathers of the Ethernet PFs.
+  returned: when O(subset) has V(qos)
+  type: dict
+  version_added: 0.2.0
+  sample: {ports: [], others: []}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -239,8 +341,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import info
 
 def main() -> None:
     choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs", "ip"]
+    choices += ["sysctls", "counters", "lldp", "duplicates", "pci", "kernel", "limits", "gpudirect", "qos"]
     spec = {
         "subset": {"type": "list", "elements": "str", "choices": choices, "default": ["all"]},
+        "listen": {"type": "float", "default": 0},
         "netdevs": {"type": "list", "elements": "str"},
         "pci": {"type": "list", "elements": "str"},
     }

@@ -93,6 +93,40 @@ options:
         description: What to do about it, from the result of O(mode=serve).
         type: str
         default: ''
+      latency_port:
+        description: TCP port of the partner's server for latency, from the result of O(mode=serve).
+        type: int
+        version_added: 0.2.0
+      others:
+        description:
+          - The partner's addresses on its other rails. Where nothing comes back, it is asked by ARP which of them
+            answer here, which tells two cables that have changed places.
+        type: list
+        elements: dict
+        default: []
+        version_added: 0.2.0
+        suboptions:
+          rail:
+            description: The rail's name.
+            type: str
+            required: true
+          address:
+            description: The partner's IP address on it.
+            type: str
+            required: true
+      cross:
+        description: An address of the partner on another rail, to see whether rails reach each other.
+        type: dict
+        version_added: 0.2.0
+        suboptions:
+          rail:
+            description: The other rail's name.
+            type: str
+            required: true
+          address:
+            description: The partner's IP address on it.
+            type: str
+            required: true
   count:
     description: Echo requests a target. All must be answered.
     type: int
@@ -113,6 +147,11 @@ options:
     description: Seconds after which a server or a transfer that does not end is ended.
     type: int
     default: 60
+  latency:
+    description: With O(mode=serve), also start one C(ib_write_lat) server a port.
+    type: bool
+    default: false
+    version_added: 0.2.0
 seealso:
   - module: railyard.fabric.rail_info
   - module: railyard.fabric.rdma_link
@@ -182,10 +221,30 @@ results:
       returned: O(mode=probe)
       sample: {sent: 3, received: 3, rtt_ms: 0.21, error: ''}
     transfer:
-      description: Average C(gbits) per second, C(gid_index) used, C(error) and C(remedy); null where it was not tried.
+      description:
+        - Average C(gbits) per second, C(gid_index) used, C(error) and C(remedy); null where it was not tried.
+        - C(latency_us) is the typical latency of one way in microseconds, null where the partner does not serve it.
       type: dict
       returned: O(mode=probe)
-      sample: {gbits: 96.4, gid_index: 3, error: '', remedy: ''}
+      sample: {gbits: 96.4, latency_us: 1.62, gid_index: 3, error: '', remedy: ''}
+    latency_port:
+      description: TCP port on which the server for latency waits; null where there is none.
+      type: int
+      returned: O(mode=serve)
+      sample: 40124
+    found:
+      description:
+        - Why packets are lost; null where none is. C(small) is whether packets of 96 bytes pass, C(path_mtu) the
+          largest usual size in bytes that does, C(answers) the partner's other rails for whose addresses somebody
+          answers here.
+      type: dict
+      returned: O(mode=probe)
+      sample: {small: true, path_mtu: 1500, answers: []}
+    cross:
+      description: Whether the C(rail) of O(targets[].cross) is C(open) from here; null where it was not asked.
+      type: dict
+      returned: O(mode=probe)
+      sample: {rail: gpu02, open: true}
 """
 
 import typing as t
@@ -213,6 +272,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
 
 
 def main() -> None:
+    other = {"rail": {"type": "str", "required": True}, "address": {"type": "str", "required": True}}
     target = {
         "peer": {"type": "str", "required": True},
         "netdev": {"type": "str", "required": True},
@@ -221,6 +281,9 @@ def main() -> None:
         "port": {"type": "int"},
         "error": {"type": "str", "default": ""},
         "remedy": {"type": "str", "default": ""},
+        "latency_port": {"type": "int"},
+        "others": {"type": "list", "elements": "dict", "options": dict(other), "default": []},
+        "cross": {"type": "dict", "options": dict(other)},
     }
     spec = {
         "mode": {"type": "str", "choices": ["serve", "probe", "stop"], "default": "probe"},
@@ -231,6 +294,7 @@ def main() -> None:
         "size": {"type": "int", "default": 65536},
         "iterations": {"type": "int", "default": 1000},
         "lifetime": {"type": "int", "default": 60},
+        "latency": {"type": "bool", "default": False},
     }
     task.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), look)
 

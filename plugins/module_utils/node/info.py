@@ -28,6 +28,14 @@ if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils.node.verbs import Told
 
 SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip")
+# What takes time, sends something or is much, and so must be asked for by name.
+BY_NAME = ("sysctls", "counters", "lldp", "duplicates")
+# What nodes are given beside their rail ports, as the modules of those layers read it: likewise.
+HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos")
+# Settings of netdevs that decide whether several NICs in one node go together.
+SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
+# Seconds in which a host on the same link answers, twice over.
+ARP_PATIENCE = 0.5
 # What steps and people use on a node -> the program that proves it is there.
 TOOLS = {
     "perftest": "ib_write_bw",
@@ -84,9 +92,16 @@ class Info:
         self._table = table
 
     def look(
-        self, subset: t.Sequence[str], netdevs: t.Sequence[str] | None = None, functions: t.Sequence[str] | None = None
+        self,
+        subset: t.Sequence[str],
+        netdevs: t.Sequence[str] | None = None,
+        functions: t.Sequence[str] | None = None,
+        listen: float = 0,
     ) -> Row:
-        """The wanted parts. ``netdevs`` and ``functions`` (PCI addresses) narrow all that is listed by port."""
+        """The wanted parts. ``netdevs`` and ``functions`` (PCI addresses) narrow all that is listed by port.
+
+        :param listen: seconds in which neighbours that no daemon knows are listened for.
+        """
         self._check(netdevs, functions)
         kept = self._kept(netdevs, functions)
         found: Row = {}
@@ -109,7 +124,43 @@ class Info:
             found["vfs"] = self.vfs([row for row in self.nics if kept(row["pci"], row["netdev"])])
         if "ip" in subset:
             found["ip"] = self.ip([row for row in self.nics if kept(row["pci"], row["netdev"])])
+        if any(part in subset for part in BY_NAME):
+            found.update(self._by_name(subset, [row for row in self.nics if kept(row["pci"], row["netdev"])], listen))
         return found
+
+    def _by_name(self, subset: t.Sequence[str], nics: t.Sequence[Row], listen: float) -> Row:
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import counters, lldp, sysctl
+
+        system, found = self._system, Row()
+        netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
+        if "sysctls" in subset:
+            found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
+        if "duplicates" in subset:
+            found["duplicates"] = self._duplicates([row for row in nics if not row["branch"]])
+        if "lldp" in subset:
+            # what carries the connection is nobody's rail, and may never hear anything
+            names = [row["netdev"] for row in nics if row["netdev"] in netdevs and not row["branch"]]
+            up = {name: self.links[name].ifindex for name in names if self.links[name].carrier}
+            found["lldp"] = lldp.look(system, up, listen)
+        if "counters" in subset:
+            places = [row for row in self.rdma() if row["netdev"] in netdevs or row["pci"] in {n["pci"] for n in nics}]
+            found["counters"] = counters.look(system, netdevs, dict.fromkeys(row["device"] for row in places))
+        return found
+
+    def _duplicates(self, nics: t.Sequence[Row]) -> list[Row]:
+        """Who else answers for the NICs' own IPv4 addresses."""
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import arp
+
+        own: dict[str, list[str]] = {}
+        for row in self.ip([row for row in nics if row["carrier"]])["addresses"]:
+            if ":" not in row["address"]:
+                own.setdefault(row["netdev"], []).append(row["address"].partition("/")[0])
+        mine = {row["mac"] for row in self.nics}
+        return [
+            {"netdev": netdev, "address": address, "macs": [mac for mac in macs if mac not in mine]}
+            for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE).items())
+            if not mine.issuperset(macs)
+        ]
 
     def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
         for name in netdevs or ():
@@ -469,4 +520,10 @@ def _os_release(text: str) -> dict[str, str]:
 def look(options: t.Mapping[str, t.Any], system: System) -> Row:
     """From a module's options."""
     subset = SUBSETS if "all" in options["subset"] else options["subset"]
-    return Info(system).look(subset, options["netdevs"], options["pci"])
+    subset = [*subset, *(part for part in BY_NAME if part in options["subset"])]
+    found = Info(system).look(subset, options["netdevs"], options["pci"], options["listen"])
+    if any(part in options["subset"] for part in HOST_PARTS):
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import host_info
+
+        found.update(host_info.look(system, options["subset"], options["netdevs"], options["pci"]))
+    return found

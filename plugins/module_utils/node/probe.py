@@ -25,6 +25,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import arp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 Options = t.Mapping[str, t.Any]
@@ -38,6 +39,13 @@ IP_RECVERR = 11
 HEADERS = 28  # IPv4 and ICMP headers, bytes
 SERVER_DIR = "/run/railyard/probe"
 PROGRAM = "ib_write_bw"
+LATENCY = "ib_write_lat"
+# Two bytes, as the tool does by itself: what is timed is the way, not the load.
+LATENCY_SIZES = ("-s", "2", "-n", "1000")
+# Sizes of packets, in bytes, by which the MTU of a path that is too small is told; the usual ones.
+USUAL_MTUS = (576, 1280, 1500, 2044, 4092, 4200, 9000)
+SMALL = 96
+ARP_PATIENCE = 0.5
 
 
 def payload_size(mtu: int) -> int:
@@ -117,16 +125,20 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
     """
     pings: list[_Ping] = []
     results: list[Result] = []
+    mute: dict[int, str] = {}
     try:
         for number, target in enumerate(targets):
             try:
                 pings.append(_Ping(target, (os.getpid() + number) & 0xFFFF))
-            except OSError as error:
+            except PermissionError as error:
                 raise RailyardError(
                     "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror),
                     str(target["rail"]),
-                    "run the hosts playbook first, and this one with become",
+                    "run the task with become",
                 ) from None
+            except OSError as error:
+                # the port lacks its address, or is not there; the other rails are probed all the same
+                mute[number] = "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror)
         poller = select.poll()
         by_fd = {ping.sock.fileno(): ping for ping in pings}
         for fd in by_fd:
@@ -140,7 +152,12 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
                     by_fd[fd].receive()
             for ping in pings:
                 ping.due.clear()
-        for ping in pings:
+        spoken = iter(pings)
+        for number in range(len(targets)):
+            if number in mute:
+                results.append({"sent": count, "received": 0, "rtt_ms": None, "error": mute[number]})
+                continue
+            ping = next(spoken)
             results.append(
                 {
                     "sent": ping.sent,
@@ -196,10 +213,10 @@ def _device_arguments(system: System, port: Options, address: str) -> list[str]:
     return arguments
 
 
-def _program(system: System) -> str:
-    program = system.which(PROGRAM)
+def _program(system: System, name: str = PROGRAM) -> str:
+    program = system.which(name)
     if program is None:
-        raise RailyardError("%s is not installed" % PROGRAM, "perftest", "install the package perftest on the node")
+        raise RailyardError("%s is not installed" % name, "perftest", "install the package perftest on the node")
     return program
 
 
@@ -213,38 +230,44 @@ def serve(options: Options, system: System) -> list[Result]:
     :return: for each port its ``rail``, and ``port`` (TCP) where it listens, or ``error``.
     """
     program = _program(system)
+    latency = _program(system, LATENCY) if options.get("latency") else None
     stop(system)
     results: list[Result] = []
-    started: list[subprocess.Popen[bytes]] = []
     for port in options["ports"]:
-        result: Result = {"rail": port["rail"], "port": None, "error": "", "remedy": ""}
+        result: Result = {"rail": port["rail"], "port": None, "latency_port": None, "error": "", "remedy": ""}
         results.append(result)
         try:
             arguments = _device_arguments(system, port, str(port["address"]))
         except RailyardError as error:
             result.update(error=error.message, remedy=error.remedy)
             continue
-        tcp = _free_port()
-        # 'timeout' ends a server whose client never comes; a session of its own outlives this module
-        server = subprocess.Popen(
-            ["timeout", str(options["lifetime"]), program, *arguments, *_sizes(options), "-p", str(tcp), "-F"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        started.append(server)
-        result["port"] = tcp
-        system.write_file("%s/%d" % (SERVER_DIR, server.pid), _start_time(system, server.pid) or "")
+        result["port"] = _start(system, program, [*arguments, *_sizes(options)], int(options["lifetime"]))
+        if latency:
+            result["latency_port"] = _start(system, latency, [*arguments, *LATENCY_SIZES], int(options["lifetime"]))
     deadline = time.monotonic() + 30
     waiting = [result for result in results if result["port"]]
     while waiting and time.monotonic() < deadline:
         listening = _listening(system)
-        waiting = [result for result in waiting if result["port"] not in listening]
+        waiting = [each for each in waiting if not {each["port"], each["latency_port"] or each["port"]} <= listening]
         time.sleep(0.1)
     for result in waiting:
         result.update(port=None, error="%s did not start to listen" % PROGRAM, remedy="run it by hand on the node")
     return results
+
+
+def _start(system: System, program: str, arguments: t.Sequence[str], lifetime: int) -> int:
+    """Start a server of perftest in the background; the TCP port that it is told to listen on."""
+    tcp = _free_port()
+    # 'timeout' ends a server whose client never comes; a session of its own outlives this module
+    server = subprocess.Popen(
+        ["timeout", str(lifetime), program, *arguments, "-p", str(tcp), "-F"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    system.write_file("%s/%d" % (SERVER_DIR, server.pid), _start_time(system, server.pid) or "")
+    return tcp
 
 
 def stop(system: System) -> None:
@@ -283,9 +306,10 @@ def _listening(system: System) -> set[int]:
 def transfer(target: Options, options: Options, system: System) -> Result:
     """One RDMA transfer to a waiting server.
 
-    :return: ``gbits`` per second and ``error`` with ``remedy`` (both empty where it went well).
+    :return: ``gbits`` per second, ``latency_us`` where the partner serves it (half of the round trip, the typical one),
+        and ``error`` with ``remedy`` (both empty where it went well).
     """
-    result: Result = {"gbits": None, "gid_index": None, "error": "", "remedy": ""}
+    result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "error": "", "remedy": ""}
     try:
         arguments = _device_arguments(system, target, str(target["source"]))
     except RailyardError as error:
@@ -311,7 +335,29 @@ def transfer(target: Options, options: Options, system: System) -> Result:
         said = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
         result["error"] = "%s ended with %d: %s" % (PROGRAM, done.rc, said[0] if said else "no message")
         result["remedy"] = "run '%s' by hand between the two nodes" % " ".join([PROGRAM, *arguments])
+    elif target.get("latency_port"):
+        result.update(_latency(target, arguments, options, system))
     return result
+
+
+def _latency(target: Options, arguments: t.Sequence[str], options: Options, system: System) -> Result:
+    argv = [_program(system, LATENCY), *arguments, *LATENCY_SIZES, "-p", str(target["latency_port"]), "-F"]
+    done = system.run([*argv, str(target["address"])], timeout=float(options["lifetime"]))
+    found = latency(done.out) if done.rc == 0 else None
+    if found is not None:
+        return {"latency_us": found}
+    said = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
+    error = "%s ended with %d: %s" % (LATENCY, done.rc, said[0] if said else "no message")
+    return {"error": error, "remedy": "run '%s' by hand between the two nodes" % " ".join([LATENCY, *arguments])}
+
+
+def latency(report: str) -> float | None:
+    """The typical latency in microseconds of perftest's table: ``bytes iterations least most typical average ...``."""
+    for line in report.splitlines():
+        field = line.split()
+        if len(field) >= 6 and all(re.match(r"^[0-9.]+$", each) for each in field[:6]):
+            return float(field[4])
+    return None
 
 
 def _writes_json(system: System, program: str) -> bool:
@@ -338,13 +384,23 @@ def bandwidth(report: str | None) -> float | None:
 def probe(options: Options, system: System) -> list[Result]:
     """Reach every target, then move data by RDMA to each that answered and has a server.
 
-    :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach`` and ``transfer``.
+    What does not answer is looked into: whether small packets pass, how large ones may be, and for which of the peer's
+    other rails somebody answers on this one.
+
+    :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach``, ``transfer``,
+        ``found`` (None where all answered) and ``cross`` (None where it was not asked for).
     """
     targets = options["targets"]
+    count, timeout = int(options["count"]), float(options["timeout"])
+    answers = reach(targets, count, timeout)
+    lost = [target for target, answer in zip(targets, answers) if answer["received"] < answer["sent"]]
+    found = look_into(lost, timeout) if lost else {}
+    across = _across([target for target in targets if target.get("cross")], timeout)
     results: list[Result] = []
-    for target, answer in zip(targets, reach(targets, int(options["count"]), float(options["timeout"]))):
+    for target, answer in zip(targets, answers):
         result: Result = {"rail": target["rail"], "peer": target["peer"], "reach": answer, "transfer": None}
-        result.update(error="", remedy="")
+        place = (target["rail"], target["peer"])
+        result.update(error="", remedy="", found=found.get(place), cross=across.get(place))
         if answer["received"] < answer["sent"]:
             result["error"] = "%d of %d packets of %d bytes came back%s" % (
                 *(answer["received"], answer["sent"], target["mtu"]),
@@ -361,7 +417,46 @@ def probe(options: Options, system: System) -> list[Result]:
     return results
 
 
+def look_into(targets: t.Sequence[Options], timeout: float) -> dict[tuple[str, str], Result]:
+    """Why targets do not answer, by rail and peer.
+
+    :return: ``small`` (whether packets of 96 bytes pass), ``path_mtu`` (the largest usual size that does, in bytes;
+        None where none does) and ``answers`` (rails of the peer for whose addresses somebody answers here).
+    """
+    found: dict[tuple[str, str], Result] = {}
+    sizes = sorted({SMALL, *USUAL_MTUS})
+    trials = [dict(target, mtu=size) for target in targets for size in sizes if size < target["mtu"]]
+    for trial, answer in zip(trials, reach(trials, 2, timeout / 2)):
+        row = found.setdefault((trial["rail"], trial["peer"]), {"small": False, "path_mtu": None, "answers": []})
+        if answer["received"]:
+            row["small"] = True
+            row["path_mtu"] = max(row["path_mtu"] or 0, trial["mtu"])
+    silent = [target for target in targets if not found.get((target["rail"], target["peer"]), {}).get("small")]
+    asked: dict[str, set[str]] = {}
+    for target in silent:
+        theirs = [other["address"] for other in target.get("others") or ()]
+        asked.setdefault(target["netdev"], set()).update(each for each in theirs if ":" not in each)
+    told = arp.ask(asked, ARP_PATIENCE) if any(asked.values()) else {}
+    for target in silent:
+        row = found.setdefault((target["rail"], target["peer"]), {"small": False, "path_mtu": None, "answers": []})
+        row["answers"] = [
+            other["rail"] for other in target.get("others") or () if (target["netdev"], other["address"]) in told
+        ]
+    return found
+
+
+def _across(targets: t.Sequence[Options], timeout: float) -> dict[tuple[str, str], Result]:
+    """Whether the peer's address on another rail answers to this rail's own, by rail and peer."""
+    trials = [dict(target, address=target["cross"]["address"], mtu=SMALL) for target in targets]
+    return {
+        (target["rail"], target["peer"]): {"rail": target["cross"]["rail"], "open": answer["received"] > 0}
+        for target, answer in zip(targets, reach(trials, 2, timeout / 2) if trials else ())
+    }
+
+
 def _reach_remedy(target: Options, answer: Result) -> str:
+    if "no socket" in answer["error"]:
+        return "see that %s is there and has %s: run the hosts playbook" % (target["netdev"], target["source"])
     if "too long" in answer["error"]:
         return "raise the MTU of %s to %d" % (target["netdev"], target["mtu"])
     if answer["received"]:

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From what nodes, pairs and the cluster told to one verdict: layer by layer, so that one cause gives one failure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import (
+    addresses,
+    cabling,
+    cluster,
+    pairs,
+    ports,
+    states,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS, STATE
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Row, Run, Told
+
+FORMAT = 1
+OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
+
+
+class Asked(t.NamedTuple):
+    """What was asked for. Empty ``layers`` or ``rails``: all. ``limit``: the nodes, ``budget`` in seconds."""
+
+    limit: t.Sequence[str]
+    layers: t.Sequence[str] = ()
+    rails: t.Sequence[str] = ()
+    budget: float | None = None
+    share: float = pairs.SHARE
+
+
+class Verdict(t.NamedTuple):
+    """A run that has been judged. ``pairs``: those that were planned, as [server, client]."""
+
+    run: Run
+    asked: Asked
+    pairs: t.Sequence[t.Sequence[str]]
+    cluster: t.Mapping[str, t.Any] | None
+
+    @property
+    def ok(self) -> bool:
+        return not self.run.failures
+
+
+def judge(
+    kind: str,
+    fabric: Row,
+    told: t.Sequence[Told],
+    asked: Asked,
+    planned_pairs: t.Sequence[t.Sequence[str]] = (),
+    seen: t.Mapping[str, t.Any] | None = None,
+) -> Verdict:
+    """Go down the layers.
+
+    :param kind: ``verify`` or ``drift``.
+    :param fabric: ``railyard_fabric``.
+    :param seen: what was seen of the cluster, see :func:`.cluster.kubernetes`.
+    """
+    names = [name for name in LAYERS if name in (asked.layers or LAYERS)]
+    if kind == DRIFT:
+        names = [name for name in names if name in STATE]
+    run = Run(fabric, told, names, list(asked.rails or fabric["rails"]), kind)
+    steps: dict[str, t.Callable[[], None]] = {
+        "driver": lambda: ports.driver(run),
+        "mode": lambda: ports.mode(run),
+        "link": lambda: ports.link(run),
+        "address": lambda: addresses.address(run),
+        "cabling": lambda: cabling.cabling(run),
+        "reach": lambda: pairs.reach(run, planned_pairs),
+        "rdma": lambda: pairs.rdma(run, planned_pairs, asked.share),
+        "kubernetes": lambda: cluster.kubernetes(run, seen),
+    }
+    # whoever cannot be read fails whatever was asked for
+    _nodes(run)
+    for name in names:
+        if name in steps:
+            steps[name]()
+        if name in STATE and name != "kubernetes":
+            states.states(run, name)
+    _why_not(run)
+    return Verdict(run, asked, planned_pairs, seen)
+
+
+def _nodes(run: Run) -> None:
+    for told in run.told.values():
+        run.checked["node"].add(told.name)
+        if told.info is None:
+            run.fail(told.code, told.name, None, "node", expected="an answer", found=told.why)
+            for port in told.plan["ports"]:
+                run.unseen.add((told.name, port["rail"]))
+        elif ((told.info.get("system") or {}).get("boot_service")) == "failed":
+            tell = run.fail if run.kind == DRIFT else run.warn
+            tell("RV004", told.name, None, "railyard-boot.service", expected="active", found="failed")
+
+
+def _why_not(run: Run) -> None:
+    modules = {module for told in run.nodes() for module in told.states}
+    if "mlx_linktype" not in modules:
+        run.why_not["firmware"] = "the plan manages no firmware"
+    tuned = ("roce_qos", "pci_tuning", "kernel_arguments", "rail_limits", "gpudirect")
+    if not modules.intersection(tuned):
+        run.why_not["qos"] = "the plan has none"
+    for told in run.nodes():
+        for module, layer in (("mlx_linktype", "firmware"), *((each, "qos") for each in tuned)):
+            if module in told.states and layer in run.layers:
+                run.checked[layer].add(told.name)
+
+
+# -- the document ----------------------------------------------------------------------------------------------------
+
+
+def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
+    """Node -> rail -> ``ok``, ``failed`` or ``not checked``."""
+    run = verdict.run
+    bad = {(node, rail) for each in run.failures for node in (each.node, each.peer) for rail in each.rails}
+    looked_at = _looked_at(run, verdict.pairs)
+    found: dict[str, dict[str, str]] = {}
+    for told in run.told.values():
+        row = found.setdefault(told.name, {})
+        for port in told.plan["ports"]:
+            rail = port["rail"]
+            if rail not in run.rails:
+                continue
+            if (told.name, rail) in bad:
+                row[rail] = FAILED
+            elif (told.name, rail) in run.unseen:
+                row[rail] = UNCHECKED
+            else:
+                row[rail] = OK if (told.name, rail) in looked_at else UNCHECKED
+    return found
+
+
+def _looked_at(run: Run, planned: t.Sequence[t.Sequence[str]]) -> set[tuple[str, str]]:
+    """The ports whose rail was looked at to the end: one that nobody sent anything over is not known to be well."""
+    last = [name for name in ("rdma", "reach") if name in run.layers and planned]
+    if last:
+        return {(node, place[2]) for place in run.checked[last[0]] for node in place[:2]}
+    by_port = {place for places in run.checked.values() for place in places if len(place) == 2}
+    read = {told.name for told in run.nodes()}
+    return by_port | {(name, rail) for name in read for rail in run.rails}
+
+
+def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
+    """The verdict as plain data, in the shape that ``verify.json`` and ``drift.json`` have.
+
+    :param about: ``plan`` (its digest), ``railyard`` (version), ``began`` (UTC, ISO 8601), ``seconds``.
+    """
+    run = verdict.run
+    failures = [each.as_dict() for each in _sorted(run, run.failures)]
+    return {
+        "format": FORMAT,
+        "kind": run.kind,
+        "fabric": run.fabric["name"],
+        **{key: about[key] for key in ("plan", "railyard", "began", "seconds")},
+        "ok": verdict.ok,
+        "asked": {
+            "limit": list(verdict.asked.limit),
+            "layers": run.layers,
+            "rails": run.rails,
+            "budget_s": verdict.asked.budget,
+        },
+        "nodes": list(run.told),
+        "rails": run.rails,
+        "layers": [_layer(run, name) for name in run.layers],
+        "matrix": matrix(verdict),
+        "failures": failures,
+        "warnings": [each.as_dict() for each in _sorted(run, run.warnings)],
+        "measures": pairs.measures(run, verdict.pairs),
+        "counters": pairs.counters(run) if run.kind == VERIFY else [],
+        "boots": {
+            told.name: told.info["system"]["boot_id"] for told in run.nodes() if told.info and told.info.get("system")
+        },
+        "cluster": _cluster(verdict.cluster),
+    }
+
+
+def _cluster(seen: t.Mapping[str, t.Any] | None) -> Row | None:
+    if seen is None:
+        return None
+    return {"server": seen.get("server"), "reachable": not seen.get("error")}
+
+
+def _layer(run: Run, name: str) -> Row:
+    failed = sum(each.layer == name for each in run.failures)
+    row = {"name": name, "title": LAYERS[name].title, "checked": len(run.checked[name]), "failed": failed}
+    return dict(row, not_checked=len(run.skipped[name]), why_not=run.why_not.get(name))
+
+
+def _sorted(run: Run, failures: t.Sequence[t.Any]) -> list[t.Any]:
+    """Down the layers, then by node and rail as the plan has them."""
+    layers, nodes = list(LAYERS), list(run.told)
+    rails = list(run.fabric["rails"])
+
+    def key(each: t.Any) -> tuple[int, int, int, str]:
+        node = nodes.index(each.node) if each.node in nodes else -1
+        rail = rails.index(each.rail) if each.rail in rails else -1
+        return layers.index(each.layer), node, rail, each.code
+
+    return sorted(failures, key=key)

@@ -1,0 +1,359 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The layers reach and rdma: what pairs of nodes found of each other on each rail."""
+
+from __future__ import annotations
+
+import statistics
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.live import Live
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import Row, Run
+
+# Of what link and PCIe can do, the part that a large RDMA write must reach.
+SHARE = 0.8
+# Of the median, the part below which a transfer stands out; and the times and the microseconds above it for latency.
+STANDS_OUT, LATE_TIMES, LATE_US = 0.8, 2.0, 2.0
+# As few measures say nothing of what is usual.
+ENOUGH = 4
+# Of PCIe's raw rate, what its coding and the heads of its packets leave.
+CODING = {True: 128 / 130.0 * 0.9, False: 0.8 * 0.9}
+
+Pair = t.Tuple[str, str]
+
+
+class Probe(t.NamedTuple):
+    """What ``client`` found of ``server`` on a rail; ``result`` None where it was planned and not done."""
+
+    rail: str
+    client: str
+    server: str
+    result: Row | None
+    soft: bool
+
+
+def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
+    """All that was to be probed, in the order of the pairs and then the rails."""
+    found: list[Probe] = []
+    for server, client in pairs:
+        if server not in run.told or client not in run.told:
+            continue
+        results = {(row["rail"], row["peer"]): row for row in run.told[client].probed}
+        theirs = {port["rail"] for port in run.told[server].plan["ports"] if port["address"]}
+        for port in run.told[client].plan["ports"]:
+            rail = port["rail"]
+            if rail in run.rails and port["address"] and rail in theirs:
+                soft = port["rdma"]["type"] != "hardware"
+                found.append(Probe(rail, client, server, results.get((rail, server)), soft))
+    return found
+
+
+def _look(run: Run, layer: str, probe: Probe) -> bool:
+    """Whether the pair is worth a look on the rail: neither end has failed before."""
+    place = (probe.client, probe.server, probe.rail)
+    if any(run.blocked(layer, node, probe.rail) for node in (probe.client, probe.server)) or probe.result is None:
+        run.skipped[layer].add(place)
+        return False
+    run.checked[layer].add(place)
+    return True
+
+
+def blame(probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> tuple[str, str | None]:
+    """Whose end it is, and the peer where that cannot be told: a node that no pair is well with is the one."""
+    fine = {node for each in good if each.rail == probe.rail for node in (each.client, each.server)}
+    ends = [probe.client, probe.server]
+    ill = [node for node in ends if node not in fine]
+    if len(ill) == 1:
+        return ill[0], None
+    partners = {
+        node: {each.server if each.client == node else each.client for each in bad if each.rail == probe.rail}
+        for node in ends
+        if any(each.rail == probe.rail and node in (each.client, each.server) for each in bad)
+    }
+    numbers = {node: len([each for each in partners.get(node, ()) if each != node]) for node in ends}
+    if numbers[ends[0]] != numbers[ends[1]]:
+        return max(ends, key=lambda node: numbers[node]), None
+    return ends[0], ends[1]
+
+
+def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
+    """Does every rail carry packets of the planned MTU between the pairs, and only where the plan says?"""
+    seen = [probe for probe in probes(run, pairs) if _look(run, "reach", probe)]
+    if not pairs:
+        run.why_not["reach"] = "there are no two nodes to pair"
+    bad = [each for each in seen if _lost(each)]
+    good = [each for each in seen if not _lost(each)]
+    _swaps(run, bad)
+    for probe in bad:
+        node, peer = blame(probe, bad, good)
+        ends = [node] if peer is None else [node, peer]
+        if not any(each.node in ends and probe.rail in each.rails for each in run.failures):
+            _tell(run, probe, node, peer)
+    for probe in good:
+        _cross(run, probe)
+
+
+def _lost(probe: Probe) -> int:
+    answer: Row = (probe.result or {})["reach"]
+    return int(answer["sent"] - answer["received"])
+
+
+def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
+    """Two rails of a pair on each of which the other's address answers: their cables have changed places.
+
+    Which of the two nodes it is can only be told where others are ill with it, too.
+    """
+    answers = {(each.client, each.server, each.rail): (_found(each).get("answers") or []) for each in bad}
+    told: set[t.Any] = set()
+    for probe in bad:
+        place = (probe.client, probe.server)
+        for other in answers[(*place, probe.rail)]:
+            back = answers.get((*place, other)) or []
+            if probe.rail not in back or (*place, other) in told or (*place, probe.rail) in told:
+                continue
+            told.update(((*place, probe.rail), (*place, other)))
+            partners = {each.server if each.client == node else each.client for node in place for each in bad}
+            node = _usual(place, bad)
+            peer = None if len(partners) > 2 else (set(place) - {node}).pop()
+            cause = "both were plugged into each other's leaf, at %s" % (
+                node if peer is None else "%s or %s" % (node, peer)
+            )
+            run.fail(
+                *("RV702", node, probe.rail, "cables of %s and %s" % (probe.rail, other)),
+                expected="each rail reaches its own",
+                found="%s reaches %s, and %s reaches %s" % (probe.rail, other, other, probe.rail),
+                cause=cause,
+                peer=peer,
+                others=[other],
+                peers=[peer] if peer else [],
+            )
+
+
+def _usual(place: Pair, bad: t.Sequence[Probe]) -> str:
+    """Of two nodes, the one that more pairs are ill with; the second, which probes, where that is the same."""
+    counts = {node: sum(node in (each.client, each.server) for each in bad) for node in place}
+    return max(place, key=lambda node: counts[node])
+
+
+def _found(probe: Probe) -> Row:
+    return (probe.result or {}).get("found") or {}
+
+
+def _tell(run: Run, probe: Probe, node: str, peer: str | None) -> None:
+    answer, found = (probe.result or {})["reach"], _found(probe)
+    mtu = next(port["mtu"] for port in run.told[node].plan["ports"] if port["rail"] == probe.rail)
+    common: Row = {"peer": peer, "peers": [peer] if peer else []}
+    leaf = _leaf(run, node, probe.rail)
+    if answer["received"] > 0:
+        common.update(expected="%d of %d packets back" % (answer["sent"], answer["sent"]))
+        run.fail("RV803", node, probe.rail, "packets", found="%d" % answer["received"], **common)
+    elif found.get("small"):
+        cause = "the MTU of %s is smaller" % (leaf if peer is None else "a leaf port between %s and %s" % (node, peer))
+        passes = "%d bytes pass" % found["path_mtu"] if found.get("path_mtu") else "small ones alone pass"
+        run.fail("RV802", node, probe.rail, "MTU of the way", expected=mtu, found=passes, cause=cause, **common)
+    elif found.get("answers"):
+        rails = list(found["answers"])
+        cause = "the cable of one of them is in the leaf of %s" % rails[0]
+        said = "the address on %s answers" % ", ".join(rails)
+        more = dict(common, others=rails, cause=cause)
+        run.fail("RV701", node, probe.rail, "leaf", expected="the rail's own", found=said, **more)
+    else:
+        said = "none of %d packets%s" % (answer["sent"], " (%s)" % answer["error"] if answer["error"] else "")
+        run.fail("RV801", node, probe.rail, "reachability", expected="answers", found=said, **common)
+
+
+def _leaf(run: Run, node: str, rail: str) -> str:
+    port = next(each for each in run.told[node].plan["ports"] if each["rail"] == rail)
+    leaf = port.get("leaf") or {}
+    return " ".join(each for each in ("the leaf port", leaf.get("name"), leaf.get("port")) if each)
+
+
+def _cross(run: Run, probe: Probe) -> None:
+    crossed = (probe.result or {}).get("cross")
+    if not crossed:
+        return
+    should = bool(run.fabric["routing"]["cross_rail"])
+    if crossed["open"] == should:
+        return
+    words = {True: "open", False: "closed"}
+    run.fail(
+        *("RV804" if should else "RV805", probe.client, probe.rail, "way to %s" % crossed["rail"]),
+        expected=words[should],
+        found=words[crossed["open"]],
+        peer=probe.server,
+        others=[crossed["rail"]],
+    )
+
+
+# -- RDMA ------------------------------------------------------------------------------------------------------------
+
+
+def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> None:
+    """Does RDMA work between the pairs, as fast as the links, and does no pair stand out?"""
+    seen = [probe for probe in probes(run, pairs) if not _unreached(probe) and _look(run, "rdma", probe)]
+    if not pairs:
+        run.why_not["rdma"] = "there are no two nodes to pair"
+    bad = [each for each in seen if _failed(each)]
+    good = [each for each in seen if not _failed(each)]
+    for probe in bad:
+        if not any(run.has("RV852", node, probe.rail) or run.has("RV851", node, probe.rail) for node in probe[1:3]):
+            _tell_rdma(run, probe, bad, good)
+    medians = _medians(good)
+    for probe in good:
+        _tell_slow(run, probe, share, medians)
+    _counters(run)
+
+
+def _unreached(probe: Probe) -> bool:
+    return probe.result is not None and _lost(probe) > 0
+
+
+def _failed(probe: Probe) -> str:
+    result = probe.result or {}
+    return str((result.get("transfer") or result).get("error") or "")
+
+
+def _tell_rdma(run: Run, probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
+    transfer = (probe.result or {}).get("transfer")
+    if transfer is None:
+        served = [row for row in run.told[probe.server].served if row["rail"] == probe.rail]
+        why = next((row["error"] for row in served if row["error"]), _failed(probe))
+        remedy = next((row["remedy"] for row in served if row["remedy"]), None)
+        run.fail("RV851", probe.server, probe.rail, "server", expected="it waits", found=why, remedy=remedy)
+        return
+    node, peer = blame(probe, bad, good)
+    remedy = transfer["remedy"] or None
+    run.fail(
+        "RV852",
+        node,
+        probe.rail,
+        "transfer",
+        expected="it ends well",
+        found=transfer["error"],
+        peer=peer,
+        remedy=remedy,
+    )
+
+
+def expected_gbits(run: Run, node: str, rail: str) -> float | None:
+    """What a port's link and PCIe can do, in Gb/s; None where that is not known, and for soft RDMA, which has none."""
+    told = run.told[node]
+    port = next((each for each in told.plan["ports"] if each["rail"] == rail), None)
+    if port is None or port["rdma"]["type"] != "hardware" or told.info is None:
+        return None
+    live = Live(told.info)
+    nic, device = live.nic(port) or {}, live.device(port) or {}
+    rates = [device.get("rate"), (nic.get("speed") or 0) / 1000.0]
+    rate = next((float(each) for each in rates if each), None)
+    pcie = nic.get("pcie") or {}
+    bus = None
+    if pcie.get("speed") and pcie.get("width"):
+        bus = pcie["speed"] * pcie["width"] * CODING[pcie["speed"] >= 8]
+    known = [each for each in (rate, bus) if each]
+    return min(known) if known else None
+
+
+def _medians(good: t.Sequence[Probe]) -> dict[tuple[str, bool], float]:
+    """(measure, soft) -> the median of all pairs and rails, where there are enough."""
+    found: dict[tuple[str, bool], float] = {}
+    for soft in (False, True):
+        for key in ("gbits", "latency_us"):
+            values = [_measure(each, key) for each in good if each.soft == soft]
+            held = [each for each in values if each is not None]
+            if len(held) >= ENOUGH:
+                found[key, soft] = statistics.median(held)
+    return found
+
+
+def _measure(probe: Probe, key: str) -> float | None:
+    value = ((probe.result or {}).get("transfer") or {}).get(key)
+    return None if value is None else float(value)
+
+
+def _tell_slow(run: Run, probe: Probe, share: float, medians: t.Mapping[tuple[str, bool], float]) -> None:
+    gbits, late = _measure(probe, "gbits"), _measure(probe, "latency_us")
+    sides = {node: expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)}
+    known = [each for each in sides.values() if each]
+    least = min(known) * share if known else None
+    if gbits is not None and least is not None and gbits < least:
+        run.fail(
+            *("RV853", probe.client, probe.rail, "bandwidth"),
+            expected="%.0f Gb/s or more" % least,
+            found="%.1f Gb/s" % gbits,
+            peer=probe.server,
+        )
+        return
+    usual = medians.get(("gbits", probe.soft))
+    # soft RDMA goes by what the processors have to do besides
+    if usual and gbits is not None and not probe.soft and gbits < usual * STANDS_OUT:
+        expected, found = "about %.1f Gb/s as the others" % usual, "%.1f Gb/s" % gbits
+        run.warn("RV855", probe.client, probe.rail, "bandwidth", expected=expected, found=found, peer=probe.server)
+    usual = medians.get(("latency_us", probe.soft))
+    if usual and late is not None and not probe.soft and late > max(usual * LATE_TIMES, usual + LATE_US):
+        expected, found = "about %.2f us as the others" % usual, "%.2f us" % late
+        run.warn("RV854", probe.client, probe.rail, "latency", expected=expected, found=found, peer=probe.server)
+
+
+# -- counters --------------------------------------------------------------------------------------------------------
+
+CONGESTION = ("cnp", "ecn", "pause", "xmit_wait", "rnr", "adp_retrans", "slow_restart")
+# What tells of trouble on the wire or in a queue; the others only come with it.
+SERIOUS = (
+    *("crc", "symbol", "icrc", "rx_errors", "tx_errors", "carrier", "out_of_buffer", "local_link", "link_error"),
+    *("link_downed", "packet_seq_err", "port_rcv_errors", "local_ack_timeout", "retry_exceeded", "rcvd_seq_err"),
+)
+
+
+def counters(run: Run) -> list[Row]:
+    """What rose between before and after: ``node``, ``rail``, ``name``, ``before``, ``after``."""
+    found: list[Row] = []
+    for told in run.nodes():
+        live = Live(told.info or {})
+        before, later = (told.info or {}).get("counters") or {}, told.after or {}
+        for port in told.plan["ports"]:
+            device = (live.device(port) or {}).get("device")
+            for part, name in (("netdevs", live.netdev(port)), ("devices", device)):
+                old, new = (each.get(part, {}).get(name) or {} for each in (before, later))
+                for counter in sorted(new):
+                    if counter in old and new[counter] > old[counter]:
+                        row = {"node": told.name, "rail": port["rail"], "name": counter}
+                        found.append(dict(row, before=old[counter], after=new[counter]))
+    return found
+
+
+def _counters(run: Run) -> None:
+    rose: dict[Pair, list[Row]] = {}
+    for row in counters(run):
+        name = row["name"].lower()
+        if any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
+            rose.setdefault((row["node"], row["rail"]), []).append(row)
+    for (node, rail), rows in rose.items():
+        if rail in run.rails and not any(node == each.node and rail in each.rails for each in run.failures):
+            found = ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
+            run.warn("RV861", node, rail, "error counters", expected="no change", found=found)
+
+
+def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
+    """What was measured of each pair and rail, for the verdict."""
+    found: list[Row] = []
+    for probe in probes(run, pairs):
+        result = probe.result or {}
+        if not result:
+            continue
+        port = next(each for each in run.told[probe.client].plan["ports"] if each["rail"] == probe.rail)
+        found.append(
+            {
+                "rail": probe.rail,
+                "from": probe.client,
+                "to": probe.server,
+                "gbits": _measure(probe, "gbits"),
+                "latency_us": _measure(probe, "latency_us"),
+                "rtt_ms": result["reach"]["rtt_ms"],
+                "mtu": port["mtu"],
+                "gpu": False,
+                "ok": bool(result["ok"]),
+            }
+        )
+    return found

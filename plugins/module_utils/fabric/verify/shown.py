@@ -1,0 +1,129 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A verdict for people and for CI: a summary that fits a screen, and JUnit XML."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree as xml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import text
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import FAILED, Verdict
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, Failure
+
+# Lines of a screen, less what is around them: so many failures, warnings, and rows of the matrix at the most.
+_FAILURES, _WARNINGS, _ROWS = 10, 5, 12
+_MARKS = {"ok": "ok", FAILED: "FAILED", "not checked": "-"}
+
+
+def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
+    """One line on all of it."""
+    run = verdict.run
+    if run.kind == DRIFT:
+        said = "nothing drifted" if verdict.ok else "%d things drifted" % len(run.failures)
+        return "%s: %s on %d nodes" % (run.fabric["name"], said, len(run.told))
+    nodes, proven = len(run.told), rails_proven(shown)
+    if "rdma" in run.layers or "reach" in run.layers:
+        return "%d of %d rails proven between %d nodes" % (proven, len(run.rails), nodes)
+    return "%s: %s on %d nodes" % (run.fabric["name"], "all well" if verdict.ok else "not well", nodes)
+
+
+def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
+    """How many rails are well on every node that has them."""
+    cells: dict[str, list[str]] = {}
+    for row in shown["matrix"].values():
+        for rail, cell in row.items():
+            cells.setdefault(rail, []).append(cell)
+    return sum(all(cell == "ok" for cell in each) for each in cells.values())
+
+
+def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> list[str]:
+    """What a terminal shows: at most some 40 lines, the failures first of all that may be left out.
+
+    :param shown: the verdict's document. :param where: the file that has all.
+    """
+    found = [headline(verdict, shown)]
+    rows = [
+        (each["title"], each["checked"], each["failed"], each["not_checked"], each["why_not"])
+        for each in shown["layers"]
+    ]
+    found += text.table(("layer", "checked", "failed", "not checked", ""), rows)
+    bad = [node for node, row in shown["matrix"].items() if any(cell != "ok" for cell in row.values())]
+    if bad:
+        # a row a node that is not well; those that are need no room
+        head = ("", *verdict.run.rails)
+        table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in bad]
+        found += text.table(head, table[:_ROWS])
+        found += ["and %d nodes more" % (len(bad) - _ROWS)] if len(bad) > _ROWS else []
+    found += _speeds(shown)
+    found += _said(verdict.run.failures, _FAILURES, "failures")
+    found += ["warning: " + line for line in _said(verdict.run.warnings, _WARNINGS, "warnings")]
+    return found + (["results: %s" % where] if where else [])
+
+
+def _said(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
+    more = ["and %d %s more" % (len(failures) - most, word)] if len(failures) > most else []
+    return [each.line() for each in failures[:most]] + more
+
+
+def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
+    """Least, median and greatest bandwidth of each rail."""
+    by_rail: dict[str, list[float]] = {}
+    for row in shown["measures"]:
+        if row["gbits"] is not None:
+            by_rail.setdefault(row["rail"], []).append(row["gbits"])
+    if not by_rail:
+        return []
+    values = {rail: sorted(each) for rail, each in by_rail.items()}
+    rows = []
+    for name, pick in (("least", 0.0), ("median", 0.5), ("greatest", 1.0)):
+        rows.append((name, *("%.2f" % each[int(pick * (len(each) - 1))] for each in values.values())))
+    if all(len(each) == 1 for each in values.values()):
+        rows = [("", *rows[0][1:])]
+    return text.table(("Gb/s", *values), rows)
+
+
+def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
+    """JUnit XML: a suite a layer and a case a node, so that a CI's history knows a case from run to run."""
+    run = verdict.run
+    root = xml.Element("testsuites", name="railyard %s" % run.kind)
+    totals = [0, 0, 0]
+    for layer in shown["layers"]:
+        name = layer["name"]
+        suite = xml.SubElement(root, "testsuite", name="%s.%s" % (run.kind, name))
+        failed = skipped = 0
+        looked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
+        nodes: list[str | None] = [*run.told]
+        if name == "kubernetes":
+            nodes.append(None)
+        for node in nodes:
+            case = xml.SubElement(
+                suite, "testcase", classname="%s.%s" % (run.kind, name), name=node or "cluster", time="0"
+            )
+            mine = [each for each in run.failures if each.layer == name and each.node == node]
+            if mine:
+                failed += 1
+                text_of = "\n".join(each.line() for each in mine)
+                xml.SubElement(case, "failure", type=mine[0].code, message=_clean(mine[0].line())).text = _clean(
+                    text_of
+                )
+            elif node not in looked and not (node is None and looked):
+                skipped += 1
+                xml.SubElement(case, "skipped", message=layer["why_not"] or "an earlier layer failed")
+        for key, value in (("tests", len(nodes)), ("failures", failed), ("errors", 0), ("skipped", skipped)):
+            suite.set(key, str(value))
+        totals = [totals[0] + len(nodes), totals[1] + failed, totals[2] + skipped]
+    for key, value in (("tests", totals[0]), ("failures", totals[1]), ("errors", 0), ("skipped", totals[2])):
+        root.set(key, str(value))
+    for element in root.iter():
+        element.tail = "\n"
+        if not element.text and len(element):
+            element.text = "\n"
+    return bytes(xml.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _clean(said: str) -> str:
+    """Without what XML cannot hold."""
+    return "".join(char for char in said if char in "\n\t" or char.isprintable())
