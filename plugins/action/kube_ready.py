@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, Lack, alike, told
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Unreachable
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed, plainly
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
@@ -17,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
 # Seconds after which progress is told although nothing moved.
 _STILL = 60.0
+# How many times as long as a look takes nobody looks: that at thousands of nodes is not all that a server has to do.
+_REST = 5.0
 
 
 class ActionModule(Door):
@@ -26,6 +28,7 @@ class ActionModule(Door):
         **kube.SPEC,
         "timeout": {"type": "int", "default": 600},
         "interval": {"type": "int", "default": 10},
+        "required": {"type": "bool", "default": True},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
@@ -33,10 +36,13 @@ class ActionModule(Door):
         goal = Goal(plan.document, plan.given, plan.objects)
         begun = time.monotonic()
         reached, lacks = _look(server, goal)
+        took = time.monotonic() - begun
         last, told_at = reached, begun
         # in check mode nothing was applied that could still come
         while lacks and not check and time.monotonic() - begun < options["timeout"]:
-            time.sleep(max(0.1, min(options["interval"], begun + options["timeout"] - time.monotonic())))
+            pause = max(float(options["interval"]), _REST * took)
+            time.sleep(max(0.1, min(pause, begun + options["timeout"] - time.monotonic())))
+            looked = time.monotonic()
             try:
                 reached, lacks = _look(server, goal)
             except Unreachable as error:
@@ -46,6 +52,7 @@ class ActionModule(Door):
                 kube.say(str(error))
                 continue
             now = time.monotonic()
+            took = now - looked
             if lacks and (reached != last or now - told_at >= _STILL):
                 last, told_at = reached, now
                 kube.say("%d of %d resources there, %s" % (reached, goal.resources, told(alike(lacks[:1]))[0]))
@@ -59,15 +66,33 @@ class ActionModule(Door):
             "%d things lack" % len(lacks) if lacks else "every object is taken up",
         )
         result = {"changed": False, "summary": summary, "lacks": [group._asdict() for group in groups], "lines": lines}
-        if lacks and not check:
+        if lacks and not check and options["required"]:
             waited = "after %d s" % (time.monotonic() - begun)
             result.update(failed=True, msg="%s %s:\n%s" % (summary, waited, "\n".join(lines)))
         return result
 
 
 def _look(server: Server, goal: Goal) -> tuple[int, list[Lack]]:
-    nodes = {each["metadata"]["name"]: each for each in server.list(NODES)}
-    own = observed(server, server.resources(goal.kinds), kube.FAMILY, kube.say)
-    beside = observed(server, server.resources(goal.beside() - goal.kinds), {}, kube.say)
+    nodes = {each["metadata"]["name"]: each for each in server.list(NODES, keep=_judged_node)}
+    own = observed(server, server.resources(goal.kinds), kube.FAMILY, kube.say, _judged)
+    beside = observed(server, server.resources(goal.beside() - goal.kinds), {}, kube.say, _judged)
     live = {(key.kind, key.namespace, key.name): each for key, each in {**beside, **own}.items()}
     return goal.reached(nodes), goal.lacks(nodes, live)
+
+
+def _judged_node(node: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Of a node mostly the images that it holds are told, which nobody asks for here."""
+    metadata, status = node["metadata"], node["status"]
+    return {
+        "metadata": {key: metadata.get(key) for key in ("name", "labels")},
+        "status": {key: status.get(key) for key in ("conditions", "allocatable")},
+    }
+
+
+def _judged(found: dict[str, t.Any]) -> dict[str, t.Any]:
+    """An object without what was wanted of it: how far it came is in its status."""
+    kept = plainly(found)
+    spec = kept.pop("spec", None) or {}
+    if "networkNamespace" in spec:
+        kept["spec"] = {"networkNamespace": spec["networkNamespace"]}
+    return kept

@@ -31,9 +31,15 @@ options:
     default: {}
   kubeconfig:
     description:
-      - The kubeconfig on the control node. Without it, that of E(K8S_AUTH_KUBECONFIG) or E(KUBECONFIG), else
-        C(~/.kube/config), else the account of the pod in which Ansible runs.
-      - A cluster that is reached through a jump host is named by the C(proxy-url) of a kubeconfig's cluster.
+      - The kubeconfig on the control node. Without it and without O(context), the cluster that E(K8S_AUTH_HOST) names, as
+        AWX's credential for Kubernetes does; it asks with E(K8S_AUTH_API_KEY), or E(K8S_AUTH_CERT_FILE) and
+        E(K8S_AUTH_KEY_FILE), and heeds E(K8S_AUTH_SSL_CA_CERT), E(K8S_AUTH_VERIFY_SSL), E(K8S_AUTH_PROXY) and
+        E(K8S_AUTH_NO_PROXY).
+      - Else that of E(K8S_AUTH_KUBECONFIG) or E(KUBECONFIG), else C(~/.kube/config), else the account of the pod in which
+        Ansible runs.
+      - A cluster that is reached through a jump host is named by the C(proxy-url) of a kubeconfig's cluster; else
+        E(HTTPS_PROXY) and E(NO_PROXY) count, as the Python client heeds them.
+      - Secrets are read from there alone. They are no option, so that no log has them.
     type: path
   context:
     description: The kubeconfig's context. Without it, that of E(K8S_AUTH_CONTEXT), else its current one.
@@ -43,5 +49,5 @@ options:
     type: int
     default: 8
 requirements:
-  - kubernetes (the Python client, on the control node)
+  - kubernetes >= 22.6 (the Python client, on the control node)
 """

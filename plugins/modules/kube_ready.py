@@ -35,9 +35,13 @@ options:
   interval:
     description:
       - Seconds between two looks. Each reads all nodes of the cluster and the kinds of the plan's objects, a list a
-        kind.
+        kind. Where a look takes longer than a sixth of that, the pause grows with it.
     type: int
     default: 10
+  required:
+    description: Whether what still lacks when the time is up is an error. Without that it is told, and no more.
+    type: bool
+    default: true
 seealso:
   - module: railyard.fabric.kube_objects
 """

@@ -21,8 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import ON_DEMAND
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server, connect
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
 from ansible_collections.railyard.fabric.plugins.plugin_utils import planned
 
 # Documented in plugins/doc_fragments/kube.py.
@@ -39,7 +40,7 @@ FAMILY = {MANAGED_BY: MANAGER}
 def server(options: t.Mapping[str, t.Any]) -> Server:
     if options["connections"] < 1:
         raise RailyardError("%d cannot carry a request" % options["connections"], "connections", "take 1 or more")
-    return connect(options["kubeconfig"], options["context"], options["connections"])
+    return connect(options["kubeconfig"], options["context"], options["connections"], say)
 
 
 class Planned:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import os
 import signal
@@ -27,98 +26,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight, server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
 from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import FAMILY, Planned
 from lab import process
 from lab.cluster import api, binaries, lifecycle
+from lab.cluster.proxy import Proxy
 from tests.integration.cluster import Cluster, Object
 from tests.unit.fabric.kubernetes import plans
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITES = ("POST", "PUT", "PATCH", "DELETE")
 # Everything in namespaces that any cluster has, and nothing of Prometheus', so that each test fills an empty cluster.
-OPTIONS: Object = {"metrics": False}
+OPTIONS: Object = {"metrics": False, "registry": "registry.example"}
 
 
 def quiet(_text: str) -> None:
     """Progress is not looked at."""
-
-
-class Proxy:
-    """Passes requests to the cluster as its administrator, and keeps what it passed: ``(method, path)``."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.seen: list[tuple[str, str]] = []
-        self.after: t.Callable[[int], None] = lambda writes: None
-        self.away = False
-        outer, lock = self, threading.Lock()
-        context = api.trust(cluster.running.pki, "ca", "admin")
-        port = cluster.running.ports["api"]
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            # headers and body leave in one packet: the other end would wait for the second
-            wbufsize = -1
-            disable_nagle_algorithm = True
-
-            def _pass(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                with lock:
-                    outer.seen.append((self.command, self.path))
-                    writes = len(outer.writes)
-                if self.command in WRITES:
-                    outer.after(writes)
-                if outer.away:
-                    self.close_connection = True
-                    return
-                upstream = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
-                try:
-                    kept = {key: self.headers[key] for key in ("Accept", "Content-Type") if self.headers[key]}
-                    upstream.request(self.command, self.path, body, kept)
-                    answer = upstream.getresponse()
-                    text = answer.read()
-                except (OSError, http.client.HTTPException):
-                    self.close_connection = True
-                    return
-                finally:
-                    upstream.close()
-                self.send_response(answer.status)
-                self.send_header("Content-Type", answer.getheader("Content-Type") or "text/plain")
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass
-
-            def log_message(self, *_words: t.Any) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-        self.url = "http://127.0.0.1:%d" % self._http.server_address[1]
-
-    @property
-    def writes(self) -> list[tuple[str, str]]:
-        """Without dry runs and reviews, which write nothing."""
-        return [
-            (method, path)
-            for method, path in self.seen
-            if method in WRITES and "dryRun" not in path and "reviews" not in path
-        ]
-
-    @property
-    def lists(self) -> list[str]:
-        """The kinds that were listed, as often as they were."""
-        return [
-            path.partition("?")[0] for method, path in self.seen if "labelSelector" in path or path == "/api/v1/nodes"
-        ]
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
 
 
 def kubeconfig(path: Path, url: str, user: Object | None = None, authority: Path | None = None) -> Path:
@@ -139,7 +64,7 @@ def kubeconfig(path: Path, url: str, user: Object | None = None, authority: Path
 
 @pytest.fixture
 def proxy(cluster: Cluster) -> t.Iterator[Proxy]:
-    made = Proxy(cluster)
+    made = Proxy(cluster.running)
     yield made
     made.close()
 
@@ -170,7 +95,7 @@ class Bench:
         return Planned({"file": str(path), "kubernetes": given})
 
     def server(self, config: Path | None = None) -> server.Server:
-        return server.connect(str(config or self.kubeconfig), None, 4)
+        return connect(str(config or self.kubeconfig), None, 4)
 
     def apply(
         self, plan: Planned, check: bool = False, prune: bool = True, force: bool = False, config: Path | None = None
@@ -205,12 +130,11 @@ def bench(cluster: Cluster, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.Mo
     cluster.need("spiderippools.spiderpool.spidernet.io")
     # an absent server is waited for as long as it takes to see that it is awaited
     monkeypatch.setattr(server, "_AGAIN", (0.05, 0.1))
+    monkeypatch.setattr(server, "_AWAY", 0.3)
     made = Bench(cluster, proxy, tmp_path)
     yield made
     for name in ("ai", "other"):
-        clean = Apply(
-            server.connect(str(cluster.kubeconfig), None, 4), made.plan(fabric={"name": name}).wish(), False, quiet
-        )
+        clean = Apply(connect(str(cluster.kubeconfig), None, 4), made.plan(fabric={"name": name}).wish(), False, quiet)
         clean.absent(20)
 
 
@@ -449,9 +373,9 @@ def test_a_server_that_is_not_there_is_one_line(bench: Bench, tmp_path: Path) ->
         and "\n" not in text
     )
     with pytest.raises(RailyardError, match="it cannot be used.*Remedy: name a kubeconfig"):
-        server.connect(str(tmp_path / "missing"), None, 1)
+        connect(str(tmp_path / "missing"), None, 1)
     with pytest.raises(RailyardError, match="it cannot be used.*nowhere"):
-        server.connect(str(bench.kubeconfig), "nowhere", 1)
+        connect(str(bench.kubeconfig), "nowhere", 1)
 
 
 def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(bench: Bench) -> None:
@@ -477,6 +401,38 @@ def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(be
     assert not set(names(rest)) & written and set(bench.live(plan)) == written | set(names(rest))
     assert len(bench.live(plan)) == len(plan.objects)
     assert bench.apply(plan).done == []
+
+
+def test_a_server_that_starts_again_in_mid_run_is_awaited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_AWAY", 60.0)
+    plan, running = bench.plan(), bench.cluster.running
+    again = threading.Thread(target=lambda: lifecycle.up(lifecycle.Wish(running.name, nodes=["node-1", "node-2"])))
+
+    def kill(writes: int) -> None:
+        if writes >= 4 and not again.ident:
+            os.kill(process.members(running.directory)[binaries.API].pid, signal.SIGKILL)
+            again.start()
+
+    bench.proxy.after = kill
+    try:
+        run = bench.apply(plan)
+    finally:
+        bench.proxy.after = lambda writes: None
+        if again.ident:
+            again.join()
+    assert again.ident, "nobody was killed"
+    assert ("GET", "/readyz") in bench.proxy.seen
+    assert len(run.done) == len(plan.objects) == len(bench.live(plan)) and run.warnings == []
+    assert bench.apply(plan).done == []
+
+
+def test_what_lacks_can_be_told_and_no_error(bench: Bench) -> None:
+    bench.apply(bench.plan())
+    options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
+    options.update(context=None, connections=4, timeout=0, interval=1, required=False)
+    found = kube_ready.ActionModule.__new__(kube_ready.ActionModule).work(options, False)
+    assert "failed" not in found and found["lacks"]
+    assert found["lines"][0].startswith("node-1, node-2: is not Ready. Likely: its kubelet does not run")
 
 
 @pytest.fixture
@@ -676,7 +632,7 @@ def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monke
     monkeypatch.setattr(kube, "say", told.append)
     bench.apply(bench.plan())
     options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
-    options.update(context=None, connections=4, timeout=4, interval=1)
+    options.update(context=None, connections=4, timeout=4, interval=1, required=True)
     door = kube_ready.ActionModule.__new__(kube_ready.ActionModule)
 
     def away(value: bool) -> None:
@@ -697,7 +653,7 @@ def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monke
 
 
 def play(bench: Bench, name: str, *words: str) -> tuple[int, str]:
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "playbooks/%s.yml" % name]
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "playbooks/%s.yml" % name]
     argv += ["-e", "fabric_file=%s" % (bench.place / "fabric.yml"), "-e", "kubernetes_kubeconfig=%s" % bench.kubeconfig]
     argv += ["-e", json.dumps({"kubernetes_options": OPTIONS}), *words]
     env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0")

@@ -25,14 +25,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import
     leaving,
     observed,
     served,
+    settler,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Object, digest_of
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
 
 TRYING = "trying"
-# Seconds between two looks at what is going.
+# Seconds between two looks at what is going, and how many times as long as the look itself at the least.
 _LOOK = 1.0
+_REST = 5.0
 
 
 class Apply:
@@ -50,7 +52,7 @@ class Apply:
     def present(self, prune: bool) -> None:
         """Make the cluster hold the wish. :raises RailyardError: for all that is refused."""
         resources = served(self.server, self.wish)
-        live = observed(self.server, resources, self.wish.family, self.say)
+        live = observed(self.server, resources, self.wish.family, self.say, settler(self.wish))
         writes, warnings = decided(self.wish, resources, live, prune)
         self.warnings.extend(warnings)
         if not self.check and not self.server.strict:
@@ -148,12 +150,14 @@ class Apply:
         while batch:
             resources = {batch[0].key.type: batch[0].resource}
             waited = {write.key for write in batch}
-            live: Live = observed(self.server, resources, self.wish.labels, self.say)
+            begun = time.monotonic()
+            live: Live = observed(self.server, resources, self.wish.labels, self.say, accept=METADATA)
             batch = [write for write in batch if write.key in live and _uid(live[write.key]) == _uid(write.live)]
             if batch and time.monotonic() >= end:
                 raise _hanging({write.key: live[write.key] for write in batch}, len(waited), timeout)
             if batch:
-                time.sleep(_LOOK)
+                # a look at thousands takes the server a while, and is not all that it has to do
+                time.sleep(max(_LOOK, _REST * (time.monotonic() - begun)))
 
 
 def _hanging(live: Live, count: int, timeout: float) -> RailyardError:

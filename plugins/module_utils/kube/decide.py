@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import Difference, differences
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, Object, marked, selected
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import JSON, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 
@@ -88,22 +88,55 @@ def served(server: Server, wish: Wish) -> dict[Kind, Resource]:
     return found
 
 
-def observed(server: Server, resources: t.Mapping[Kind, Resource], labels: t.Mapping[str, str], say: Say) -> Live:
-    """All objects with these labels."""
+class Settled(t.Dict[str, t.Any]):
+    """An object that is as it is wanted, without what nobody will ask of it: there may be tens of thousands."""
+
+
+def settler(wish: Wish) -> t.Callable[[Object], Object]:
+    """What is kept of an object of the server: all of it only where it is to be written over."""
+    wanted = {Key.of(plain): plain for plain in wish.objects}
+
+    def keep(found: Object) -> Object:
+        plain, metadata = wanted.get(Key.of(found)), found["metadata"]
+        if plain is None:
+            return plainly(found)
+        ours = selected(found, wish.labels) and not metadata.get("deletionTimestamp")
+        if ours and not differences(marked(plain), found, wish.manager):
+            kept = {name: metadata[name] for name in ("name", "namespace", "labels", "uid") if name in metadata}
+            return Settled(apiVersion=found["apiVersion"], kind=found["kind"], metadata=kept)
+        return found
+
+    return keep
+
+
+def plainly(found: Object) -> Object:
+    """An object without the notes on who set its fields, which are most of it."""
+    found["metadata"].pop("managedFields", None)
+    return found
+
+
+def observed(
+    server: Server,
+    resources: t.Mapping[Kind, Resource],
+    labels: t.Mapping[str, str],
+    say: Say,
+    keep: t.Callable[[Object], Object] = plainly,
+    accept: str = JSON,
+) -> Live:
+    """All objects with these labels. :param keep: what is kept of each, so that no more is ever held."""
     selector = ",".join("%s=%s" % item for item in sorted(labels.items()))
     found: dict[Kind, list[Object]] = {}
 
     def one(kind: Kind) -> None:
-        found[kind] = server.list(resources[kind], selector)
-
-    each(one, list(resources), server.connections, say, "reading")
-    live: Live = {}
-    for kind in resources:
-        for item in found[kind]:
+        def kept(item: Object) -> Object:
             # items of a list of a built-in kind do not say what they are
             item.update(apiVersion=kind[0], kind=kind[1])
-            live[Key.of(item)] = item
-    return live
+            return keep(item)
+
+        found[kind] = server.list(resources[kind], selector, accept, kept)
+
+    each(one, list(resources), server.connections, say, "reading")
+    return {Key.of(item): item for kind in resources for item in found[kind]}
 
 
 def decided(wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, prune: bool) -> tuple[list[Write], list[str]]:
@@ -120,7 +153,10 @@ def decided(wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, prune:
             continue
         key = Key.of(plain)
         keys.add(key)
-        wanted, found = marked(plain), live.get(key)
+        found = live.get(key)
+        if isinstance(found, Settled):
+            continue
+        wanted = marked(plain)
         if found is None:
             writes.append(Write(key, resources[key.type], wanted, None))
             continue

@@ -35,8 +35,8 @@ class Labelling:
     def run(self, check: bool, say: Say) -> None:
         """:raises RailyardError: for what is refused."""
         live = {
-            each["metadata"]["name"]: each["metadata"].get("labels") or {}
-            for each in self.server.list(NODES, accept=METADATA)
+            each["name"]: each.get("labels") or {}
+            for each in self.server.list(NODES, accept=METADATA, keep=lambda node: node["metadata"])
         }
         self.missing = [name for name in self.wanted if name not in live]
         each(

@@ -2,17 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One API server as a kubeconfig names it: JSON over the connection that the ``kubernetes`` Python client makes.
-
-Only the client's reading of kubeconfigs (certificates, tokens, programs that give tokens, proxies) is used; objects go
-as they are.
+"""One API server: JSON over the connection that the ``kubernetes`` Python client makes (:mod:`connect`); objects go as
+they are.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
 import threading
 import time
 import typing as t
@@ -21,6 +17,7 @@ from urllib.parse import urlencode
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import PASSING, Unreachable, refusal
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, Object, group
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -31,9 +28,16 @@ METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 OLDEST = (1, 20)
 # The first release that can be told to refuse what it does not know.
 STRICT = (1, 25)
-# Seconds: for one answer, and between tries of one request while the server is away.
-_ANSWER = 120.0
-_AGAIN = (0.5, 1.0, 2.0, 4.0)
+# Objects in one answer: no list is too large for either end, and few are in more than one.
+_PAGE = 2000
+# Lists begun anew because the server forgot the moment of the first page.
+_LISTS = 3
+# Seconds: between tries of one request before the server has answered at all, so that a wrong address is told soon; and
+# for which one that answered before may be away, as a control plane is while it is upgraded.
+_AGAIN = (0.5, 1.0)
+_AWAY = 60.0
+_LONGEST = 4.0
+_STARTING = (500, *PASSING)
 
 
 class Resource(t.NamedTuple):
@@ -54,18 +58,35 @@ class Resource(t.NamedTuple):
         return "%s%s/%s%s" % (self.path, place, self.plural, "/" + name if name else "")
 
 
-class Server:
-    """Requests may come from several threads. ``sent`` counts them by verb, for those who ask what a run costs."""
+# Method, URL, headers, body -> status, body.
+Send = t.Callable[[str, str, t.Dict[str, str], t.Optional[bytes]], t.Tuple[int, bytes]]
 
-    def __init__(self, client: t.Any, connections: int) -> None:
-        self._configuration = client.configuration
-        self._http = client.rest_client.pool_manager
+
+def _whole(item: Object) -> Object:
+    return item
+
+
+class Server:
+    """Requests may come from several threads. ``sent`` counts them by verb, for those who ask what a run costs.
+
+    :param url: without a slash at its end. :param send: method, URL, headers and body -> status and body.
+    :param headers: who asks, anew for each request, since tokens end. :param say: is told when the server is away.
+    """
+
+    def __init__(
+        self, url: str, send: Send, headers: t.Callable[[], dict[str, str]], connections: int, say: Say
+    ) -> None:
+        self.url = url
+        self.connections = connections
+        self.sent: dict[str, int] = {}
+        self._transport = send
+        self._headers = headers
+        self._say = say
         self._lock = threading.Lock()
         self._kinds: dict[str, dict[str, Resource] | None] = {}
         self._version: tuple[int, int] | None = None
-        self.url: str = self._configuration.host.rstrip("/")
-        self.connections = connections
-        self.sent: dict[str, int] = {}
+        self._answered = False
+        self._away = False
 
     @property
     def version(self) -> tuple[int, int]:
@@ -116,14 +137,43 @@ class Server:
             raise refusal(status, answer, "get", resource or path, place or self.url)
         return answer
 
-    def list(self, resource: Resource, selector: str = "", accept: str = JSON) -> list[Object]:
-        """All objects of a kind in one answer, that of the moment: the next decision must not rest on an older one."""
-        query = "?" + urlencode({"labelSelector": selector}) if selector else ""
-        status, answer = self.ask("GET", resource.of() + query, accept=accept)
-        if status >= 400:
-            raise refusal(status, answer, "list", resource.name, self.url)
-        items: list[Object] = answer.get("items") or []
-        return items
+    def list(
+        self, resource: Resource, selector: str = "", accept: str = JSON, keep: t.Callable[[Object], Object] = _whole
+    ) -> list[Object]:
+        """All objects of a kind as they were at one moment, no earlier than now: decisions must not rest on older ones.
+
+        :param keep: what is kept of an object; the others of its answer are gone when the next answer is read.
+        """
+        for again in reversed(range(_LISTS)):
+            try:
+                return [keep(item) for item in self._pages(resource, selector, accept)]
+            except _Expired:
+                if not again:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _pages(self, resource: Resource, selector: str, accept: str) -> t.Iterator[Object]:
+        query = {"limit": str(_PAGE)}
+        if selector:
+            query["labelSelector"] = selector
+        while True:
+            status, answer = self.ask("GET", "%s?%s" % (resource.of(), urlencode(query)), accept=accept)
+            if status == 410 and "continue" in query:
+                raise _Expired(
+                    "the list of %s takes longer than the server remembers its beginning" % resource.name,
+                    self.url,
+                    "run again when the server has less to do",
+                )
+            if status >= 400:
+                raise refusal(status, answer, "list", resource.name, self.url)
+            items = answer.pop("items", None) or []
+            for at, item in enumerate(items):
+                items[at] = None  # whoever asked keeps what is needed of it
+                yield item
+            token = (answer.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
 
     def apply(
         self, resource: Resource, key: Key, wanted: t.Mapping[str, t.Any], manager: str, force: bool, dry: bool
@@ -182,88 +232,88 @@ class Server:
 
         :raises RailyardError: where nobody answers.
         """
-        said = ""
-        for pause in (*_AGAIN, None):
+        pauses = self._pauses()
+        while True:
+            passing: tuple[int, Object] | None = None
             try:
-                status, answer = self._send(method, path, body, content, accept)
-                if status not in PASSING or pause is None:
+                if self._away:
+                    # a server that just started refuses what it has not read yet: kinds, roles, webhooks
+                    self._see_ready()
+                passing = status, answer = self._send(method, path, body, content, accept)
+                if status not in PASSING:
+                    self._answered = True
                     return status, answer
+                said = str(answer.get("message") or "HTTP status %d" % status)
             except RailyardError:
                 raise
             except Exception as error:  # urllib3's tree, which is imported with the client alone
-                said = _why(error)
+                said = why(error)
                 if "certificate" in said.lower():
-                    pause = None
+                    raise self._unreachable(said) from error
+                self._gone(said)
+            pause = next(pauses, None)
+            if pause is None and passing:
+                return passing
             if pause is None:
-                break
+                raise self._unreachable(said)
             time.sleep(pause)
-        raise Unreachable(
-            "the API server does not answer: %s" % said,
+
+    def _pauses(self) -> t.Iterator[float]:
+        """Seconds between tries of one request."""
+        begun = time.monotonic()
+        if not self._answered:
+            yield from _AGAIN
+            return
+        pause = _AGAIN[0]
+        while time.monotonic() - begun < _AWAY:
+            yield pause
+            pause = min(_LONGEST, 2 * pause)
+
+    def _gone(self, said: str) -> None:
+        with self._lock:
+            told, self._away = self._away, self._answered
+        if self._answered and not told:
+            self._say("%s does not answer (%s); waiting for it for %g s" % (self.url, said, _AWAY))
+
+    def _see_ready(self) -> None:
+        """:raises _NotReady: while the server says that it is not. Who may not ask goes on."""
+        status, _answer = self._send("GET", "/readyz", None, JSON, "*/*")
+        if status in _STARTING:
+            raise _NotReady("it is starting, /readyz says %d" % status)
+        self._away = False
+
+    def _unreachable(self, said: str) -> Unreachable:
+        return Unreachable(
+            "the API server does not answer: %s" % said.rstrip("."),
             self.url,
             "see that it runs and can be reached from here, then run again: what is done stays, and the rest follows",
         )
 
     def _send(self, method: str, path: str, body: t.Any, content: str, accept: str) -> tuple[int, Object]:
-        headers = {"Accept": accept, "User-Agent": "railyard"}
+        headers = dict(self._headers(), **{"Accept": accept, "User-Agent": "railyard"})
         data = None
         if body is not None:
             headers["Content-Type"] = content
             data = json.dumps(body, separators=(",", ":")).encode("utf-8")
-        # programs that give tokens are asked for a new one here, when the old one ends
-        for auth in self._configuration.auth_settings().values():
-            if auth.get("value"):
-                headers[auth["key"]] = auth["value"]
         with self._lock:
             self.sent[method] = self.sent.get(method, 0) + 1
-        answer = self._http.request(
-            method, self.url + path, body=data, headers=headers, timeout=_ANSWER, retries=False, redirect=False
-        )
+        status, text = self._transport(method, self.url + path, headers, data)
         try:
-            value = json.loads(answer.data)
+            value = json.loads(text)
         except ValueError:
-            value = {"message": answer.data.decode("utf-8", "replace").strip()}
-        return int(answer.status), value if isinstance(value, dict) else {"message": str(value)}
+            value = {"message": text.decode("utf-8", "replace").strip()}
+        return status, value if isinstance(value, dict) else {"message": str(value)}
 
 
-def connect(kubeconfig: str | None, context: str | None, connections: int) -> Server:
-    """The server of a context.
-
-    :param kubeconfig: a file; else that of ``K8S_AUTH_KUBECONFIG``, ``KUBECONFIG`` or ``~/.kube/config``, else the
-        account of the pod in which this runs.
-    :raises RailyardError: where there is no client, no file or no such context.
-    """
-    try:
-        client = importlib.import_module("kubernetes.client")
-        config = importlib.import_module("kubernetes.config")
-    except ImportError as error:
-        raise Unsupported(
-            "the Python package kubernetes is not there",
-            "control node",
-            "install it where Ansible runs: pip install kubernetes, or the distribution's python3-kubernetes",
-        ) from error
-    path = kubeconfig or os.environ.get("K8S_AUTH_KUBECONFIG") or os.environ.get("KUBECONFIG") or ""
-    configuration = client.Configuration()
-    configuration.connection_pool_maxsize = connections
-    try:
-        if path or os.path.exists(os.path.expanduser("~/.kube/config")) or "KUBERNETES_SERVICE_HOST" not in os.environ:
-            config.load_kube_config(
-                os.path.expanduser(path) or None,
-                context or os.environ.get("K8S_AUTH_CONTEXT"),
-                client_configuration=configuration,
-                persist_config=False,
-            )
-        else:
-            config.load_incluster_config(client_configuration=configuration)
-    except Exception as error:  # the client's, of its YAML reader, and of what it runs to get a token
-        raise RailyardError(
-            "it cannot be used: %s" % " ".join(str(error).split()).rstrip("."),
-            path or "~/.kube/config",
-            "name a kubeconfig with -e kubernetes_kubeconfig=PATH, and its context with -e kubernetes_context=NAME",
-        ) from error
-    return Server(client.ApiClient(configuration), connections)
+class _Expired(RailyardError):
+    """A list's moment that the server has forgotten."""
 
 
-def _why(error: BaseException) -> str:
+class _NotReady(Exception):
+    """A server that answers and is not to be asked yet."""
+
+
+def why(error: BaseException) -> str:
     """The innermost reason, without the objects that urllib3 writes before it."""
     reason = getattr(error, "reason", None)
     text = str(reason if reason is not None and not isinstance(reason, str) else error)

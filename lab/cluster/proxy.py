@@ -1,0 +1,88 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A door to a cluster that keeps what goes through it, for tests and benchmarks that count requests."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable
+
+from lab.cluster import api
+from lab.cluster.state import Cluster
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class Proxy:
+    """Passes requests to the cluster as its administrator, and keeps what it passed: ``(method, path)``."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.seen: list[tuple[str, str]] = []
+        self.after: Callable[[int], None] = lambda writes: None
+        self.away = False
+        outer, lock = self, threading.Lock()
+        context = api.trust(cluster.pki, "ca", "admin")
+        port = cluster.ports["api"]
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            # headers and body leave in one packet: the other end would wait for the second
+            wbufsize = -1
+            disable_nagle_algorithm = True
+
+            def _pass(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                with lock:
+                    outer.seen.append((self.command, self.path))
+                    writes = len(outer.writes)
+                if self.command in WRITES:
+                    outer.after(writes)
+                if outer.away:
+                    self.close_connection = True
+                    return
+                upstream = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+                try:
+                    kept = {key: self.headers[key] for key in ("Accept", "Content-Type") if self.headers[key]}
+                    upstream.request(self.command, self.path, body, kept)
+                    answer = upstream.getresponse()
+                    text = answer.read()
+                except (OSError, http.client.HTTPException):
+                    self.close_connection = True
+                    return
+                finally:
+                    upstream.close()
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.getheader("Content-Type") or "text/plain")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass
+
+            def log_message(self, *_words: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        self.url = "http://127.0.0.1:%d" % self._http.server_address[1]
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """Without dry runs and reviews, which write nothing."""
+        return [
+            (method, path)
+            for method, path in self.seen
+            if method in WRITES and "dryRun" not in path and "reviews" not in path
+        ]
+
+    @property
+    def lists(self) -> list[str]:
+        """The kinds that were listed, as often as they were."""
+        return [path.partition("?")[0] for method, path in self.seen if "limit=" in path]
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""How a cluster is reached: what a kubeconfig says, what AWX and the modules of ``kubernetes.core`` have in the
+environment, or the account of the pod in which this runs.
+
+Of the ``kubernetes`` Python client only the reading of kubeconfigs (certificates, tokens, programs that give tokens,
+proxies) and its connections are used. Secrets stay in the client: nothing here puts one into a message.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say
+
+# Seconds: until somebody takes the call, so that a firewall that swallows it is told soon; and for the answer.
+_CONNECT = 10.0
+_ANSWER = 120.0
+# The environment's words are those of kubernetes.core's modules, which AWX's credential for Kubernetes sets too.
+_HOST = "K8S_AUTH_HOST"
+_TRUE, _FALSE = ("true", "yes", "y", "on", "1", "t"), ("false", "no", "n", "off", "0", "f")
+_NAME_ONE = "name a kubeconfig with -e kubernetes_kubeconfig=PATH, and its context with -e kubernetes_context=NAME"
+
+
+def connect(kubeconfig: str | None, context: str | None, connections: int, say: Say = lambda _text: None) -> Server:
+    """The server of a context.
+
+    :param kubeconfig: a file; else what ``K8S_AUTH_HOST`` and those beside it say (not where a context is named), else
+        the file of ``K8S_AUTH_KUBECONFIG``, ``KUBECONFIG`` or ``~/.kube/config``, else the account of the pod.
+    :raises RailyardError: where there is no client, no file or no such context, or the environment is not complete.
+    """
+    try:
+        client = importlib.import_module("kubernetes.client")
+        config = importlib.import_module("kubernetes.config")
+        urllib3 = importlib.import_module("urllib3")
+    except ImportError as error:
+        raise Unsupported(
+            "the Python package kubernetes is not there",
+            "control node",
+            "install it where Ansible runs: pip install kubernetes, or the distribution's python3-kubernetes",
+        ) from error
+    configuration = client.Configuration()
+    configuration.connection_pool_maxsize = connections
+    context = context or os.environ.get("K8S_AUTH_CONTEXT")
+    if os.environ.get(_HOST) and not (kubeconfig or context):
+        _from_environment(configuration)
+    else:
+        _from_file(config, configuration, kubeconfig, context)
+    http = client.ApiClient(configuration).rest_client.pool_manager
+    timeout = urllib3.Timeout(connect=_CONNECT, read=_ANSWER)
+
+    def send(method: str, url: str, headers: dict[str, str], body: bytes | None) -> tuple[int, bytes]:
+        answer = http.request(method, url, body=body, headers=headers, timeout=timeout, retries=False, redirect=False)
+        return int(answer.status), answer.data
+
+    return Server(configuration.host.rstrip("/"), send, _Who(configuration), connections, say)
+
+
+class _Who:
+    """The headers that say who asks. A program that gives tokens runs once when a token ends, not once a thread."""
+
+    def __init__(self, configuration: t.Any) -> None:
+        self._configuration = configuration
+        self._lock = threading.Lock()
+
+    def __call__(self) -> dict[str, str]:
+        with self._lock:
+            settings = self._configuration.auth_settings().values()
+        return {each["key"]: each["value"] for each in settings if each.get("value")}
+
+
+def _from_file(config: t.Any, configuration: t.Any, kubeconfig: str | None, context: str | None) -> None:
+    path = kubeconfig or os.environ.get("K8S_AUTH_KUBECONFIG") or os.environ.get("KUBECONFIG") or ""
+    default = os.path.exists(os.path.expanduser("~/.kube/config"))
+    try:
+        if path or context or default or "KUBERNETES_SERVICE_HOST" not in os.environ:
+            config.load_kube_config(
+                os.path.expanduser(path) or None, context, client_configuration=configuration, persist_config=False
+            )
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+    except Exception as error:  # the client's, of its YAML reader, and of what it runs to get a token
+        raise RailyardError(
+            "it cannot be used: %s" % " ".join(str(error).split()).rstrip("."), path or "~/.kube/config", _NAME_ONE
+        ) from error
+
+
+def _from_environment(configuration: t.Any) -> None:
+    """A URL and a token or a certificate, which no file holds."""
+    said = {key[9:]: value for key, value in os.environ.items() if key.startswith("K8S_AUTH_") and value}
+    host, token = said["HOST"], said.get("API_KEY")
+    if not host.startswith(("https://", "http://")):
+        raise RailyardError("%s is no URL" % host, _HOST, "write https:// and the port, as in https://10.1.16.10:6443")
+    configuration.host = host
+    configuration.verify_ssl = _yes("K8S_AUTH_VERIFY_SSL", said.get("VERIFY_SSL", "true"))
+    for key, name in (("SSL_CA_CERT", "ssl_ca_cert"), ("CERT_FILE", "cert_file"), ("KEY_FILE", "key_file")):
+        path = os.path.expanduser(said.get(key, ""))
+        if path and not os.access(path, os.R_OK):
+            raise RailyardError("%s cannot be read" % path, "K8S_AUTH_" + key, "name a file that you may read")
+        setattr(configuration, name, path or None)
+    if token:
+        # with its word in front, because not every release of the client puts the prefix before it
+        configuration.api_key = {"authorization": "Bearer " + token}
+    elif not (configuration.cert_file and configuration.key_file):
+        raise RailyardError(
+            "it is set, and nothing says who asks",
+            _HOST,
+            "set K8S_AUTH_API_KEY, or K8S_AUTH_CERT_FILE and K8S_AUTH_KEY_FILE; or unset it to take a kubeconfig",
+        )
+    if said.get("PROXY"):
+        configuration.proxy = said["PROXY"]
+    if said.get("NO_PROXY"):
+        configuration.no_proxy = said["NO_PROXY"]
+
+
+def _yes(place: str, text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise RailyardError("%s is neither yes nor no" % text, place, "write true or false")
+    return text.lower() in _TRUE

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which cluster is reached and as whom, against a real HTTP server that tells what it was asked with."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import typing as t
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
+
+TOKEN = "very-secret-token"
+
+
+class Echo:
+    """Answers with what it was asked; as a proxy too, with the URL that it was asked for."""
+
+    def __init__(self) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                text = json.dumps({"asked": self.path, "who": self.headers.get("authorization")}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_words: t.Any) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.url = "http://127.0.0.1:%d" % self.http.server_address[1]
+
+
+@pytest.fixture
+def echo() -> t.Iterator[Echo]:
+    made = Echo()
+    yield made
+    made.http.shutdown()
+    made.http.server_close()
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of this machine's says how to reach a cluster."""
+    for key in list(os.environ):
+        if key.startswith("K8S_AUTH_") or key in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST") or "proxy" in key.lower():
+            monkeypatch.delenv(key)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def config(path: Path, url: str, **cluster: str) -> str:
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "it", "cluster": {"server": url, **cluster}}],
+        "users": [{"name": "who", "user": {"token": "of-the-file"}}, {"name": "other", "user": {"token": "of-other"}}],
+        "contexts": [
+            {"name": "it", "context": {"cluster": "it", "user": "who"}},
+            {"name": "other", "context": {"cluster": "it", "user": "other"}},
+        ],
+        "current-context": "it",
+    }
+    path.write_text(yaml.safe_dump(whole))
+    return str(path)
+
+
+def who(kubeconfig: str | None = None, context: str | None = None) -> t.Any:
+    return connect(kubeconfig, context, 2).get("/version")["who"]
+
+
+def test_a_kubeconfig_and_its_contexts(echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = config(tmp_path / "one", echo.url)
+    assert who(file) == "Bearer of-the-file"
+    assert who(file, "other") == "Bearer of-other"
+    monkeypatch.setenv("K8S_AUTH_CONTEXT", "other")
+    assert who(file) == "Bearer of-other"
+    monkeypatch.delenv("K8S_AUTH_CONTEXT")
+    monkeypatch.setenv("KUBECONFIG", file)
+    assert who() == "Bearer of-the-file"
+
+
+def test_what_awx_has_in_the_environment_counts_before_a_kubeconfig_that_nobody_named(
+    echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = config(tmp_path / "one", echo.url)
+    monkeypatch.setenv("KUBECONFIG", file)
+    monkeypatch.setenv("K8S_AUTH_HOST", echo.url + "/")
+    monkeypatch.setenv("K8S_AUTH_API_KEY", TOKEN)
+    monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "True")
+    assert who() == "Bearer " + TOKEN
+    assert connect(None, None, 2).url == echo.url
+    assert who(file) == "Bearer of-the-file"
+    assert who(None, "other") == "Bearer of-other"
+
+
+def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server's name resolves nowhere here, so an answer can only come by the proxy."""
+    file = config(tmp_path / "one", "http://api.example:6443", **{"proxy-url": echo.url})
+    assert connect(file, None, 2).get("/version")["asked"] == "http://api.example:6443/version"
+    monkeypatch.setenv("K8S_AUTH_HOST", "http://api.example:6443")
+    monkeypatch.setenv("K8S_AUTH_API_KEY", TOKEN)
+    monkeypatch.setenv("K8S_AUTH_PROXY", echo.url)
+    assert connect(None, None, 2).get("/version") == {
+        "asked": "http://api.example:6443/version",
+        "who": "Bearer " + TOKEN,
+    }
+    monkeypatch.setenv("K8S_AUTH_HOST", echo.url)
+    monkeypatch.setenv("K8S_AUTH_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("K8S_AUTH_NO_PROXY", "127.0.0.1")
+    assert connect(None, None, 2).get("/version")["asked"] == "/version"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"HOST": "10.1.16.10:6443", "API_KEY": TOKEN},
+            "K8S_AUTH_HOST: 10.1.16.10:6443 is no URL. Remedy: write https",
+        ),
+        ({"HOST": "https://a:1"}, "K8S_AUTH_HOST: it is set, and nothing says who asks. Remedy: set K8S_AUTH_API_KEY"),
+        ({"HOST": "https://a:1", "CERT_FILE": "/none"}, "K8S_AUTH_CERT_FILE: /none cannot be read. Remedy: "),
+        ({"HOST": "https://a:1", "API_KEY": TOKEN, "VERIFY_SSL": "maybe"}, "K8S_AUTH_VERIFY_SSL: maybe is neither"),
+        ({"HOST": "https://a:1", "API_KEY": TOKEN, "SSL_CA_CERT": "/none"}, "K8S_AUTH_SSL_CA_CERT: /none cannot be"),
+    ],
+)
+def test_an_environment_that_cannot_be_is_one_line_and_tells_no_secret(
+    given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in given.items():
+        monkeypatch.setenv("K8S_AUTH_" + key, value)
+    with pytest.raises(RailyardError) as error:
+        connect(None, None, 2)
+    assert str(error.value).startswith(said) and "\n" not in str(error.value)
+    assert TOKEN not in str(error.value)
+
+
+def test_a_token_stands_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("K8S_AUTH_HOST", "https://127.0.0.1:1")
+    monkeypatch.setenv("K8S_AUTH_API_KEY", TOKEN)
+    with pytest.raises(RailyardError) as error:
+        connect(None, None, 2).get("/version")
+    assert TOKEN not in repr(error.value) + str(error.value) + repr(error.value.__dict__)
+
+
+def test_the_account_of_a_pod_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    with pytest.raises(RailyardError, match="it cannot be used: Service (host/port|token file)"):
+        connect(None, None, 2)
+    with pytest.raises(RailyardError, match="missing: it cannot be used"):
+        connect(str(tmp_path / "missing"), None, 2)
