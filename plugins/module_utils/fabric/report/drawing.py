@@ -10,6 +10,7 @@ scheme shows the light one.
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as xml
 
 NAMESPACE = "http://www.w3.org/2000/svg"
@@ -60,17 +61,23 @@ _SANS_WIDTH = 0.58
 
 
 class Drawing:
-    """``title`` and ``text`` are for readers of screens."""
+    """``title`` and ``text`` are for readers of screens. ``name``: that of the drawing within a page, where its style
+    and ids must be its own."""
 
-    def __init__(self, title: str, text: str) -> None:
-        self.root = xml.Element("svg", {"xmlns": NAMESPACE, "role": "img", "aria-labelledby": "title text"})
-        xml.SubElement(self.root, "title", id="title").text = title
-        xml.SubElement(self.root, "desc", id="text").text = text
+    def __init__(self, title: str, text: str, name: str = "") -> None:
+        ids = ["%s-%s" % (name, each) if name else each for each in ("title", "text")]
+        self.root = xml.Element("svg", {"xmlns": NAMESPACE, "role": "img", "aria-labelledby": " ".join(ids)})
+        xml.SubElement(self.root, "title", id=ids[0]).text = title
+        xml.SubElement(self.root, "desc", id=ids[1]).text = text
+        if name:
+            self.root.set("class", name)
         light, dark = [_STYLE], [_DARK]
         for at, (on_light, on_dark) in enumerate(RAIL_COLOURS):
             for lines, colour in ((light, on_light), (dark, on_dark)):
                 lines.append(".f%d { fill: %s }\n.s%d { stroke: %s }\n" % (at, colour, at, colour))
-        style = "".join(light) + "@media (prefers-color-scheme: dark) {" + "".join(dark) + "}\n"
+        style = "".join(light) + "@media screen and (prefers-color-scheme: dark) {" + "".join(dark) + "}\n"
+        if name:
+            style = re.sub(r"^(?=[a-z.])", ".%s " % name, style, flags=re.MULTILINE)
         xml.SubElement(self.root, "style").text = style
         self._paper = xml.SubElement(self.root, "rect", {"class": "paper"})
         self._into = self.root

@@ -55,8 +55,8 @@ class _Block(t.NamedTuple):
     leaves: t.Mapping[str, Document]
 
 
-def topology(document: Document) -> bytes:
-    """The SVG file."""
+def topology(document: Document, name: str = "") -> bytes:
+    """The SVG file. ``name``: that of the drawing within a page."""
     nodes = document["nodes"]
     rails = _rails(document)
     ports = sum(len(node["ports"]) for node in nodes)
@@ -66,7 +66,7 @@ def topology(document: Document) -> bytes:
     else:
         sketch = _Sums(rails)
         blocks = _few(_units(document))
-    return _draw(document, rails, blocks, sketch)
+    return _draw(document, rails, blocks, sketch, name)
 
 
 def _rails(document: Document) -> list[_Rail]:
@@ -313,7 +313,9 @@ def _short(name: str) -> str:
     return rest or name
 
 
-def _draw(document: Document, rails: t.Sequence[_Rail], blocks: t.Sequence[_Block], sketch: _Sketch) -> bytes:
+def _draw(
+    document: Document, rails: t.Sequence[_Rail], blocks: t.Sequence[_Block], sketch: _Sketch, name: str
+) -> bytes:
     fabric = document["fabric"]
     nodes = document["nodes"]
     numbers = [count(len(nodes), "node"), count(len(rails), "rail"), count(sum(map(_gpus, nodes)), "GPU")]
@@ -323,7 +325,7 @@ def _draw(document: Document, rails: t.Sequence[_Rail], blocks: t.Sequence[_Bloc
     words = [attachments, fabric.get("provider"), fabric.get("link_layer"), "MTU %s" % fabric.get("mtu")]
     summed = "; ".join("%s: %s" % (block.title, block.note) for block in blocks[:16])
     more = "; and %d more" % (len(blocks) - 16) if len(blocks) > 16 else ""
-    drawing = Drawing("Rails of fabric %s" % fabric["name"], "%s. %s%s." % (", ".join(numbers), summed, more))
+    drawing = Drawing("Rails of fabric %s" % fabric["name"], "%s. %s%s." % (", ".join(numbers), summed, more), name)
     columns = _columns(blocks, sketch)
     line = "%s  ·  %s" % (", ".join(numbers), ", ".join(filter(None, words)))
     width = max(columns * sketch.width + (columns - 1) * _GAP, length(line, 12))

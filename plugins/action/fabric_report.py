@@ -1,0 +1,159 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import charts, documents, history
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.documents import Said, Verdict
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.material import PLAYS, Material
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.page import Report
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+# Bytes of a document at the most: the verdict of 8,192 nodes has a tenth of it.
+_MOST = 1 << 30
+_KINDS = (documents.VERIFY, documents.DRIFT, documents.PROOF)
+_EARLIER = re.compile(r"(verify|drift|proof)-\d{8}T\d{6}Z\.json\Z")
+
+
+class ActionModule(Door):
+    """Makes one page of all documents; documented in ``plugins/modules/fabric_report.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        "report_dir": {"type": "path", "default": "reports"},
+        "file": {"type": "path"},
+        "history": {"type": "int", "default": 30},
+        "charts": {"type": "bool", "default": True},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        directory = options["report_dir"]
+        document, said, loaded = _plan(options["file"], directory)
+        verdicts = _verdicts(directory)
+        runs, warnings = _history(directory, options["history"], verdicts)
+        notes = [*_stale(document, verdicts), *warnings]
+        draw = options["charts"]
+        if draw:
+            try:
+                charts.check()
+            except RailyardError as error:
+                draw = False
+                warnings.append(str(error))
+                notes.append("There are no charts: %s" % error)
+        material = Material(document, plan.digest(document), said, verdicts, runs, fabric_files.version(), notes, draw)
+        report, html = _made(material, loaded)
+        files = fabric_files.write(directory, {"report.html": html}, check)
+        result = {
+            "changed": any(file["changed"] for file in files),
+            "files": files,
+            "state": {"open": "not verified"}.get(report.state, report.state),
+            "summary": "\n".join(report.summary()),
+            "steps": [
+                {
+                    "origin": step.origin,
+                    "code": step.code,
+                    "what": step.title,
+                    "places": [" ".join(filter(None, place)) for place in step.places],
+                    "cause": "; ".join(step.causes),
+                    "remedy": step.remedy,
+                    "mends": list(step.plays),
+                }
+                for step in report.steps
+            ],
+        }
+        return dict(result, warnings=warnings) if warnings else result
+
+
+def _made(material: Material, loaded: str) -> tuple[Report, bytes]:
+    """The report and its page. ``loaded``: the file from which the plan was read, if it was."""
+    try:
+        report = Report(material)
+        return report, report.html()
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        if not loaded:
+            raise
+        # it lacks what every plan has; the verdicts were looked at before
+        said = "the plan is not as it is written (%s: %s)" % (type(error).__name__, error)
+        raise RailyardError(said, loaded, "run playbooks/plan.yml again, with -e report_dir=DIR") from error
+
+
+def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Said] | None, str]:
+    """The plan and what lint says: of the file that is named, else of the inventory's, else ``plan.json``; and which
+    file the plan was read from, if it was."""
+    named = os.path.join(directory, "plan.json")
+    try:
+        paths = fabric_files.named([file] if file else [])
+    except RailyardError:
+        if file or not os.path.exists(named):
+            raise
+        shown = fabric_files.shown_path(named)
+        known = os.path.join(directory, "findings.json")
+        said = documents.findings(_read(known), fabric_files.shown_path(known)) if os.path.exists(known) else None
+        return documents.plan(_read(named), shown), said, shown
+    if len(paths) > 1:
+        planned.document(None)  # says which there are
+    outcome = lint(fabric_files.read(paths[0]))
+    if outcome.plan is None:
+        raise planned.Wrong("\n".join(finding.text(paths[0]) for finding in outcome.errors), paths[0])
+    found = [
+        Said(paths[0], each.code, each.severity, each.place, each.line, each.message, each.remedy, each.reason)
+        for each in outcome.findings
+    ]
+    made: dict[str, t.Any] = outcome.plan.document()
+    return made, found, ""
+
+
+def _read(path: str) -> bytes:
+    return fabric_files.read(path, "let it be a file that you may read", _MOST)
+
+
+def _verdicts(directory: str) -> dict[str, Verdict]:
+    """The newest documents that are there; all that are wrong are said at once."""
+    found: dict[str, Verdict] = {}
+    errors = []
+    for kind in _KINDS:
+        path = os.path.join(directory, kind + ".json")
+        if os.path.exists(path):
+            try:
+                found[kind] = documents.verdict(_read(path), fabric_files.shown_path(path), kind)
+            except RailyardError as error:
+                errors.append(error)
+    raise_all(errors)
+    return found
+
+
+def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tuple[list[history.Run], list[str]]:
+    """Earlier runs, the newest ``most`` of each kind, and the newest themselves; what cannot be read is said."""
+    folder = os.path.join(directory, "history")
+    names = [name for name in sorted(os.listdir(folder)) if _EARLIER.match(name)] if os.path.isdir(folder) else []
+    runs, warnings = [], []
+    for kind in _KINDS:
+        of_kind = [name for name in names if name.startswith(kind + "-")]
+        for name in of_kind[max(len(of_kind) - most, 0) :]:
+            path = os.path.join(folder, name)
+            try:
+                # only what the history tells of a run is kept: the documents of a large fabric are large
+                runs.append(history.run(documents.verdict(_read(path), fabric_files.shown_path(path), kind)))
+            except RailyardError as error:
+                warnings.append("An earlier run is left out: %s" % error)
+    return history.ordered([*runs, *map(history.run, verdicts.values())]), warnings
+
+
+def _stale(document: t.Mapping[str, t.Any], verdicts: t.Mapping[str, Verdict]) -> list[str]:
+    """Verdicts of another fabric or plan than this."""
+    digest, fabric = plan.digest(document), document["fabric"]["name"]
+    notes = []
+    for kind, verdict in verdicts.items():
+        if verdict.fabric and verdict.fabric != fabric:
+            notes.append("%s.json is of fabric %s, and the plan of %s." % (kind, verdict.fabric, fabric))
+        elif verdict.plan and verdict.plan != digest:
+            notes.append("The plan has changed since %s.json was written: run %s again." % (kind, PLAYS[kind]))
+    return notes

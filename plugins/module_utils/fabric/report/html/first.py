@@ -1,0 +1,153 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What to do first: like failures together, in the order in which mending one may mend those after it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.documents import (
+    Failure,
+    Said,
+    Verdict,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
+
+Document = t.Mapping[str, t.Any]
+
+_LIMIT = " --limit "
+
+
+class Step(t.NamedTuple):
+    """One thing to do. ``origin``: lint, verify, drift or proof; ``places``: node and rail of each failure; ``shared``:
+    what all of them have in common; ``plays``: playbooks with their limits."""
+
+    origin: str
+    code: str
+    title: str
+    expected: t.Sequence[str]
+    found: t.Sequence[str]
+    causes: t.Sequence[str]
+    remedy: str
+    places: t.Sequence[tuple[str, str]]
+    shared: str
+    plays: t.Sequence[str]
+
+
+def steps(plan: Document, said: t.Sequence[Said], verdicts: t.Sequence[Verdict]) -> list[Step]:
+    """All steps, the first first: what is wrong with the plan, then each verdict's failures down its layers."""
+    found = [_of_finding(each) for each in said if each.severity == ERROR]
+    known: set[tuple[str, ...]] = set()
+    leaves = _leaves(plan)
+    ports = _ports(plan)
+    for verdict in verdicts:
+        found += _of_verdict(verdict, known, leaves, ports)
+        # one cause that a later verdict has too is said once
+        known.update(_same(failure) for failure in verdict.failures)
+    return found
+
+
+def _same(failure: Failure) -> tuple[str, ...]:
+    return failure.node, failure.rail, failure.what, failure.found
+
+
+def _of_finding(said: Said) -> Step:
+    place = "%s:%s" % (said.file, said.line) if said.line else said.file
+    title = "%s: %s" % (said.place, said.message) if said.place else said.message
+    return Step("lint", said.code, title, (), (), (), said.remedy, [(place, "")], "", ())
+
+
+def _of_verdict(
+    verdict: Verdict, known: t.AbstractSet[tuple[str, ...]], leaves: t.Mapping[str, str], ports: t.Mapping[str, int]
+) -> list[Step]:
+    down = {layer.name: at for at, layer in enumerate(verdict.layers)}
+    groups: dict[tuple[str, ...], list[Failure]] = {}
+    for failure in verdict.failures:
+        if _same(failure) not in known:
+            key = (failure.layer, failure.code, failure.what, failure.remedy)
+            groups.setdefault(key, []).append(failure)
+    ordered = sorted(
+        groups.values(),
+        key=lambda members: (down.get(members[0].layer, len(down)), -len(members), members[0].code, members[0].what),
+    )
+    return [_step(verdict.kind, members, leaves, ports) for members in ordered]
+
+
+def _step(origin: str, members: t.Sequence[Failure], leaves: t.Mapping[str, str], ports: t.Mapping[str, int]) -> Step:
+    first = members[0]
+    places = list(dict.fromkeys((each.node, each.rail) for each in members))
+    return Step(
+        origin,
+        first.code,
+        first.what or first.layer or "failure",
+        _distinct(each.expected for each in members),
+        _distinct(each.found for each in members),
+        _distinct(each.cause for each in members),
+        first.remedy,
+        places,
+        _shared(places, leaves, ports),
+        joined([each.mends for each in members if each.mends]),
+    )
+
+
+def _distinct(texts: t.Iterable[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text]
+
+
+def _shared(places: t.Sequence[tuple[str, str]], leaves: t.Mapping[str, str], ports: t.Mapping[str, int]) -> str:
+    """What two or more places have in common: their leaf, their rail, their node."""
+    if len(places) < 2:
+        return ""
+    behind = {leaves.get("%s %s" % place, "") for place in places}
+    rails = {rail for _node, rail in places}
+    nodes = {node for node, _rail in places}
+    if len(behind) == 1 and "" not in behind:
+        leaf = behind.pop()
+        return "all behind leaf %s (%d of its %s)" % (leaf, len(places), count(ports.get(leaf, 0), "port"))
+    if len(nodes) == 1:
+        return "all on node %s" % nodes.pop()
+    if len(rails) == 1 and "" not in rails:
+        return "all on rail %s" % rails.pop()
+    return ""
+
+
+def _leaves(plan: Document) -> dict[str, str]:
+    """Node and rail -> the leaf that the plan connects it to."""
+    return {
+        "%s %s" % (node["name"], port["rail"]): port["leaf"]["name"]
+        for node in plan["nodes"]
+        for port in node["ports"]
+        if (port.get("leaf") or {}).get("name")
+    }
+
+
+def _ports(plan: Document) -> dict[str, int]:
+    """Leaf -> how many ports it has."""
+    numbers: dict[str, int] = {}
+    for leaf in _leaves(plan).values():
+        numbers[leaf] = numbers.get(leaf, 0) + 1
+    return numbers
+
+
+def joined(mends: t.Sequence[str]) -> list[str]:
+    """Playbooks with their limits, each playbook once with all of its nodes; without a limit it covers all."""
+    limits: dict[str, dict[str, None]] = {}
+    for each in mends:
+        play, limit, nodes = each.partition(_LIMIT)
+        known = limits.setdefault(play, {})
+        known.update(dict.fromkeys(nodes.split(",") if limit else [""]))
+    return [play if "" in nodes else play + _LIMIT + ",".join(nodes) for play, nodes in limits.items()]
+
+
+def anchors(found: t.Sequence[Step], origin: str) -> dict[tuple[str, str], str]:
+    """Node and rail -> the id of the first step of this origin that is about it; a step of no rail, or of several, is
+    about each."""
+    named: dict[tuple[str, str], str] = {}
+    for number, step in enumerate(found, 1):
+        for node, rails in step.places if step.origin == origin else ():
+            for rail in rails.split(","):
+                named.setdefault((node, rail.strip()), "step-%d" % number)
+    return named
