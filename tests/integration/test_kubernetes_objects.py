@@ -16,7 +16,12 @@ from tests.unit.fabric.kubernetes import plans
 from tests.unit.fabric.kubernetes.documents import combinations
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTIONS = {"images": {"test": "registry.example/tools/rdma:1.2"}, "pkey": "0x7fff", "ufm_secret": "ufm"}
+OPTIONS = {
+    "images": {"test": "registry.example/tools/rdma:1.2"},
+    "registry": "registry.example",
+    "pkey": "0x7fff",
+    "ufm_secret": "ufm",
+}
 # What a server gives an object by itself, beyond what was applied.
 SERVERS_OWN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
 

@@ -126,10 +126,8 @@ def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) 
     return devices.allocatable(View(document), Options.of(given))
 
 
-def restarts(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[Object]:
-    """DaemonSets that read their configuration once: namespace, name and the digest that their template must carry."""
-    view = View(document)
-    if view.provider != "spiderpool":
-        return []
-    plugin = spiderpool.device_plugin(view, Options.of(given))
-    return [plugin] if plugin["digest"] else []
+def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[str]:
+    """What the plan needs installed in the cluster, in the order of installation, by the names of :mod:`software`."""
+    view, options = viewed(document), Options.of(given)
+    needed = {"cni": ["multus"], "spiderpool": ["spiderpool"], "network-operator": ["network-operator"]}[view.provider]
+    return (["sriov-operator"] if sriov_operator.alone(view, options) else []) + needed

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
+    LABEL,
     OF_FUNCTION,
     OF_NETDEV,
     Network,
@@ -25,6 +26,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 
 # Seconds between two looks for devices: a driver's reload is seen without a restart.
 RESCAN = 300
+# The annotation of a device plugin's pods with the digest of their configuration.
+CONFIG = LABEL + "config"
 SHARED_PLUGIN = "rdma-shared-device-plugin"
 SRIOV_PLUGIN = "sriov-device-plugin"
 
@@ -192,7 +195,7 @@ def _plugin(
         + [{"name": "config", "mountPath": directory, "readOnly": True}],
     }
     template = {
-        "metadata": {"labels": match, "annotations": {"railyard.fabric/config": digest(config)}},
+        "metadata": {"labels": match, "annotations": {CONFIG: digest(config)}},
         "spec": {
             "hostNetwork": True,
             "nodeSelector": view.selector(variant),

@@ -18,10 +18,16 @@ def values(view: View, options: Options) -> Object:
     module is built against the NIC driver's RDMA core: the host's, or the container's.
     """
     peermem = options.gpudirect == "peermem"
-    return {
+    made: Object = {
         "driver": {
             "kernelModuleType": "auto" if peermem else "open",
             "rdma": {"enabled": peermem, "useHostMofed": peermem and options.driver == "host"},
         },
         "gdrcopy": {"enabled": options.gdrcopy},
+        # What changes them comes before the chart, as with all charts here.
+        "operator": {"upgradeCRD": False},
     }
+    if view.provider == "network-operator":
+        # Its chart brings Node Feature Discovery; a second one would fight with it over labels.
+        made["nfd"] = {"enabled": False}
+    return made

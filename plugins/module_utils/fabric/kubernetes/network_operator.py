@@ -337,7 +337,8 @@ def values(view: View, options: Options) -> Object:
     vfs = bool(view.of(*OF_VF))
     made_values: Object = {
         "nfd": {"enabled": True, "deployNodeFeatureRules": True},
-        "upgradeCRDs": True,
+        # They are brought before the chart, which is then installed without a program of its own that may do anything.
+        "upgradeCRDs": False,
         "sriovNetworkOperator": {"enabled": vfs},
     }
     if vfs:
@@ -348,7 +349,4 @@ def values(view: View, options: Options) -> Object:
             "operator": {"resourcePrefix": view.prefix},
             "sriovOperatorConfig": {"deploy": True, "configDaemonNodeSelector": selector, "disableDrain": False},
         }
-        if any(network.isolated for network in view.of("sriov")):
-            # Without this image the operator lays no RDMA plugin on nodes, and pods would have no RDMA device.
-            made_values["sriov-network-operator"]["images"] = {"rdmaCni": options.reference("rdma-cni")}
     return made_values

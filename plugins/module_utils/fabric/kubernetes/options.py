@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass, field, fields
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 
 BUNDLED = "bundled"
@@ -20,21 +21,22 @@ UPSTREAM = "upstream"
 OPERATOR_NAMESPACE = {"spiderpool": "spiderpool", "network-operator": "nvidia-network-operator", "cni": "kube-system"}
 SRIOV_NAMESPACE = "sriov-network-operator"
 
-# name: (repository, image, version). One place for all that objects name; `images` overrides by name, `registry` the
-# registry of all.
+_NVIDIA = "nvidia/mellanox"
+_OPERATOR = "network-operator-v" + PINS["network-operator"].version
+# name: (path below a registry, image, version), for what objects must name and no chart has a default of. The registry
+# is the user's `registry`; `images` names one as a whole.
 IMAGES: dict[str, tuple[str, str, str]] = {
-    "driver": ("nvcr.io/nvidia/mellanox", "doca-driver", "doca3.3.0-26.01-0.7.1.0-0"),
-    "rdma-shared-device-plugin": ("nvcr.io/nvidia/mellanox", "k8s-rdma-shared-dev-plugin", "network-operator-v26.1.0"),
-    "sriov-device-plugin": ("nvcr.io/nvidia/mellanox", "sriov-network-device-plugin", "network-operator-v26.1.0"),
-    "cni-plugins": ("nvcr.io/nvidia/mellanox", "plugins", "network-operator-v26.1.0"),
-    "rdma-cni": ("nvcr.io/nvidia/mellanox", "rdma-cni", "network-operator-v26.1.0"),
-    "multus": ("nvcr.io/nvidia/mellanox", "multus-cni", "network-operator-v26.1.0"),
-    "ipoib": ("nvcr.io/nvidia/mellanox", "ipoib-cni", "network-operator-v26.1.0"),
-    "nv-ipam": ("nvcr.io/nvidia/mellanox", "nvidia-k8s-ipam", "network-operator-v26.1.0"),
-    "ib-kubernetes": ("nvcr.io/nvidia/mellanox", "ib-kubernetes", "network-operator-v26.1.0"),
-    "nic-feature-discovery": ("nvcr.io/nvidia/mellanox", "nic-feature-discovery", "network-operator-v26.1.0"),
-    "plain-rdma-shared-device-plugin": ("ghcr.io/mellanox", "k8s-rdma-shared-dev-plugin", "v1.5.3"),
-    "plain-sriov-device-plugin": ("ghcr.io/k8snetworkplumbingwg", "sriov-network-device-plugin", "v3.7.0"),
+    "driver": (_NVIDIA, "doca-driver", "doca3.4.1-26.04-1.1.0.0-1"),
+    "rdma-shared-device-plugin": (_NVIDIA, "k8s-rdma-shared-dev-plugin", _OPERATOR),
+    "sriov-device-plugin": (_NVIDIA, "sriov-network-device-plugin", _OPERATOR),
+    "cni-plugins": (_NVIDIA, "plugins", _OPERATOR),
+    "multus": (_NVIDIA, "multus-cni", _OPERATOR),
+    "ipoib": (_NVIDIA, "ipoib-cni", _OPERATOR),
+    "nv-ipam": (_NVIDIA, "nvidia-k8s-ipam", _OPERATOR),
+    "ib-kubernetes": (_NVIDIA, "ib-kubernetes", _OPERATOR),
+    "nic-feature-discovery": (_NVIDIA, "nic-feature-discovery", _OPERATOR),
+    "plain-rdma-shared-device-plugin": ("mellanox", "k8s-rdma-shared-dev-plugin", "v1.5.3"),
+    "plain-sriov-device-plugin": ("k8snetworkplumbingwg", "sriov-network-device-plugin", "v3.7.0"),
 }
 # Images without a version of our own choice: what needs them is made once `images` names them.
 UNPINNED = ("test",)
@@ -78,6 +80,7 @@ class Options:
     node_feature_rule: bool = False
     workload_namespace: str = "default"
     images: t.Mapping[str, str] = field(default_factory=dict)
+    # Where images come from: a registry, or a mirror with its path. Charts have defaults of their own without it.
     registry: str = ""
 
     @classmethod
@@ -152,15 +155,23 @@ class Options:
         return SRIOV_NAMESPACE
 
     def image(self, name: str) -> tuple[str, str, str]:
-        """Repository, image and version."""
+        """Repository, image and version.
+
+        :raises RailyardError: where nobody says from which registry it comes.
+        """
         if name in self.images:
             path, version = _tagged(self.images[name])
             repository, _slash, image = path.rpartition("/")
-        else:
-            repository, image, version = IMAGES[name]
-        if self.registry:
-            repository = "/".join([self.registry.rstrip("/")] + repository.split("/")[1:])
-        return repository, image, version
+            return repository, image, version
+        path, image, version = IMAGES[name]
+        if not self.registry:
+            raise RailyardError(
+                "nobody says from which registry the image %s/%s:%s comes" % (path, image, version),
+                "kubernetes.registry",
+                "set kubernetes_options.registry to the registry that has it under this path, or"
+                " kubernetes_options.images.%s to the whole image" % name,
+            )
+        return "%s/%s" % (self.registry.rstrip("/"), path), image, version
 
     def reference(self, name: str) -> str:
         repository, image, version = self.image(name)

@@ -219,18 +219,6 @@ def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[st
             yield "%s%s-%dx%s" % (view.name, kind, size, number), "%dx%s%s" % (size, number, kind), names
 
 
-def device_plugin(view: View, options: Options) -> Object:
-    """What must restart the shared device plugin: its DaemonSet, and the digest of its configuration ("" where it is
-    not installed).
-    """
-    config = devices.shared(view, options)
-    return {
-        "namespace": options.operator(view.provider),
-        "name": DEVICE_PLUGIN,
-        "digest": devices.digest(config) if config else "",
-    }
-
-
 def values(view: View, options: Options) -> Object:
     """Values of the chart ``spiderpool``: only keys that it reads, and only what the plan decides."""
     config = devices.shared(view, options)
@@ -241,6 +229,8 @@ def values(view: View, options: Options) -> Object:
     if config:
         # An empty list ends the plugin with a fatal error, so it is never written.
         plugin["deviceConfig"] = {"periodicUpdateInterval": devices.RESCAN, "configList": config}
+        # It reads its list once: another list is another template, and the DaemonSet restarts.
+        plugin["podAnnotations"] = {devices.CONFIG: devices.digest(plugin["deviceConfig"])}
     attachments = {network.attachment for network in view.networks}
     made_values: Object = {
         "ipam": {

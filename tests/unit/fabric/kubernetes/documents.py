@@ -9,6 +9,9 @@ import typing as t
 
 Document = t.Dict[str, t.Any]
 
+# What objects of a plan without an operator's defaults must be told.
+REGISTRY: dict[str, t.Any] = {"registry": "registry.example"}
+
 ATTACHMENTS = {
     "spiderpool": ("macvlan", "ipvlan", "sriov", "ib-sriov", "ipoib"),
     "network-operator": ("macvlan", "host-device", "ipoib", "sriov", "ib-sriov"),
@@ -168,8 +171,8 @@ def _port(
         rdma={"name": "mlx5_%s" % name, "type": "hardware"},
         gpus=[number - 1],
         mtu=4200,
-        table=rail["table"],
-        rule_priority=rail["rule_priority"],
+        table=rail["table"] if routing == "source" else None,
+        rule_priority=rail["rule_priority"] if routing == "source" else None,
         routes=[],
         sysctl={"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
         vfs={"count": vfs, "attributes": []} if vfs else None,

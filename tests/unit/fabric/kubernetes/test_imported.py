@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
 
 from . import schema, webhooks
+from .documents import REGISTRY
 from .plans import planned
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -25,7 +26,7 @@ SEEDS = sorted((ROOT.parent / "shared/seeds").glob("00[02]_*.txt"))
 @pytest.mark.parametrize("path", FOUND + SEEDS, ids=[path.stem.partition("_")[0] for path in FOUND + SEEDS])
 def test_what_was_imported_renders_to_what_upstream_takes(path: Path) -> None:
     outcome = run([(path.name, path.read_bytes())], NODES)
-    objects = list(components.objects(planned(outcome.text), None))
+    objects = list(components.objects(planned(outcome.text), REGISTRY))
     assert objects
     assert webhooks.problems(objects) == []
     if schema.folder() is None:

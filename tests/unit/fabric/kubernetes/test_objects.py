@@ -16,15 +16,17 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import base, components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import IMAGES
 
 from . import plans, schema, webhooks
-from .documents import ATTACHMENTS, combinations, document
+from .documents import ATTACHMENTS, REGISTRY, combinations, document
 
 EVERYTHING = {
     "pkey": "0x7fff",
     "ufm_secret": "ufm",
     "driver": "container",
     "images": {"test": "registry.example/tools/rdma:1.2"},
+    "registry": "registry.example",
     "node_feature_rule": False,
 }
 FAMILIES = ((4,), (6,), (4, 6))
@@ -90,7 +92,7 @@ def test_a_node_more_changes_only_what_is_its_own_or_names_it(provider: str, att
 
     def keyed(nodes: int) -> dict[tuple[str, str], t.Any]:
         plan = document(provider, attachment, mode, nodes=nodes)
-        return {(each["kind"], each["metadata"]["name"]): each for each in components.objects(plan)}
+        return {(each["kind"], each["metadata"]["name"]): each for each in components.objects(plan, REGISTRY)}
 
     small, large = keyed(3), keyed(4)
     changed = {key for key in small if small[key] != large[key]}
@@ -125,7 +127,7 @@ Given = t.Dict[t.Tuple[str, str, str], t.List[webhooks.Span]]
 
 def _spiderpool_gives(plan: t.Mapping[str, t.Any]) -> Given:
     given: Given = {}
-    for each in components.objects(plan):
+    for each in components.objects(plan, REGISTRY):
         if each["kind"] == "SpiderIPPool":
             spec = each["spec"]
             node = spec.get("nodeName", [""])[0]
@@ -139,7 +141,7 @@ def _nv_ipam_gives(plan: t.Mapping[str, t.Any]) -> Given:
     """As nv-ipam's agent counts: a node's prefix or the subnet, less network, broadcast, gateway and exclusions."""
 
     given: Given = {}
-    for each in components.objects(plan):
+    for each in components.objects(plan, REGISTRY):
         rail, spec = each["metadata"]["labels"].get(base.RAIL, ""), each.get("spec", {})
         if each["kind"] == "CIDRPool":
             for allocation in spec["staticAllocations"]:
@@ -167,7 +169,7 @@ def _nv_ipam_gives(plan: t.Mapping[str, t.Any]) -> Given:
 
 def _cni_gives(plan: t.Mapping[str, t.Any]) -> Given:
     given: Given = {}
-    for node, files in components.node_files(plan):
+    for node, files in components.node_files(plan, REGISTRY):
         for path, text in files.items():
             if not path.endswith(".conflist"):
                 continue
@@ -213,16 +215,32 @@ def test_options_are_checked() -> None:
         assert words in str(caught.value)
 
 
-def test_a_registry_takes_the_place_of_all_registries() -> None:
-    options = {"registry": "mirror.example:5000/rdma", "images": {"multus": "quay.io:443/cni/multus@sha256:ab"}}
+def test_images_come_from_the_users_registry_and_from_no_other() -> None:
+    options = {"registry": "mirror.example:5000/rdma", "images": {"multus": "other.example:443/cni/multus@sha256:ab"}}
     policy = next(each for each in components.objects(document("network-operator"), options) if each["spec"])
     secondary = policy["spec"]["secondaryNetwork"]
     assert secondary["multus"] == {
         "image": "multus",
-        "repository": "mirror.example:5000/rdma/cni",
+        "repository": "other.example:443/cni",
         "version": "sha256:ab",
     }
     assert secondary["cniPlugins"]["repository"] == "mirror.example:5000/rdma/nvidia/mellanox"
     assert components.values(document(), options)["spiderpool"]["global"] == {
         "imageRegistryOverride": "mirror.example:5000/rdma"
     }
+
+
+@pytest.mark.parametrize("provider, attachment, mode", combinations())
+def test_without_a_registry_no_object_names_one(provider: str, attachment: str, mode: str) -> None:
+    """Where a chart has a default it decides; where an object must name an image, nobody guesses."""
+    plan = document(provider, attachment, mode)
+    if provider == "spiderpool":
+        assert "imageRegistryOverride" not in json.dumps(components.values(plan))
+        assert '"image"' not in json.dumps(list(components.objects(plan)))
+        return
+    with pytest.raises(RailyardError) as caught:
+        list(components.objects(plan))
+    assert caught.value.place == "kubernetes.registry"
+    assert "nobody says from which registry" in str(caught.value) and "kubernetes_options.images." in str(caught.value)
+    named = {name: "own.example/x/%s:1" % name for name in IMAGES}
+    assert "own.example/x" in json.dumps(list(components.objects(plan, {"images": named})))

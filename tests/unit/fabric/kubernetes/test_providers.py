@@ -14,13 +14,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import base, components
 
 from . import schema, webhooks
-from .documents import document
+from .documents import REGISTRY, document
 
 Object = t.Dict[str, t.Any]
 
 
 def made(kind: str, *plan: t.Any, options: t.Mapping[str, t.Any] | None = None, **more: t.Any) -> list[Object]:
-    return [each for each in components.objects(document(*plan, **more), options) if each["kind"] == kind]
+    return [
+        each
+        for each in components.objects(document(*plan, **more), {**REGISTRY, **(options or {})})
+        if each["kind"] == kind
+    ]
 
 
 def names(things: t.Iterable[Object]) -> list[str]:
@@ -56,7 +60,7 @@ def test_profiles_that_differ_have_policies_of_their_own() -> None:
         for port in node["ports"]:
             if node["profile"] == "b":
                 port["pci"] = port["pci"].replace("0000:", "0001:")
-    things = list(components.objects(whole))
+    things = list(components.objects(whole, REGISTRY))
     cluster = next(each for each in things if each["kind"] == "NicClusterPolicy")
     own = [each for each in things if each["kind"] == "NicNodePolicy"]
     assert names(own) == ["ai-a", "ai-b"]
@@ -71,7 +75,7 @@ def test_vfs_are_the_sriov_operators_alone() -> None:
     assert "sriovDevicePlugin" not in policy["spec"] and "rdmaSharedDevicePlugin" not in policy["spec"]
     values = components.values(document("network-operator", "sriov", "prefix"))["network-operator"]
     assert values["sriovNetworkOperator"]["enabled"] is True
-    assert "rdma-cni" in values["sriov-network-operator"]["images"]["rdmaCni"]
+    assert values["upgradeCRDs"] is False, "they are brought before the chart"
 
 
 def test_a_driver_container_is_waited_for() -> None:
@@ -93,7 +97,7 @@ def test_macvlan_asks_for_its_prefix_and_routes_by_source() -> None:
     }
     tuning, sbr = json.loads("[%s]" % network["spec"]["metaPlugins"])
     assert tuning["sysctl"]["net.ipv4.conf.IFNAME.arp_ignore"] == "1"
-    assert sbr == {"type": "sbr", "table": 102}
+    assert sbr == {"type": "sbr"}  # with a table, releases from 1.6 on add rules alone
     network = made("MacvlanNetwork", "network-operator", "macvlan", "prefix", routing="destination")[1]
     assert "sbr" not in network["spec"]["metaPlugins"]
     pool = made("CIDRPool", "network-operator", "macvlan", "prefix", routing="destination")[1]
@@ -112,13 +116,13 @@ def test_blocks_of_a_subnet_must_fit_nv_ipams_way() -> None:
     ):
         whole = dict(plan, fabric=dict(plan["fabric"], **changes))
         with pytest.raises(RailyardError) as caught:
-            list(components.objects(whole))
+            list(components.objects(whole, REGISTRY))
         assert words in str(caught.value)
     for node in plan["nodes"]:
         for port in node["ports"]:
             port["pods"]["first"] = port["pods"]["first"].rpartition(".")[0] + ".5"
     with pytest.raises(RailyardError, match="begin at 172.16.11.5"):
-        list(components.objects(plan))
+        list(components.objects(plan, REGISTRY))
 
 
 # -- policies
@@ -182,7 +186,7 @@ def test_groups_that_change_what_a_policy_says_make_a_variant_of_their_profile()
         "hgx",
         "hgx",
     ]
-    policies = [each for each in components.objects(plan) if each["kind"] == "SriovNetworkNodePolicy"]
+    policies = [each for each in components.objects(plan, REGISTRY) if each["kind"] == "SriovNetworkNodePolicy"]
     assert [(each["metadata"]["name"], each["spec"]["numVfs"]) for each in policies[:2]] == [
         ("ai-gpu01-hgx", 8),
         ("ai-gpu01-hgx-few-vfs", 4),
@@ -234,6 +238,7 @@ def test_a_definition_is_empty_and_the_node_has_the_file_of_its_name() -> None:
             "mtu": 4200,
             "ipam": {
                 "type": "host-local",
+                "dataDir": "/run/railyard/cni",
                 "ranges": [
                     [
                         {
@@ -247,14 +252,12 @@ def test_a_definition_is_empty_and_the_node_has_the_file_of_its_name() -> None:
             },
         },
         {
-            "type": "tuning",
-            "sysctl": {
-                "net.ipv4.conf.IFNAME.arp_announce": "2",
-                "net.ipv4.conf.IFNAME.arp_ignore": "1",
-                "net.ipv4.conf.IFNAME.rp_filter": "2",
-            },
+            "type": "railyard-rail",
+            "sysctl": {"arp_announce": 2, "arp_ignore": 1, "rp_filter": 2},
+            "table": 101,
+            "priority": 10001,
+            "routes": [{"dst": "0.0.0.0/0", "gw": "172.16.11.254"}],
         },
-        {"type": "sbr", "table": 101},
     ]
 
 
@@ -276,7 +279,7 @@ def test_without_a_gateway_no_pod_address_is_lost_to_an_invented_one() -> None:
     text = dict(components.node_files(plan))["hgx-0001"]["/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist"]
     conf = json.loads(text)
     assert conf["plugins"][0]["ipam"]["ranges"][0][0]["gateway"] == "172.16.11.201"
-    assert "sbr" not in text and "routes" not in text
+    assert (conf["plugins"][-1]["table"], conf["plugins"][-1]["routes"]) == (101, [])
 
 
 def test_a_whole_function_goes_into_the_pod_with_its_rdma_device() -> None:
@@ -299,8 +302,15 @@ def test_a_whole_function_goes_into_the_pod_with_its_rdma_device() -> None:
 def test_vfs_get_their_mtu_by_tuning_and_routes_without_a_default() -> None:
     (conf, _other) = conflists("hgx-0002", "cni", "sriov", "prefix", cross_rail=False)
     assert conf["plugins"][0]["ipam"]["routes"] == [{"dst": "10.2.0.0/15", "gw": "10.2.0.33"}]
-    assert [plugin["type"] for plugin in conf["plugins"]] == ["sriov", "rdma", "tuning"]
+    assert [plugin["type"] for plugin in conf["plugins"]] == ["sriov", "rdma", "railyard-rail"]
     assert conf["plugins"][2]["mtu"] == 4200
+    assert conf["plugins"][2]["routes"] == conf["plugins"][0]["ipam"]["routes"]
+    (conf, _other) = conflists("hgx-0002", "cni", "sriov", "prefix", routing="destination")
+    assert conf["plugins"][2] == {
+        "type": "railyard-rail",
+        "mtu": 4200,
+        "sysctl": {"arp_announce": 2, "arp_ignore": 1, "rp_filter": 2},
+    }
 
 
 def test_device_plugins_are_a_profiles_own_and_restart_when_their_configuration_changes() -> None:
@@ -329,7 +339,7 @@ def nccl(**plan: t.Any) -> tuple[dict[str, str], dict[str, str]]:
     """The settings of a pod and of a host."""
     whole = document(**plan)
     whole["fabric"]["qos"] = QOS
-    config = next(each for each in components.objects(whole) if "nccl.conf" in each.get("data", {}))
+    config = next(each for each in components.objects(whole, REGISTRY) if "nccl.conf" in each.get("data", {}))
     host = dict(components.node_files(whole))["hgx-0001"]["/etc/nccl.conf"]
     return _lines(config["data"]["nccl.conf"]), _lines(host)
 
@@ -362,7 +372,7 @@ def test_rails_without_a_way_between_them_are_not_crossed() -> None:
 
 @pytest.mark.parametrize("attachment", ["macvlan", "sriov", "ipoib", "ib-sriov"])
 def test_no_setting_fixes_a_gid_index(attachment: str) -> None:
-    text = json.dumps(list(components.objects(document("network-operator", attachment, "prefix"))))
+    text = json.dumps(list(components.objects(document("network-operator", attachment, "prefix"), REGISTRY)))
     text += json.dumps(dict(components.node_files(document("network-operator", attachment, "prefix"))))
     assert "GID_INDEX" not in text
 
@@ -370,7 +380,7 @@ def test_no_setting_fixes_a_gid_index(attachment: str) -> None:
 @pytest.mark.parametrize("provider", ["spiderpool", "network-operator"])
 def test_alerts_are_sound_expressions_on_the_rails_alone(provider: str) -> None:
     plan = document(provider, "macvlan", "prefix", netdev_of=lambda profile, rail: "rail.%d" % rail)
-    (rules,) = [each for each in components.objects(plan) if each["kind"] == "PrometheusRule"]
+    (rules,) = [each for each in components.objects(plan, REGISTRY) if each["kind"] == "PrometheusRule"]
     alerts = rules["spec"]["groups"][0]["rules"]
     expected = ["RailPauseStorm", "RailOutOfSequence", "RailCongestion", "RailAsymmetry", "RailLinkFlap"]
     assert [each["alert"] for each in alerts] == (expected if provider == "spiderpool" else [expected[0], expected[4]])
@@ -381,14 +391,16 @@ def test_alerts_are_sound_expressions_on_the_rails_alone(provider: str) -> None:
         assert "rail[.]1|rail[.]2" in alert["expr"]
         assert alert["annotations"]["description"].endswith(".")
     assert not [
-        each for each in components.objects(plan, {"metrics": False}) if each["apiVersion"].startswith("monitoring")
+        each
+        for each in components.objects(plan, {**REGISTRY, "metrics": False})
+        if each["apiVersion"].startswith("monitoring")
     ]
 
 
 def test_priorities_that_wait_are_those_of_the_plan() -> None:
     plan = document("cni", "macvlan", "prefix")
     plan["fabric"]["qos"] = dict(QOS, pfc=[0, 0, 0, 0, 0, 1, 0, 0])
-    (rules,) = [each for each in components.objects(plan) if each["kind"] == "PrometheusRule"]
+    (rules,) = [each for each in components.objects(plan, REGISTRY) if each["kind"] == "PrometheusRule"]
     assert "prio5_pause" in rules["spec"]["groups"][0]["rules"][0]["expr"]
 
 
@@ -425,7 +437,7 @@ def test_nodes_are_labelled_and_no_object_is_a_node() -> None:
             "railyard.fabric/variant": "b",
         },
     }
-    things = list(components.objects(plan, {"node_feature_rule": True}))
+    things = list(components.objects(plan, {**REGISTRY, "node_feature_rule": True}))
     rules = [each for each in things if each["kind"] == "NodeFeatureRule"]
     assert things[: len(rules)] == rules and names(rules) == ["ai-a", "ai-b"]
     assert rules[1]["spec"]["rules"][0]["matchFeatures"][0]["matchExpressions"]["nodename"]["value"] == ["b-0002"]

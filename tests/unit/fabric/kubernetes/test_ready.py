@@ -14,10 +14,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import ON_DEMAND
 
 from . import plans
-from .documents import Document, combinations
+from .documents import REGISTRY, Document, combinations
 
 OPTIONS = {
     "images": {"test": "registry.example/tools/rdma:1.2"},
+    "registry": "registry.example",
     "node_feature_rule": True,
     "grafana_labels": {"a": "b"},
 }
@@ -31,7 +32,7 @@ def test_every_kind_that_a_plan_can_have_is_known(provider: str, attachment: str
 
 def goal_of(provider: str, attachment: str, mode: str) -> tuple[Goal, Document, list[Document]]:
     document = plans.planned(plans.fabric_file(provider, attachment, mode, (4,), nodes=3))
-    objects = [made for component, made in components.components(document, {}) if component not in ON_DEMAND]
+    objects = [made for component, made in components.components(document, REGISTRY) if component not in ON_DEMAND]
     return Goal(document, {}, objects), document, objects
 
 

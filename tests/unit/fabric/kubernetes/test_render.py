@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, render, yaml_text
 
-from .documents import combinations, document
+from .documents import REGISTRY, combinations, document
 
 SCALARS = st.one_of(
     st.text(max_size=30),
@@ -64,7 +64,7 @@ def test_what_is_no_object_is_refused() -> None:
 @pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())
 def test_files_hold_every_object_once(provider: str, attachment: str, mode: str) -> None:
     plan = document(provider, attachment, mode, nodes=3)
-    options = {"images": {"test": "registry.example/rdma:1"}}
+    options = {"images": {"test": "registry.example/rdma:1"}, **REGISTRY}
     files = render.render(plan, options)
     assert files == render.render(json.loads(json.dumps(plan)), options)
     assert list(files) == sorted(files)

@@ -190,12 +190,14 @@ def test_conflicts_and_gateways_are_looked_for() -> None:
     assert values(families=(4, 6))["ipam"]["enableIPv6"] is True
 
 
-def test_the_digest_follows_the_configuration() -> None:
-    def digest(**plan: t.Any) -> str:
-        found: str = spiderpool.device_plugin(View(document("spiderpool", **plan)), Options())["digest"]
-        return found
+def test_the_device_plugin_restarts_with_its_list_and_only_then() -> None:
+    def digest(options: Options | None = None, **plan: t.Any) -> str:
+        values = spiderpool.values(View(document("spiderpool", **plan)), options or Options())
+        plugin = values["rdma"]["rdmaSharedDevicePlugin"]
+        return str(plugin.get("podAnnotations", {}).get("railyard.fabric/config", ""))
 
-    assert digest() == digest() != digest(rails=3)
+    assert digest() == digest(Options(metrics=False)) != digest(rails=3)
+    assert digest() != digest(Options(rdma_hca_max=64))
     assert digest(attachment="sriov") == ""
 
 

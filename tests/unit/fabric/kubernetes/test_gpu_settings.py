@@ -9,9 +9,15 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.gpu_operator import values
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.gpu_settings import (
+    Wanted,
+    disagreements,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect_operator import Wanted, disagreements
+
+from .documents import document
 
 DMABUF = Wanted("dmabuf", "ofed", "container", True)
 PEERMEM = Wanted("peermem", "ofed", "container", True)
@@ -52,7 +58,7 @@ def test_what_agrees() -> None:
 def test_our_own_values_agree(gpudirect: str, driver: str, gdrcopy: bool) -> None:
     options = Options(gpudirect=gpudirect, driver=driver, gdrcopy=gdrcopy)
     wanted = Wanted(gpudirect, "ofed" if driver == "host" else "container", "container", gdrcopy, ("hopper",))
-    assert disagreements(values(t.cast(t.Any, None), options), wanted) == []
+    assert disagreements(values(View(document()), options), wanted) == []
 
 
 @pytest.mark.parametrize(
