@@ -15,6 +15,13 @@ import yaml
 ROLES = Path(__file__).resolve().parent.parent / "roles"
 
 
+class Indented(yaml.SafeDumper):
+    """Lists are indented below their key, as ansible-lint wants them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
 def plain(text: str) -> str:
     """Ansible's markup as Markdown."""
     for mark in ("C(", "O(", "V(", "M("):
@@ -51,7 +58,7 @@ def defaults(spec: dict[str, t.Any]) -> str:
     for option, about in (spec.get("options") or {}).items():
         if "default" in about:
             text += ["# " + line for line in lines(about["description"])]
-            value = yaml.safe_dump({option: about["default"]}, width=1000, sort_keys=False)
+            value = yaml.dump({option: about["default"]}, Dumper=Indented, width=1000, sort_keys=False)
             text.append(value.rstrip("\n"))
     return "\n".join(text) + "\n"
 

@@ -109,7 +109,14 @@ class Handout:
             "qos": qos.derived(fabric.qos) if fabric.qos else None,
             "infiniband": _infiniband(fabric.infiniband),
             "rails": [rail.name for rail in fabric.rails],
+            "subnets": {rail.name: self._subnets(rail) for rail in fabric.rails},
         }
+
+    def _subnets(self, rail: Rail) -> dict[str, t.Any]:
+        """A rail's whole network, of which nodes have shares."""
+        found: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None}
+        found.update({"subnet" + side.six: str(side.planner.scheme.network) for side in self._sides[rail.name]})
+        return found
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

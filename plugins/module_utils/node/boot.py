@@ -10,17 +10,11 @@ this collection's node code packed from its own sources (:mod:`.boot_program` is
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import json
-import os
 import re
-import sys
 import typing as t
-import zipfile
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, program
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -31,9 +25,8 @@ UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-boot.service
 # What a device lost by going away is laid down when it comes again: udev starts an instance for the module's file.
 AGAIN = "/etc/systemd/system/railyard-again@.service"
 RULES = "/etc/udev/rules.d/90-railyard-%s.rules"
-GENERAL_PYTHON = "/usr/bin/python3"
 SYSTEMCTL = "/usr/bin/systemctl"
-PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
+PACKAGE = program.PACKAGE
 # What boot_program reaches by import; a unit test holds this list against the imports themselves.
 PACKED = (
     "errors",
@@ -145,9 +138,9 @@ class BootState:
                 changes.append(Change(self.file, "options", held, None, lambda: system.remove_file(self.file)))
             return changes
         changes = []
-        program = pack()
-        if system.read_bytes(PROGRAM) != program:
-            changes.append(_file_change(system, PROGRAM, "program", program, 0o755))
+        packed = pack()
+        if system.read_bytes(PROGRAM) != packed:
+            changes.append(_file_change(system, PROGRAM, "program", packed, 0o755))
         unit = UNIT_TEXT.format(BOOT_DIR, _interpreter(system), PROGRAM)
         if system.read_file(UNIT) != unit:
             changes.append(_file_change(system, UNIT, "unit", unit, 0o644))
@@ -178,17 +171,9 @@ class BootState:
 
 
 def _interpreter(system: System) -> str:
-    """The Python that runs the program at boot: the unit's own as long as it is there, else the one that runs us.
-
-    A later run may come by another interpreter, which is no reason to change the unit.
-    """
+    """The Python that runs the program at boot."""
     kept = re.search(r"^ExecStart=(/\S+) ", system.read_file(UNIT) or "", re.MULTILINE)
-    if kept and system.exists(kept.group(1)):
-        return kept.group(1)
-    if os.path.realpath(GENERAL_PYTHON) == os.path.realpath(sys.executable):
-        # outlives the distribution's next release of Python
-        return GENERAL_PYTHON
-    return sys.executable or GENERAL_PYTHON
+    return program.interpreter(system, kept.group(1) if kept else None)
 
 
 def _file_change(system: System, path: str, attribute: str, data: str | bytes, mode: int) -> Change:
@@ -198,30 +183,5 @@ def _file_change(system: System, path: str, attribute: str, data: str | bytes, m
 
 
 def pack() -> bytes:
-    """The boot program as a zip application: the same sources always give the same bytes."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-
-        def add(name: str, text: str) -> None:
-            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), text, zipfile.ZIP_DEFLATED)
-
-        add("__main__.py", "import sys\nfrom %s.node.boot_program import main\nsys.exit(main())\n" % PACKAGE)
-        packages: set[str] = set()
-        for name in PACKED:
-            parts = (PACKAGE + "." + name).split(".")
-            packages.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
-            add("/".join(parts) + ".py", _source(PACKAGE + "." + name))
-        for package in sorted(packages):
-            add(package + "/__init__.py", "")
-    return stream.getvalue()
-
-
-def _source(name: str) -> str:
-    spec = importlib.util.find_spec(name)
-    source = spec.loader.get_source(name) if spec and spec.loader and hasattr(spec.loader, "get_source") else None
-    if source is None:
-        raise RailyardError(
-            "its source is not at hand to be packed for boot", name, "install the collection with its sources"
-        )
-    # Ansible's own loader, on a controller, gives bytes
-    return source.decode() if isinstance(source, bytes) else str(source)
+    """The boot program; see :func:`.program.pack`."""
+    return program.pack(PACKED, "node.boot_program")

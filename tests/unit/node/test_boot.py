@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program, program
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
@@ -48,7 +48,7 @@ def test_the_program_holds_just_what_it_reaches() -> None:
         if name not in reached:
             reached.add(name)
             queue.extend(imports(name))
-    assert sorted(boot.PACKED) == sorted(reached - {"node.boot"})
+    assert sorted(boot.PACKED) == sorted(reached - {"node.boot", "node.program"})
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
@@ -208,6 +208,6 @@ def test_the_units_python_changes_only_when_it_is_gone(tmp_path: Path, monkeypat
 
 
 def test_the_distributions_python_is_named_without_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boot, "GENERAL_PYTHON", str(tmp_path / "python3"))
+    monkeypatch.setattr(program, "GENERAL_PYTHON", str(tmp_path / "python3"))
     (tmp_path / "python3").symlink_to(sys.executable)
     assert unit_python(System(str(tmp_path / "node"))) == str(tmp_path / "python3")

@@ -5,10 +5,8 @@
 """Plain CNI plugins, no operator: empty NetworkAttachmentDefinitions, and each node's own configuration beside Multus.
 
 For a NetworkAttachmentDefinition with an empty ``spec`` Multus takes the configuration on the node whose ``name`` is
-the
-definition's, from its ``confDir`` (``/etc/cni/multus/net.d`` unless said otherwise). So the cluster knows a rail's
-name, and each
-node its own netdev, addresses and table.
+the definition's, from its ``confDir`` (``/etc/cni/multus/net.d`` unless said otherwise). So the cluster knows a rail's
+name, and each node its own netdev, addresses and table.
 """
 
 from __future__ import annotations
@@ -37,6 +35,9 @@ API = "k8s.cni.cncf.io/v1"
 COMPONENT = "cni"
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 CONF_DIR = "/etc/cni/multus/net.d"
+# Which addresses are given out. Gone at a reboot, as the pods are that have them: on disk, where the plugin would keep
+# them, those of pods that went without a word stay taken for good.
+LEASES = "/run/railyard/cni"
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
@@ -62,18 +63,31 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
         )
 
 
+def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.Any] | None = None) -> list[Object]:
+    """A node's networks, from what the plan hands over to it: ``railyard_fabric`` and ``railyard_node``.
+
+    :raises RailyardError: for an option, or a port that the plugins cannot be told.
+    """
+    rails = [dict(values, name=name) for name, values in fabric["subnets"].items()]
+    view, options = View({"fabric": fabric, "rails": rails, "nodes": [node]}), Options.of(given)
+    return [conf for _network, conf in _networks_of(view, options, node)]
+
+
 def configurations(view: View, options: Options, node: Node) -> dict[str, str]:
     """A node's CNI configuration: file name in Multus's ``confDir`` -> text.
 
     :raises RailyardError: for a port that the plugins cannot be told.
     """
-    files = {}
+    return {
+        "railyard-%s.conflist" % name: json.dumps(conf, indent=2) + "\n"
+        for name, conf in _networks_of(view, options, node)
+    }
+
+
+def _networks_of(view: View, options: Options, node: Node) -> t.Iterator[tuple[str, Object]]:
     for port in node["ports"]:
         network = view.network(port["names"]["network"])
-        files["railyard-%s.conflist" % network.name] = (
-            json.dumps(configuration(view, options, node, network, port), indent=2) + "\n"
-        )
-    return files
+        yield network.name, configuration(view, options, node, network, port)
 
 
 def configuration(view: View, options: Options, node: Node, network: Network, port: Port) -> Object:
@@ -126,7 +140,7 @@ def _manager(shares: t.Sequence[Share], port: Port) -> Object:
             ],
         }
     else:
-        conf = {"type": "host-local", "ranges": [[_range(share, port)] for share in shares]}
+        conf = {"type": "host-local", "dataDir": LEASES, "ranges": [[_range(share, port)] for share in shares]}
     if routes:
         conf["routes"] = routes
     return conf

@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cni_networks
+short_description: Lay a node's own CNI networks, and see that their plugins are there
+version_added: 0.1.0
+description:
+  - Writes the configurations that Multus takes for NetworkAttachmentDefinitions with an empty C(spec), one file a
+    network, C(railyard-NETWORK.conflist). Such files that are not wanted any more are removed; all other files stay.
+  - Installs C(railyard-rail), the plugin that gives a pod's interface the rail's ARP settings and its address the
+    rail's own routing table, and from
+    O(source) those plugins that the networks name and the node lacks. A plugin that is there is never replaced, unless
+    this module installed it and nobody has touched it since.
+  - Before anything is written, everything that keeps a network from working is told at once - a plugin that is missing
+    or knows another version of the CNI specification, a netdev that is missing or has a smaller MTU, another file with
+    a network of the same name.
+  - Pods that run are not touched; they keep what they were given.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node
+options:
+  networks:
+    description:
+      - CNI configurations with their chains of plugins, as the filter P(railyard.fabric.cni_networks#filter) gives
+        them.
+      - An empty list removes those of an earlier run.
+    type: list
+    elements: dict
+    default: []
+  directory:
+    description:
+      - Multus's C(confDir). If not given, what its configuration on the node says, else C(/etc/cni/multus/net.d).
+    type: path
+  plugin_directory:
+    description:
+      - Where the node's runtime looks for plugins. If not given, K3s's own place where there is K3s, what Multus's
+        configuration says, else C(/opt/cni/bin), as with kubeadm and RKE2.
+    type: path
+  source:
+    description:
+      - Directories on the node, such as a package's C(/usr/lib/cni), or tar archives as the CNI project releases them.
+        From the first that is there, plugins are copied that the node lacks. Without it none are installed but
+        C(railyard-rail).
+    type: list
+    elements: path
+    default: []
+  checksum:
+    description: The SHA-256 that an archive in O(source) must have.
+    type: str
+  state:
+    description:
+      - V(absent) removes the files of all runs, C(railyard-rail), and plugins that a run installed. Pods that still
+        have such a network should be gone before.
+      - V(gathered) only reads.
+    type: str
+    choices: [present, absent, gathered]
+    default: present
+notes:
+  - Addresses that are given out are kept under C(/run/railyard/cni) and are free again after a reboot.
+seealso:
+  - module: railyard.fabric.rail_ports
+  - module: railyard.fabric.sriov_vfs
+"""
+
+EXAMPLES = r"""
+- name: Lay the node's networks, with the plugins of Debian's package
+  railyard.fabric.cni_networks:
+    networks: "{{ railyard_node | railyard.fabric.cni_networks(railyard_fabric) }}"
+    source: [/usr/lib/cni, /usr/libexec/cni]
+
+- name: Lay the node's networks, with plugins from a released archive
+  railyard.fabric.cni_networks:
+    networks: "{{ railyard_node | railyard.fabric.cni_networks(railyard_fabric) }}"
+    source: [/var/cache/railyard/cni-plugins.tgz]
+    checksum: "{{ cni_checksum }}"
+
+- name: Take them away
+  railyard.fabric.cni_networks:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - subject: /etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist
+      attribute: network
+      before: null
+      after: {cniVersion: 1.0.0, name: gpu01-macvlan, plugins: [{type: macvlan, master: enp11s0f0np0}]}
+gathered:
+  description: The state after.
+  returned: success
+  type: dict
+  contains:
+    directory:
+      description: Where the networks' files are.
+      type: str
+      sample: /etc/cni/multus/net.d
+    plugin_directory:
+      description: Where the plugins are.
+      type: str
+      sample: /opt/cni/bin
+    networks:
+      description: The networks that are there, as their files say.
+      type: list
+      elements: dict
+      sample: [{cniVersion: 1.0.0, name: gpu01-macvlan, plugins: [{type: macvlan, master: enp11s0f0np0}]}]
+    plugins:
+      description:
+        - The plugins that O(networks) name. C(path) is null where one is missing, and C(source) then from where it can
+          be had; C(ours) tells whether this module installed it, C(versions) are those of the CNI specification that
+          it knows.
+      type: list
+      elements: dict
+      sample:
+        - {name: macvlan, path: /opt/cni/bin/macvlan, source: null, ours: false, versions: ["0.4.0", "1.0.0"]}
+errors:
+  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.cni import CniNetworks
+
+
+def main() -> None:
+    spec = {
+        "networks": {"type": "list", "elements": "dict", "default": []},
+        "directory": {"type": "path"},
+        "plugin_directory": {"type": "path"},
+        "source": {"type": "list", "elements": "path", "default": []},
+        "checksum": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+    }
+    task.run(AnsibleModule(spec, supports_check_mode=True), CniNetworks.from_options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node is handed over is enough for its CNI networks, and they are those of the whole plan."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.railyard.fabric.plugins.filter.cni_networks import cni_networks
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+
+INVENTORIES = Path(__file__).resolve().parents[4] / "inventories"
+OPTIONS = {"device_plugins": False}
+
+
+def plan(name: str, **replaced: str) -> Plan:
+    text = (INVENTORIES / name / "fabric.yml").read_text()
+    for old, new in replaced.items():
+        assert old in text
+        text = text.replace(old, new)
+    found = lint(text.encode()).plan
+    assert found
+    return found
+
+
+PLANS = {
+    "four-gpu-two-nic": lambda: plan("four-gpu-two-nic"),
+    "lab-cni": lambda: plan("lab-cni"),
+    # pods have routes through the rail's gateway, and no default
+    "host-device": lambda: plan("host-device", **{"provider: network-operator": "provider: cni"}),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_node_knows_its_networks_from_its_own_variables(name: str) -> None:
+    planned = PLANS[name]()
+    whole = dict(components.node_files(planned.document(), OPTIONS))
+    for node in planned.nodes:
+        variables = planned.node_vars(node)
+        own = cni_networks(variables, planned.fabric_vars(), OPTIONS)
+        assert len(own) == len(variables["ports"])
+        paths = {"/etc/cni/multus/net.d/railyard-%s.conflist" % each["name"]: each for each in own}
+        files = {path: json.loads(text) for path, text in whole[variables["name"]].items() if "/cni/" in path}
+        assert paths == files
+
+
+def test_the_blocks_of_all_nodes_are_apart() -> None:
+    planned = plan("lab-cni", **{"node-[1:2]": "node-[1:6]"})
+    given: dict[str, set[ipaddress.IPv4Address]] = {}
+    for node in planned.nodes:
+        variables = planned.node_vars(node)
+        for port, conf in zip(variables["ports"], cni_networks(variables, planned.fabric_vars())):
+            ((block,),) = conf["plugins"][0]["ipam"]["ranges"]
+            first, last = (ipaddress.IPv4Address(block[key]) for key in ("rangeStart", "rangeEnd"))
+            own = {ipaddress.IPv4Address(number) for number in range(int(first), int(last) + 1)}
+            seen = given.setdefault(conf["name"], set())
+            assert len(own) == 32 and not own & seen
+            seen |= own
+            hosts = {ipaddress.ip_interface(port["address"]).ip, ipaddress.ip_address(port["pods"]["gateway"])}
+            assert not hosts & own
+    assert {len(addresses) for addresses in given.values()} == {192}
+
+
+def test_what_is_no_plan_is_one_line() -> None:
+    planned = plan("lab-cni")
+    node, fabric = planned.node_vars(planned.nodes[0]), planned.fabric_vars()
+    for wrong in (({}, fabric), (None, fabric), (node, {}), (dict(node, ports=[{}]), fabric)):
+        with pytest.raises(AnsibleFilterError, match="this is no plan of a node"):
+            cni_networks(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(AnsibleFilterError, match="kubernetes.no_such: is not an option"):
+        cni_networks(node, fabric, {"no_such": 1})

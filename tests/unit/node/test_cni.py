@@ -1,0 +1,269 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's CNI networks: files and plugins, in a tree of the test's own."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import json
+import os
+import tarfile
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import cni, cni_plugins
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.cni import CniNetworks
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+VERSIONS = ("0.4.0", "1.0.0")
+
+
+def network(number: int, **first: t.Any) -> dict[str, t.Any]:
+    plugin = dict(
+        {"type": "macvlan", "master": "rail%d" % number, "mtu": 4200, "ipam": {"type": "host-local"}}, **first
+    )
+    rail = {"type": "railyard-rail", "table": 100 + number, "priority": 10000 + number, "routes": []}
+    return {"cniVersion": "1.0.0", "name": "gpu%02d-macvlan" % number, "plugins": [plugin, rail]}
+
+
+class Tree:
+    """A node with rail1 to rail8, and two real plugins: programs that answer as the CNI specification asks."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.system = System(str(root))
+        for number in range(1, 9):
+            self.put("/sys/class/net/rail%d/mtu" % number, "4200\n")
+        for name in ("macvlan", "host-local"):
+            self.plugin("/usr/lib/cni/" + name)
+
+    def put(self, path: str, text: str, mode: int = 0o644) -> Path:
+        full = Path(self.system.path(path))
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_text(text)
+        full.chmod(mode)
+        return full
+
+    def plugin(self, path: str, versions: t.Sequence[str] = VERSIONS, mark: str = "") -> Path:
+        said = json.dumps({"cniVersion": "1.0.0", "supportedVersions": list(versions)})
+        return self.put(path, "#!/bin/sh\n# %s\n[ \"$CNI_COMMAND\" = VERSION ] && echo '%s'\n" % (mark, said), 0o755)
+
+    def subsystem(self, *networks: dict[str, t.Any], **options: t.Any) -> CniNetworks:
+        given = {"networks": list(networks), "source": ["/opt/none", "/usr/lib/cni"]}
+        return CniNetworks.from_options(dict(given, **options), self.system)
+
+    def apply(self, *networks: dict[str, t.Any], **options: t.Any) -> list[Change]:
+        """What was done. What was foreseen is what is done, and a second run has nothing to do."""
+        subsystem = self.subsystem(*networks, **options)
+        state = subsystem.observe()
+        foreseen = subsystem.changes(state)
+        done: list[Change] = []
+        converge(subsystem, state, foreseen, done)
+        assert [each.as_dict() for each in done] == [each.as_dict() for each in foreseen]
+        again = self.subsystem(*networks, **options)
+        assert again.changes(again.observe()) == []
+        return done
+
+    def refused(self, *networks: dict[str, t.Any], **options: t.Any) -> list[str]:
+        subsystem = self.subsystem(*networks, **options)
+        before = self.files()
+        with pytest.raises(RailyardError) as caught:
+            subsystem.changes(subsystem.observe())
+        assert self.files() == before
+        return str(caught.value).splitlines()
+
+    def files(self) -> list[str]:
+        return sorted("/" + str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file())
+
+    def kept(self) -> list[str]:
+        return [name for name in self.files() if name.startswith(("/etc/", "/opt/", "/var/"))]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def test_networks_and_their_plugins_are_laid_once_and_taken_away(tree: Tree) -> None:
+    tree.put("/etc/cni/multus/net.d/10-other.conf", '{"name": "storage", "type": "macvlan"}')
+    done = tree.apply(network(1), network(2))
+    assert [(each.subject, each.attribute) for each in done] == [
+        ("/opt/cni/bin/host-local", "plugin"),
+        ("/opt/cni/bin/macvlan", "plugin"),
+        ("/opt/cni/bin/railyard-rail", "plugin"),
+        ("/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist", "network"),
+        ("/etc/cni/multus/net.d/railyard-gpu02-macvlan.conflist", "network"),
+    ]
+    path = tree.root / "etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist"
+    assert json.loads(path.read_text()) == network(1) and path.stat().st_mode & 0o777 == 0o644
+    assert all(
+        (tree.root / "opt/cni/bin" / name).stat().st_mode & 0o777 == 0o755
+        for name in ("macvlan", "host-local", "railyard-rail")
+    )
+    state = tree.subsystem(network(1)).observe()
+    assert (state["directory"], state["plugin_directory"]) == ("/etc/cni/multus/net.d", "/opt/cni/bin")
+    assert state["networks"] == [network(1), network(2)]
+    assert [(each["name"], each["ours"], each["versions"]) for each in state["plugins"][:2]] == [
+        ("host-local", True, list(VERSIONS)),
+        ("macvlan", True, list(VERSIONS)),
+    ]
+    # a rail that left the plan, and one that changed
+    changed = network(1, mtu=1500)
+    done = tree.apply(changed)
+    assert [(each.before, each.after) for each in done] == [(network(1), changed), (network(2), None)]
+    done = tree.apply(state="absent")
+    assert len(done) == 5
+    assert tree.kept() == ["/etc/cni/multus/net.d/10-other.conf"]
+
+
+def test_a_plugin_that_is_there_is_nobodys_to_replace(tree: Tree) -> None:
+    theirs = tree.plugin("/opt/cni/bin/macvlan", mark="the runtime's package")
+    text = theirs.read_text()
+    tree.apply(network(1))
+    assert theirs.read_text() == text
+    # ours follow their source
+    tree.plugin("/usr/lib/cni/host-local", mark="a later release")
+    (change,) = tree.apply(network(1))
+    assert change.subject == "/opt/cni/bin/host-local" and change.before != change.after
+    assert "a later release" in (tree.root / "opt/cni/bin/host-local").read_text()
+    # until somebody else has put one in its place
+    tree.plugin("/opt/cni/bin/host-local", mark="the runtime's package, at last")
+    tree.plugin("/usr/lib/cni/host-local", mark="a release still later")
+    assert tree.apply(network(1)) == []
+    tree.apply(state="absent")
+    assert tree.kept() == ["/opt/cni/bin/host-local", "/opt/cni/bin/macvlan"]
+
+
+def test_all_that_keeps_networks_from_working_is_said_at_once(tree: Tree) -> None:
+    tree.put("/etc/cni/multus/net.d/10-other.conf", '{"name": "gpu04-macvlan", "type": "macvlan"}')
+    tree.put("/sys/class/net/rail2/mtu", "1500\n")
+    tree.plugin("/opt/cni/bin/macvlan", ("0.4.0",))
+    tree.put("/opt/cni/bin/tuning", "#!/bin/sh\nexit 3\n", 0o755)
+    chain = network(5)
+    chain["plugins"] += [{"type": "rdma"}, {"type": "sbr"}, {"type": "tuning"}]
+    pci = {"type": "host-device", "pciBusID": "0000:99:00.0"}
+    host_device = {"cniVersion": "1.0.0", "name": "gpu06-host-device", "plugins": [pci]}
+    said = tree.refused(
+        network(9), network(2), network(4), chain, host_device, network(1), network(1), {"cniVersion": "1.0.0"}
+    )
+    assert said == [
+        "networks[0]: there is no netdev rail9. Remedy: see 'ip link', and run rail_ports first.",
+        "networks[1]: its MTU 4200 is more than that of rail2, 1500. Remedy: run rail_ports first, which gives the port"
+        " the plan's MTU.",
+        "networks[2]: network gpu04-macvlan is in /etc/cni/multus/net.d/10-other.conf too, and Multus takes the first"
+        " that it finds. Remedy: remove that file, or name the plan's networks otherwise.",
+        "networks[4]: there is no PCI function 0000:99:00.0. Remedy: see 'lspci -D'.",
+        "networks[6]: has the name of networks[5], gpu01-macvlan. Remedy: give each network a name of its own.",
+        "networks[7]: is no CNI configuration: it needs a name, and plugins with a type each. Remedy: give what the"
+        " plan's hand-over gives.",
+        "plugin host-device: is not in /opt/cni/bin, and not to be had from /opt/none, /usr/lib/cni. Remedy: install"
+        " the CNI plugins, or name a directory or archive that has it as `source`.",
+        "/opt/cni/bin/macvlan: speaks the CNI specification 0.4.0, and not 1.0.0. Remedy: install a newer plugin, or"
+        " say an older `cni_version` in kubernetes_options.",
+        "plugin rdma: is not in /opt/cni/bin, and not to be had from /opt/none, /usr/lib/cni. Remedy: install rdma-cni,"
+        " which brings it, or name a directory or archive that has it as `source`.",
+        "plugin sbr: is not in /opt/cni/bin, and not to be had from /opt/none, /usr/lib/cni. Remedy: install the CNI"
+        " plugins, or name a directory or archive that has it as `source`.",
+        "/opt/cni/bin/tuning: does not answer as a CNI plugin. Remedy: see that it is a program for this machine, %s."
+        % os.uname().machine,
+    ]
+
+
+def test_the_port_of_the_connection_does_not_go_into_a_pod(tree: Tree) -> None:
+    tree.plugin("/usr/lib/cni/host-device")
+    tree.put(
+        "/proc/net/route",
+        "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
+        "rail1\t00000000\tFE0B10AC\t0003\t0\t0\t0\t00000000\n",
+    )
+    conf = {"cniVersion": "1.0.0", "name": "gpu01", "plugins": [{"type": "host-device", "device": "rail1"}]}
+    (said,) = tree.refused(conf)
+    assert "rail1 would go into a pod, and carries the default route" in said
+    # an interface on top of it takes nothing from the node
+    tree.apply(network(1))
+
+
+def archive(path: Path, **programs: str) -> str:
+    with tarfile.open(path, "w:gz") as stream:
+        for name, text in {"README.md": "words", **programs}.items():
+            member = tarfile.TarInfo("./" + name)
+            member.size, member.mode = len(text), 0o644 if name.endswith(".md") else 0o755
+            stream.addfile(member, io.BytesIO(text.encode()))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_plugins_from_an_archive(tree: Tree) -> None:
+    text = (tree.root / "usr/lib/cni/macvlan").read_text()
+    path = tree.root / "var/cache/plugins.tgz"
+    path.parent.mkdir(parents=True)
+    digest = archive(path, **{"macvlan": text, "host-local": text, "bridge": text})
+    options: dict[str, t.Any] = {"source": ["/var/cache/plugins.tgz"], "checksum": "sha256:" + digest}
+    assert len(tree.apply(network(1), **options)) == 4
+    assert sorted(os.listdir(tree.root / "opt/cni/bin")) == ["host-local", "macvlan", "railyard-rail"]
+    # converged, it is not even opened
+    reads: list[str] = []
+    subsystem = tree.subsystem(network(1), **options)
+    subsystem._plugins._opened = lambda: reads.append("opened")  # type: ignore[assignment, method-assign]
+    assert subsystem.changes(subsystem.observe()) == [] and not reads
+    # a later release
+    archive(path, **{"macvlan": text + "# later\n", "host-local": text})
+    (said,) = tree.refused(network(1), **options)
+    assert said.startswith("/var/cache/plugins.tgz: its SHA-256 is ") and digest in said
+    assert len(tree.apply(network(1), source=options["source"])) == 2
+    path.write_text("no archive")
+    chain = network(1)
+    chain["plugins"].append({"type": "sbr"})
+    (said,) = tree.refused(chain, source=options["source"])
+    assert said.startswith("/var/cache/plugins.tgz: is no tar archive. ")
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({}, ("/etc/cni/multus/net.d", "/opt/cni/bin")),
+        ({"/var/lib/rancher/k3s/data/cni/host-local": ""}, ("/etc/cni/multus/net.d", "/var/lib/rancher/k3s/data/cni")),
+        (
+            {"/var/lib/rancher/k3s/data/current/bin/cni": ""},
+            ("/etc/cni/multus/net.d", "/var/lib/rancher/k3s/data/current/bin"),
+        ),
+        (
+            {"/etc/cni/net.d/00-multus.conf": '{"type": "multus", "confDir": "/srv/net.d/", "binDir": "/srv/bin"}'},
+            ("/srv/net.d", "/srv/bin"),
+        ),
+        (
+            {"/etc/cni/net.d/00-multus.conflist": '{"plugins": [{"type": "multus", "binDir": "/srv/bin"}]}'},
+            ("/etc/cni/multus/net.d", "/srv/bin"),
+        ),
+        ({"/etc/cni/net.d/00-multus.conf": "[cut"}, ("/etc/cni/multus/net.d", "/opt/cni/bin")),
+    ],
+)
+def test_where_the_cluster_has_its_directories(tree: Tree, files: dict[str, str], wanted: tuple[str, str]) -> None:
+    for path, text in files.items():
+        tree.put(path, text)
+    state = tree.subsystem().observe()
+    assert (state["directory"], state["plugin_directory"]) == wanted
+    given = tree.subsystem(directory="/a/b", plugin_directory="/c/d").observe()
+    assert (given["directory"], given["plugin_directory"]) == ("/a/b", "/c/d")
+
+
+def test_a_record_that_makes_no_sense_leaves_plugins_alone(tree: Tree) -> None:
+    tree.apply(network(1))
+    for text in ("", "[]", '{"plugins": 3}', '{"directory": "/opt/cni/bin", "plugins": {"macvlan": {}}}'):
+        tree.put(cni_plugins.RECORD, text)
+        tree.plugin("/usr/lib/cni/macvlan", mark="later")
+        assert tree.apply(network(1)) == []
+
+
+def test_a_file_of_ours_that_is_no_json_is_written_anew(tree: Tree) -> None:
+    tree.put("/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist", "{cut off")
+    tree.put("/etc/cni/multus/net.d/railyard-gone.conflist", "3")
+    done = tree.apply(network(1))
+    assert [each.attribute for each in done].count("network") == 2
+    assert cni.needed([copy.deepcopy(network(1))]) == ["host-local", "macvlan", "railyard-rail"]
