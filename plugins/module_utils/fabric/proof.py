@@ -22,6 +22,7 @@ def targets(node: Node, partner: Node, servers: t.Sequence[Result]) -> list[dict
     """
     theirs = {port["rail"]: port for port in partner["ports"] if port.get("address")}
     served = {result["rail"]: result for result in servers}
+    addresses = [{"rail": rail, "address": bare(port["address"])} for rail, port in theirs.items()]
     found: list[dict[str, t.Any]] = []
     for port in node["ports"]:
         other = theirs.get(port["rail"])
@@ -37,11 +38,24 @@ def targets(node: Node, partner: Node, servers: t.Sequence[Result]) -> list[dict
             "address": bare(other["address"]),
             "mtu": min(port["mtu"], other["mtu"]),
             "port": server.get("port"),
+            "latency_port": server.get("latency_port"),
+            "others": [each for each in addresses if each["rail"] != port["rail"]],
+            "cross": _cross(port, theirs),
             "error": server.get("error") or "it was not started",
             "remedy": server.get("remedy") or "see why %s was not reached" % partner["name"],
         }
         found.append({key: value for key, value in target.items() if value is not None})
     return found
+
+
+def _cross(port: Result, theirs: t.Mapping[str, Result]) -> dict[str, t.Any] | None:
+    """The partner's next rail, where both ends have a gateway: without, there is no way between rails to be tried."""
+    rails = [rail for rail in theirs if rail != port["rail"] and theirs[rail].get("gateway")]
+    if not rails or not port.get("gateway"):
+        return None
+    later = [rail for rail in rails if rail > port["rail"]]
+    rail = later[0] if later else rails[0]
+    return {"rail": rail, "address": bare(theirs[rail]["address"])}
 
 
 def summary(

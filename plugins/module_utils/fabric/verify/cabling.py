@@ -81,7 +81,8 @@ def _swapped(place: Place, ports: t.Mapping[Place, Row], heard: t.Mapping[Place,
 
 
 def _on(row: Row, port: Row) -> bool:
-    return bool(port["leaf"]) and _is_leaf(row, port["leaf"]["name"])
+    leaf = port["leaf"]
+    return bool(leaf and leaf["name"]) and _is_leaf(row, leaf["name"])
 
 
 def _tell_swap(
@@ -102,7 +103,7 @@ def _tell_swap(
 def is_named(run: Run, node: str, port: Row) -> bool:
     """Whether the fabric file says the leaf's name: UNIT-RAIL is only what it is called where nobody does."""
     leaf = port.get("leaf")
-    return leaf is not None and leaf["name"] != "%s-%s" % (run.told[node].plan["unit"], port["rail"])
+    return bool(leaf and leaf["name"]) and leaf["name"] != "%s-%s" % (run.told[node].plan["unit"], port["rail"])
 
 
 def _is_leaf(row: Row, name: str) -> bool:

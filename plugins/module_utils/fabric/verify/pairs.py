@@ -116,6 +116,8 @@ def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
             told.update(((*place, probe.rail), (*place, other)))
             partners = {each.server if each.client == node else each.client for node in place for each in bad}
             node = _usual(place, bad)
+            if run.has("RV702", node, probe.rail):
+                continue
             peer = None if len(partners) > 2 else (set(place) - {node}).pop()
             cause = "both were plugged into each other's leaf, at %s" % (
                 node if peer is None else "%s or %s" % (node, peer)
@@ -201,8 +203,18 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
         if not any(run.has("RV852", node, probe.rail) or run.has("RV851", node, probe.rail) for node in probe[1:3]):
             _tell_rdma(run, probe, bad, good)
     medians = _medians(good)
-    for probe in good:
-        _tell_slow(run, probe, share, medians)
+    least = [_too_slow(run, probe, share) for probe in good]
+    slow = [probe for probe, each in zip(good, least) if each]
+    fast = [probe for probe, each in zip(good, least) if not each]
+    for probe in slow:
+        node, peer = blame(probe, slow, fast)
+        if any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
+            continue
+        expected = "%.0f Gb/s or more" % (_too_slow(run, probe, share) or 0)
+        seen = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
+        run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=seen, peer=peer)
+    for probe in fast:
+        _stands_out(run, probe, medians)
     _counters(run)
 
 
@@ -218,10 +230,9 @@ def _failed(probe: Probe) -> str:
 def _tell_rdma(run: Run, probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
     transfer = (probe.result or {}).get("transfer")
     if transfer is None:
-        served = [row for row in run.told[probe.server].served if row["rail"] == probe.rail]
-        why = next((row["error"] for row in served if row["error"]), _failed(probe))
-        remedy = next((row["remedy"] for row in served if row["remedy"]), None)
-        run.fail("RV851", probe.server, probe.rail, "server", expected="it waits", found=why, remedy=remedy)
+        result = probe.result or {}
+        remedy = result.get("remedy") or None
+        run.fail("RV851", probe.server, probe.rail, "server", expected="it waits", found=_failed(probe), remedy=remedy)
         return
     node, peer = blame(probe, bad, good)
     remedy = transfer["remedy"] or None
@@ -272,19 +283,17 @@ def _measure(probe: Probe, key: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _tell_slow(run: Run, probe: Probe, share: float, medians: t.Mapping[tuple[str, bool], float]) -> None:
-    gbits, late = _measure(probe, "gbits"), _measure(probe, "latency_us")
-    sides = {node: expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)}
-    known = [each for each in sides.values() if each]
+def _too_slow(run: Run, probe: Probe, share: float) -> float | None:
+    """The bandwidth in Gb/s that should have been reached and was not; None where it was, or is not known."""
+    gbits = _measure(probe, "gbits")
+    sides = [expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)]
+    known = [each for each in sides if each]
     least = min(known) * share if known else None
-    if gbits is not None and least is not None and gbits < least:
-        run.fail(
-            *("RV853", probe.client, probe.rail, "bandwidth"),
-            expected="%.0f Gb/s or more" % least,
-            found="%.1f Gb/s" % gbits,
-            peer=probe.server,
-        )
-        return
+    return least if least is not None and gbits is not None and gbits < least else None
+
+
+def _stands_out(run: Run, probe: Probe, medians: t.Mapping[tuple[str, bool], float]) -> None:
+    gbits, late = _measure(probe, "gbits"), _measure(probe, "latency_us")
     usual = medians.get(("gbits", probe.soft))
     # soft RDMA goes by what the processors have to do besides
     if usual and gbits is not None and not probe.soft and gbits < usual * STANDS_OUT:

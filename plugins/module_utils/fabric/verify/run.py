@@ -20,7 +20,7 @@ class Told(t.NamedTuple):
     :param plan: ``railyard_node``, with the ports found that the plan knows by slot, serial, MAC or RDMA device.
     :param info: ``rail_info``'s result; None where there is none, and then ``why`` says so.
     :param states: module -> its result in check mode.
-    :param served: the results of ``rail_probe`` in mode ``serve``, of all rounds; ``probed``: in mode ``probe``.
+    :param probed: the results of ``rail_probe`` in mode ``probe``, of all rounds.
     :param after: ``rail_info``'s counters after the last round.
     :param code: which code ``why`` is of.
     """
@@ -29,7 +29,6 @@ class Told(t.NamedTuple):
     plan: Row
     info: Row | None
     states: t.Mapping[str, Row]
-    served: t.Sequence[Row] = ()
     probed: t.Sequence[Row] = ()
     after: t.Mapping[str, t.Any] = {}
     why: str = ""

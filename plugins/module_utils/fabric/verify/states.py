@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.live
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, Row, Run, Told
 
 # What follows from another change, and is none by itself.
-_FOLLOWS = frozenset(("loaded", "done", "left by a run that was cut off"))
+_FOLLOWS = {"rail_ports": ("loaded", "done"), "sriov_vfs": ("left by a run that was cut off",)}
 # A node's files, which say what the next boot has.
 _KEPT = "RV550"
 # module -> the code of what it would change, where the change itself does not say better
@@ -54,7 +54,7 @@ def of_node(told: Told) -> list[Drifted]:
 
 def _changed(told: Told, module: str, change: Row) -> t.Iterator[Drifted]:
     subject, attribute = str(change["subject"]), str(change["attribute"])
-    if attribute in _FOLLOWS:
+    if attribute in _FOLLOWS.get(module, ()):
         return
     before, after = change.get("before"), change.get("after")
     if subject.startswith("/") and not subject.startswith(("/sys", "/proc")):

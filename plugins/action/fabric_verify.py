@@ -1,0 +1,188 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identify, proof
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import (
+    Asked,
+    Verdict,
+    document,
+    judge,
+    matrix,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pairs import SHARE
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, history, planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+# Where the role verify and playbooks/tasks/prepare.yml register what nodes answer: module -> variable of the host.
+_STATES = {
+    "mlx_linktype": "nic_firmware_result",
+    "rdma_netns_mode": "rdma_mode_result",
+    "sriov_vfs": "sriov_result",
+    "pci_tuning": "pci_result",
+    "kernel_arguments": "pci_kernel_result",
+    "rail_ports": "rail_ports_result",
+    "rdma_link": "rdma_links_result",
+    "rail_limits": "limits_result",
+    "gpudirect": "gpudirect_result",
+    "roce_qos": "qos_result",
+}
+_INFO, _AFTER, _PROBED, _BEGAN = "__verify_info", "__verify_after", "__proof_results", "__verify_began"
+# Lines of a failure's message.
+_LINES = 20
+
+Row = t.Dict[str, t.Any]
+
+
+class ActionModule(Door):
+    """Judges what nodes told; documented in ``plugins/modules/fabric_verify.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        "kind": {"type": "str", "choices": [VERIFY, DRIFT], "default": VERIFY},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "layers": {"type": "list", "elements": "str", "choices": list(LAYERS), "default": []},
+        "rails": {"type": "list", "elements": "str", "default": []},
+        "rounds": {"type": "list", "elements": "list", "default": []},
+        "budget": {"type": "float"},
+        "share": {"type": "float", "default": SHARE},
+        "states": {"type": "bool", "default": True},
+        "cluster": {"type": "dict"},
+        "file": {"type": "path"},
+        "report_dir": {"type": "path", "required": True},
+        "history": {"type": "int", "default": 30},
+    }
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
+        self._vars: t.Mapping[str, t.Any] = task_vars or {}
+        return super().run(tmp, task_vars)
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        hosts = {name: self._vars["hostvars"].raw_get(name) for name in options["nodes"]}
+        strangers = [name for name, held in hosts.items() if "railyard_node" not in held]
+        if strangers:
+            remedy = "take the inventory that the fabric file gives (-i), and nodes of it"
+            raise RailyardError("no plan knows of %s" % ", ".join(strangers[:5]), "nodes", remedy)
+        if not hosts:
+            raise RailyardError("no node is named", "nodes", "name nodes of the fabric with --limit, or none")
+        fabric: Row = next(iter(hosts.values()))["railyard_fabric"]
+        unknown = [rail for rail in options["rails"] if rail not in fabric["rails"]]
+        if unknown:
+            remedy = "name some of %s" % ", ".join(fabric["rails"])
+            raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
+        told = [_told(name, held, options["states"]) for name, held in hosts.items()]
+        asked = Asked(options["nodes"], options["layers"], options["rails"], options["budget"], options["share"])
+        pairs = [pair for each in options["rounds"] for pair in each]
+        verdict = judge(options["kind"], fabric, told, asked, pairs, _seen(options["cluster"]))
+        began = min([float(held[_BEGAN]) for held in hosts.values() if _BEGAN in held], default=time.time())
+        about = {
+            "plan": _digest(options["file"]),
+            "railyard": fabric_files.version(),
+            "began": _moment(began),
+            "seconds": round(time.time() - began, 1),
+        }
+        written = document(verdict, about)
+        files = _files(verdict, written, fabric, pairs)
+        history.keep(options["report_dir"], options["kind"], options["history"])
+        done = fabric_files.write(options["report_dir"], files, check)
+        lines = shown.lines(verdict, written, done[0]["path"])
+        return {
+            "changed": any(each["changed"] for each in done),
+            "ok": verdict.ok,
+            "lines": lines,
+            "failures": written["failures"],
+            "bad": {
+                node: [rail for rail, cell in row.items() if cell == "failed"] for node, row in matrix(verdict).items()
+            },
+            "counts": {
+                "kind": options["kind"],
+                "ok": verdict.ok,
+                "failures": len(verdict.run.failures),
+                "warnings": len(verdict.run.warnings),
+                "rails": len(verdict.run.rails),
+                "rails_proven": shown.rails_proven(written),
+            },
+            "message": _message(verdict, lines[0]),
+            "files": [each["path"] for each in done],
+        }
+
+
+def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
+    """What one host's variables hold of it."""
+    node: Row = held["railyard_node"]
+    info: Row = held.get(_INFO) or {}
+    if info.get("unreachable") or not info:
+        why = _first(info.get("msg")) or "it was not asked"
+        return Told(name, node, None, {}, why=why, code="RV001")
+    if "system" not in info:
+        return Told(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
+    try:
+        node = identify.identify(node, info["nics"])
+    except RailyardError as error:
+        return Told(name, node, None, {}, why=_first(str(error)), code="RV003")
+    results: dict[str, Row] = {}
+    for module, variable in _STATES.items() if states else ():
+        result = held.get(variable)
+        # a layer of which the plan has nothing was passed over
+        if result and not result.get("skipped") and not result.get("unreachable"):
+            results[module] = result
+    after = (held.get(_AFTER) or {}).get("counters") or {}
+    return Told(name, node, info, results, list(held.get(_PROBED) or ()), after)
+
+
+def _first(text: t.Any) -> str:
+    return next((line.strip() for line in str(text or "").splitlines() if line.strip()), "no message")
+
+
+def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
+    """What the two actions of the cluster said; an error of both is one."""
+    if cluster is None:
+        return None
+    ready, objects = cluster.get("ready") or {}, cluster.get("objects") or {}
+    if "lacks" not in ready or "changes" not in objects:
+        return {"server": None, "error": _first(ready.get("msg") or objects.get("msg"))}
+    return {"server": ready.get("server"), "error": "", "lacks": ready["lacks"], "changes": objects["changes"]}
+
+
+def _digest(file: str | None) -> str | None:
+    """Which plan it was; None where hosts come from no fabric file that can be read here."""
+    try:
+        return plan.digest(planned.document(file))
+    except RailyardError:
+        return None
+
+
+def _moment(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _files(verdict: Verdict, written: Row, fabric: Row, pairs: t.Sequence[t.Sequence[str]]) -> dict[str, bytes]:
+    kind = verdict.run.kind
+    files = {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: shown.as_junit(verdict, written)}
+    if pairs:
+        results = {told.name: told.probed for told in verdict.run.told.values()}
+        summary = proof.summary(verdict.run.rails, pairs, results)
+        files["proof.json"] = _bytes(dict({"fabric": fabric["name"]}, **summary))
+    return files
+
+
+def _bytes(value: t.Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _message(verdict: Verdict, head: str) -> str:
+    said = [each.line() for each in verdict.run.failures]
+    more = ["and %d more" % (len(said) - _LINES)] if len(said) > _LINES else []
+    return "\n".join([head, *said[:_LINES], *more])

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import cordon
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import as_diff
+from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+
+class ActionModule(Door):
+    """Cordons nodes with a bad rail; documented in ``plugins/modules/kube_cordon.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {**kube.SPEC, "nodes": {"type": "dict", "required": True}}
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        nodes: dict[str, list[str]] = {}
+        for name, rails in options["nodes"].items():
+            if not isinstance(rails, list):
+                remedy = "give {node: [rail, ...]}, an empty list for a node that is well"
+                raise RailyardError("%r is no list of rails" % (rails,), "nodes.%s" % name, remedy)
+            nodes[str(name)] = [str(rail) for rail in rails]
+        done = cordon(kube.server(options), nodes, MANAGER, check)
+        return {"changed": bool(done), "changes": [change.as_dict() for change in done], "diff": as_diff(done)}

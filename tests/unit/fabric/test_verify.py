@@ -1,0 +1,606 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One harm, one failure: with the right code, node, rail and cause; and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import typing as t
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
+from tests.unit.fabric.verify_nodes import SERVERS, World, plan
+
+ROOT = Path(__file__).resolve().parents[3]
+NODE, RAIL = "ai-2", "gpu03"
+Harm = t.Callable[[World], t.Any]
+
+
+@pytest.fixture
+def world() -> World:
+    return World(plan())
+
+
+def found(world: World, kind: str = "verify", **asked: t.Any) -> list[tuple[str, str | None, str | None]]:
+    return [(each["code"], each["node"], each["rail"]) for each in world.document(kind, **asked)["failures"]]
+
+
+def test_nothing_is_said_of_what_is_as_planned(world: World) -> None:
+    for kind in ("verify", DRIFT):
+        verdict = world.document(kind)
+        assert (verdict["ok"], verdict["failures"], verdict["warnings"]) == (True, [], [])
+        assert {cell for row in verdict["matrix"].values() for cell in row.values()} == {"ok"}
+        assert all(layer["failed"] == layer["not_checked"] == 0 for layer in verdict["layers"])
+    assert [layer["name"] for layer in world.document()["layers"]] == list(LAYERS)
+
+
+WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_worked_examples_as_planned_are_green(name: str) -> None:
+    """Whatever attachment, link layer and addressing: what hosts.yml makes is what verify expects."""
+    made = lint((ROOT / "inventories" / name / "fabric.yml").read_bytes()).plan
+    assert made
+    document = made.document()
+    if any(port["rdma"]["name"] is None or port["match"] for node in document["nodes"] for port in node["ports"]):
+        pytest.skip("ports are found by what a node tells: see test_identify")
+    for node in document["nodes"]:
+        for port in node["ports"]:
+            if not port["address"] or not port["leaf"]:
+                pytest.skip("the plan has no addresses or leaves to simulate")
+    world = World(made)
+    assert world.document()["failures"] == []
+
+
+# -- one harm, one failure -------------------------------------------------------------------------------------------
+
+
+def vfs_gone(world: World) -> None:
+    world.nic(NODE, RAIL)["vfs"] = 0
+    world.infos[NODE]["vfs"] = [row for row in world.infos[NODE]["vfs"] if row["pf"] != world.nic(NODE, RAIL)["pci"]]
+    change = {"subject": "0000:03:00.0", "attribute": "sriov_numvfs", "before": 0, "after": 2}
+    world.states[NODE]["sriov_vfs"] = {"changes": [change]}
+
+
+def vf_trust(world: World) -> None:
+    row = next(row for row in world.infos[NODE]["vfs"] if row["pf"] == "0000:03:00.0" and row["index"] == 1)
+    row["attributes"]["trust"] = False
+
+
+def link_down(world: World) -> None:
+    """Set down, a port loses its routes and its device, and nobody reaches it."""
+    world.nic(NODE, RAIL).update(up=False, carrier=False, speed=None)
+    world.device(NODE, RAIL).update(state="DOWN")
+    for row in world.of(NODE, RAIL, "routes"):
+        world.drop(NODE, "routes", row)
+    world.lose(NODE, RAIL, error="Network is unreachable")
+    changes = [
+        {"subject": "ens3", "attribute": "state", "before": "down", "after": "up"},
+        {"subject": "ens3", "attribute": "route default table 103", "before": None, "after": "x"},
+    ]
+    world.states[NODE]["rail_ports"] = {"changes": changes}
+
+
+def cable_out(world: World) -> None:
+    world.nic(NODE, RAIL).update(carrier=False, speed=None)
+    world.device(NODE, RAIL).update(state="DOWN")
+    world.infos[NODE]["lldp"] = [row for row in world.infos[NODE]["lldp"] if row["netdev"] != "ens3"]
+    world.lose(NODE, RAIL)
+
+
+def small_mtu(world: World) -> None:
+    world.nic(NODE, RAIL)["mtu"] = 1500
+    world.lose(NODE, RAIL, {"small": True, "path_mtu": 1500}, error="Message too long")
+    change = {"subject": "ens3", "attribute": "mtu", "before": 1500, "after": 4200}
+    world.states[NODE]["rail_ports"] = {"changes": [change]}
+
+
+def no_device(world: World) -> None:
+    world.infos[NODE]["rdma"].remove(world.device(NODE, RAIL))
+    for row in [row for row in world.infos[NODE]["gids"] if row["device"] == "mlx5_gpu03"]:
+        world.infos[NODE]["gids"].remove(row)
+    for transfer in world.transfers(NODE, RAIL):
+        transfer.update(gbits=None, error="there is no RDMA device mlx5_gpu03")
+
+
+def renamed(world: World) -> None:
+    for row in [*world.infos[NODE]["rdma"], *world.infos[NODE]["gids"]]:
+        row["device"] = "mlx5_2" if row["device"] == "mlx5_gpu03" else row["device"]
+    for transfer in world.transfers(NODE, RAIL):
+        transfer.update(gbits=None, error="there is no RDMA device mlx5_gpu03")
+
+
+def address_gone(world: World) -> None:
+    (row,) = world.of(NODE, RAIL, "addresses")
+    world.drop(NODE, "addresses", row)
+    for route in world.of(NODE, RAIL, "routes"):
+        world.drop(NODE, "routes", route)
+    gid = next(row for row in world.infos[NODE]["gids"] if row["device"] == "mlx5_gpu03")
+    world.infos[NODE]["gids"].remove(gid)
+    world.lose(NODE, RAIL, error="no socket from 172.16.13.202 on ens3: Cannot assign requested address")
+
+
+def other_prefix(world: World) -> None:
+    world.of(NODE, RAIL, "addresses")[0]["address"] = "172.16.13.202/25"
+
+
+def route_gone(world: World) -> None:
+    world.drop(NODE, "routes", world.of(NODE, RAIL, "routes", to="0.0.0.0/0")[0])
+
+
+def other_gateway(world: World) -> None:
+    world.of(NODE, RAIL, "routes", to="0.0.0.0/0")[0]["via"] = "172.16.13.1"
+
+
+def rule_gone(world: World) -> None:
+    rules = world.infos[NODE]["ip"]["rules"]
+    rules.remove(next(row for row in rules if row["from"] == "172.16.13.202/32"))
+    change = {"subject": "rule 10003", "attribute": "from 172.16.13.202", "before": None, "after": "lookup 103"}
+    world.states[NODE]["rail_ports"] = {"changes": [change]}
+
+
+def sysctl(key: str, value: int) -> Harm:
+    def act(world: World) -> None:
+        world.infos[NODE]["sysctls"]["ens3"][key] = value
+
+    return act
+
+
+def extra_default(world: World) -> None:
+    route = {"netdev": "ens3", "to": "0.0.0.0/0", "via": "172.16.13.254", "table": None}
+    world.infos[NODE]["ip"]["routes"].append(route)
+
+
+def leak_table(world: World) -> None:
+    world.infos[NODE]["ip"]["routes"].append({"netdev": "ens3", "to": "172.16.99.0/24", "via": None, "table": 101})
+
+
+def leak_main(world: World) -> None:
+    world.infos[NODE]["ip"]["routes"].append({"netdev": "ens3", "to": "172.16.11.0/25", "via": None, "table": None})
+
+
+def twice(world: World) -> None:
+    """ai-2 has ai-1's address besides: it says so itself, and ai-1 hears ai-2 answer."""
+    row = {"netdev": "ens3", "address": "172.16.13.201/24", "secondary": True}
+    world.infos[NODE]["ip"]["addresses"].append(row)
+    heard = {"netdev": "ens3", "address": "172.16.13.201", "macs": [world.nic(NODE, RAIL)["mac"]]}
+    world.infos["ai-1"]["duplicates"].append(heard)
+
+
+def twice_elsewhere(world: World) -> None:
+    heard = {"netdev": "ens3", "address": "172.16.13.202", "macs": ["02:99:00:00:00:01"]}
+    world.infos[NODE]["duplicates"].append(heard)
+    world.lose(NODE, RAIL, received=2)
+
+
+def gid_gone(world: World) -> None:
+    world.infos[NODE]["gids"] = [row for row in world.infos[NODE]["gids"] if row["device"] != "mlx5_gpu03"]
+    for transfer in world.transfers(NODE, RAIL):
+        transfer.update(gbits=None, error="mlx5_gpu03 has no RoCE v2 GID for 172.16.13.202")
+
+
+def v1_gid(world: World) -> None:
+    next(row for row in world.infos[NODE]["gids"] if row["device"] == "mlx5_gpu03")["type"] = "RoCE v1"
+
+
+def hears(world: World, node: str, rail: str, leaf: str, port: str) -> None:
+    row = next(row for row in world.infos[node]["lldp"] if row["netdev"] == world.port(node, rail)["netdev"])
+    row.update(system=leaf, chassis="00:1b:54:c2:01:%s" % leaf[-2:].replace("-", "0"), port=port)
+
+
+def swapped(world: World) -> None:
+    hears(world, NODE, RAIL, "leaf-4", "swp2")
+    hears(world, NODE, "gpu04", "leaf-3", "swp2")
+    for rail, other in ((RAIL, "gpu04"), ("gpu04", RAIL)):
+        world.lose(NODE, rail, {"answers": [other]})
+
+
+def swapped_unheard(world: World) -> None:
+    for info in world.infos.values():
+        info["lldp"] = []
+    for rail, other in ((RAIL, "gpu04"), ("gpu04", RAIL)):
+        world.lose(NODE, rail, {"answers": [other]})
+
+
+def other_leaf(world: World) -> None:
+    hears(world, NODE, RAIL, "spine-9", "swp7")
+    world.lose(NODE, RAIL)
+
+
+def other_port(world: World) -> None:
+    hears(world, NODE, RAIL, "leaf-3", "swp9")
+
+
+def slow(world: World) -> None:
+    world.nic(NODE, RAIL)["speed"] = 100000
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gbits"] = 96.0
+
+
+def narrow(world: World) -> None:
+    world.nic(NODE, RAIL)["pcie"]["width"] = 4
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gbits"] = 96.0
+
+
+def congested(world: World) -> None:
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gbits"] = 200.0
+
+
+def fails_rdma(world: World) -> None:
+    for transfer in world.transfers(NODE, RAIL):
+        transfer.update(gbits=None, error="ib_write_bw ended with 1: Couldn't connect", remedy="run it by hand")
+
+
+def no_server(world: World) -> None:
+    for row in world.probes["ai-1"] + world.probes["ai-2"] + world.probes["ai-3"] + world.probes["ai-4"]:
+        if row["rail"] == RAIL and row["peer"] == NODE:
+            row.update(ok=False, transfer=None, error="the other side has no server: ib_write_bw is not installed")
+
+
+def lldp_other_rails(world: World) -> None:
+    """Another network's neighbour: what is heard is neither the rail's leaf nor any other rail's."""
+    hears(world, NODE, RAIL, "office", "Gi0/1")
+
+
+def closed(world: World) -> None:
+    next(row for row in world.probes[NODE] if row["rail"] == RAIL)["cross"]["open"] = False
+
+
+def gpu_moved(world: World) -> None:
+    world.infos[NODE]["gpus"][2]["nics"][world.nic(NODE, RAIL)["pci"]] = "SYS"
+
+
+def gpu_lost(world: World) -> None:
+    world.infos[NODE]["gpus"] = [row for row in world.infos[NODE]["gpus"] if row["pci"] != "0000:1a:00.0"]
+
+
+def refuses(world: World) -> None:
+    errors = [{"place": "ports[2].mtu (gpu03)", "message": "ens3 takes an MTU from 68 to 1500", "remedy": "plan one"}]
+    world.states[NODE]["rail_ports"] = {"failed": True, "msg": "x", "errors": errors, "changes": []}
+
+
+def state(module: str, **change: t.Any) -> Harm:
+    def act(world: World) -> None:
+        world.states[NODE][module] = {"changes": [dict({"before": 1, "after": 2}, **change)]}
+
+    return act
+
+
+def lacks(*subjects: str, what: str, reason: str) -> Harm:
+    def act(world: World) -> None:
+        assert world.cluster is not None
+        world.cluster["lacks"].append({"subjects": list(subjects), "what": what, "reason": reason})
+
+    return act
+
+
+def differs(world: World) -> None:
+    assert world.cluster is not None
+    change = {"subject": "SpiderIPPool ai-gpu03", "attribute": "spec.ips", "before": ["a"], "after": ["b"]}
+    world.cluster["changes"] += [change, dict(change, attribute="spec.gateway")]
+
+
+HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
+    ("node down", lambda w: w.dark.update({NODE: "Connection timed out"}), "RV001", NODE, None),
+    ("firmware", state("mlx_linktype", subject="0000:03:00.0", attribute="SRIOV_EN"), "RV101", NODE, RAIL),
+    ("NIC gone", lambda w: w.infos[NODE]["nics"].remove(w.nic(NODE, RAIL)), "RV201", NODE, RAIL),
+    ("no driver", lambda w: w.nic(NODE, RAIL).update(driver=None, netdev=None), "RV202", NODE, RAIL),
+    ("netdev in a pod", lambda w: w.nic(NODE, RAIL).update(netdev=None), "RV203", NODE, RAIL),
+    ("renamed", lambda w: w.nic(NODE, RAIL).update(netdev="eth7"), "RV204", NODE, RAIL),
+    ("VFs gone", vfs_gone, "RV205", NODE, RAIL),
+    ("VF not trusted", vf_trust, "RV206", NODE, RAIL),
+    ("PCIe x4", narrow, "RV207", NODE, RAIL),
+    ("GPU in another slot", gpu_moved, "RV208", NODE, RAIL),
+    ("GPU fell off", gpu_lost, "RV209", NODE, RAIL),
+    ("rdma mode", lambda w: w.infos[NODE]["system"].update(rdma_mode="shared"), "RV301", NODE, None),
+    ("link set down", link_down, "RV401", NODE, RAIL),
+    ("cable out", cable_out, "RV402", NODE, RAIL),
+    ("100 Gb/s", slow, "RV403", NODE, RAIL),
+    ("MTU 1500", small_mtu, "RV404", NODE, RAIL),
+    ("RDMA device gone", no_device, "RV405", NODE, RAIL),
+    ("RDMA device renamed", renamed, "RV406", NODE, RAIL),
+    ("RDMA not ACTIVE", lambda w: w.device(NODE, RAIL).update(state="INIT"), "RV407", NODE, RAIL),
+    ("address gone", address_gone, "RV501", NODE, RAIL),
+    ("another prefix", other_prefix, "RV502", NODE, RAIL),
+    ("route gone", route_gone, "RV504", NODE, RAIL),
+    ("another gateway", other_gateway, "RV504", NODE, RAIL),
+    ("rule gone", rule_gone, "RV505", NODE, RAIL),
+    ("rp_filter strict", sysctl("rp_filter", 1), "RV506", NODE, RAIL),
+    ("arp_ignore", sysctl("arp_ignore", 0), "RV506", NODE, RAIL),
+    ("arp_announce", sysctl("arp_announce", 0), "RV506", NODE, RAIL),
+    ("default route by a rail", extra_default, "RV507", NODE, RAIL),
+    ("route in another rail's table", leak_table, "RV508", NODE, RAIL),
+    ("route to another rail", leak_main, "RV508", NODE, RAIL),
+    ("address of a neighbour", twice, "RV510", NODE, RAIL),
+    ("address of a stranger", twice_elsewhere, "RV510", NODE, RAIL),
+    ("GID gone", gid_gone, "RV511", NODE, RAIL),
+    ("GID of RoCE v1", v1_gid, "RV511", NODE, RAIL),
+    ("refused", refuses, "RV590", NODE, RAIL),
+    ("PFC off", state("roce_qos", subject="ens3", attribute="pfc"), "RV601", NODE, RAIL),
+    ("MaxReadReq", state("pci_tuning", subject="0000:03:00.0", attribute="MaxReadReq"), "RV602", NODE, RAIL),
+    ("kernel argument", state("kernel_arguments", subject="kernel", attribute="iommu"), "RV603", NODE, None),
+    ("hugepages", state("rail_limits", subject="/sys/x/nr_hugepages", attribute="nr_hugepages"), "RV604", NODE, None),
+    ("peermem", state("gpudirect", subject="nvidia_peermem", attribute="loaded"), "RV605", NODE, None),
+    ("another leaf", other_leaf, "RV701", NODE, RAIL),
+    ("the office's switch", lldp_other_rails, "RV701", NODE, RAIL),
+    ("swapped, heard", swapped, "RV702", NODE, RAIL),
+    ("swapped, unheard", swapped_unheard, "RV702", NODE, RAIL),
+    ("another leaf port", other_port, "RV704", NODE, RAIL),
+    ("no VLAN", lambda w: w.lose(NODE, RAIL), "RV801", NODE, RAIL),
+    ("leaf's MTU", lambda w: w.lose(NODE, RAIL, {"small": True, "path_mtu": 1500}), "RV802", NODE, RAIL),
+    ("loss", lambda w: w.lose(NODE, RAIL, received=2), "RV803", NODE, RAIL),
+    ("one way, unheard", lambda w: w.lose(NODE, RAIL, {"answers": ["gpu01"]}), "RV701", NODE, RAIL),
+    ("rails closed", closed, "RV804", NODE, RAIL),
+    ("no server", no_server, "RV851", NODE, RAIL),
+    ("transfer fails", fails_rdma, "RV852", NODE, RAIL),
+    ("congested", congested, "RV853", NODE, RAIL),
+    ("no API server", lambda w: (w.cluster or {}).update(error="refused"), "RV900", None, None),
+    (
+        "resource short",
+        lacks(NODE, what="reports 1 of 2 spidernet.io/gpu03_sriov (rail gpu03)", reason="see NODE"),
+        *("RV901", NODE, RAIL),
+    ),
+    ("pool edited", differs, "RV902", None, RAIL),
+    (
+        "network not taken up",
+        lacks("SpiderMultusConfig gpu03-sriov", what="has no NetworkAttachmentDefinition", reason="x"),
+        *("RV903", None, RAIL),
+    ),
+]
+
+
+@pytest.mark.parametrize(("harm", "code", "node", "rail"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_one_harm_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
+    harm(world)
+    verdict = world.document()
+    assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [(code, node, rail)], [
+        (each["code"], each["node"], each["rail"], each["what"], each["found"]) for each in verdict["failures"]
+    ]
+    (failure,) = verdict["failures"]
+    assert failure["cause"] and failure["remedy"] and failure["what"]
+    assert failure["mends"] is None or failure["mends"].startswith("playbooks/")
+    assert not verdict["ok"]
+    # no other rail of any node suffers for it
+    others = {
+        (name, other)
+        for name, row in verdict["matrix"].items()
+        for other, cell in row.items()
+        if cell == "failed" and name == node
+    }
+    assert others <= {(node, each) for each in failure["rails"]}
+
+
+def test_a_cause_says_what_was_seen(world: World) -> None:
+    swapped(world)
+    (failure,) = world.document()["failures"]
+    assert failure["rails"] == [RAIL, "gpu04"]
+    assert failure["expected"] == "gpu03 on leaf-3 swp2, gpu04 on leaf-4 swp2"
+    assert failure["found"] == "gpu03 on leaf-4 swp2, gpu04 on leaf-3 swp2"
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_who_it_is_cannot_be_told_of_two_and_can_of_three(nodes: int) -> None:
+    world = World(plan(nodes))
+    world.lose("ai-1", RAIL, {"small": True, "path_mtu": 1500})
+    (failure,) = world.document()["failures"]
+    assert (failure["code"], failure["found"]) == ("RV802", "1500 bytes pass")
+    if nodes == 2:
+        assert {failure["node"], failure["peer"]} == {"ai-1", "ai-2"}
+    else:
+        assert (failure["node"], failure["peer"]) == ("ai-1", None)
+
+
+def test_two_harms_are_two_failures_and_a_rail_is_stopped_alone(world: World) -> None:
+    link_down(world)
+    rule = next(row for row in world.infos["ai-4"]["ip"]["rules"] if row["from"] == "172.16.11.204/32")
+    world.infos["ai-4"]["ip"]["rules"].remove(rule)
+    verdict = world.document()
+    assert found(world) == [("RV401", NODE, RAIL), ("RV505", "ai-4", "gpu01")]
+    assert verdict["matrix"][NODE] == {"gpu01": "ok", "gpu02": "ok", RAIL: "failed", "gpu04": "ok"}
+    assert next(layer for layer in verdict["layers"] if layer["name"] == "address")["not_checked"] == 1
+
+
+def test_layers_and_rails_can_be_chosen(world: World) -> None:
+    small_mtu(world)
+    assert found(world, layers=["address"]) == []
+    assert found(world, layers=["reach"]) == [("RV802", NODE, RAIL)]
+    assert found(world, rails=["gpu01"]) == []
+    assert [layer["name"] for layer in world.document(layers=["link", "rdma"])["layers"]] == ["link", "rdma"]
+
+
+def test_rails_that_nobody_probed_are_not_well(world: World) -> None:
+    for rows in world.probes.values():
+        rows[:] = [row for row in rows if row["rail"] != RAIL]
+    verdict = world.document()
+    assert verdict["ok"]
+    assert {row[RAIL] for row in verdict["matrix"].values()} == {"not checked"}
+    assert shown.rails_proven(verdict) == 3
+
+
+# -- drift -----------------------------------------------------------------------------------------------------------
+
+STATELESS = {"RV402", "RV403", "RV407"} | {code for code in CODES if code.startswith(("RV7", "RV8"))}
+
+
+@pytest.mark.parametrize(("harm", "code", "node", "rail"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_drift_is_state_and_nothing_else(
+    world: World, harm: Harm, code: str, node: str | None, rail: str | None
+) -> None:
+    harm(world)
+    seen = found(world, DRIFT)
+    assert seen == ([] if code in STATELESS else [(code, node, rail)])
+
+
+def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -> None:
+    path = "/etc/systemd/network/70-railyard-ens3.network"
+    change = {"subject": path, "attribute": "content", "before": None, "after": "[Match]"}
+    loaded = {"subject": "systemd-networkd", "attribute": "loaded", "before": False, "after": True}
+    world.states[NODE]["rail_ports"] = {"changes": [change, loaded]}
+    assert found(world) == []
+    (warning,) = world.document()["warnings"]
+    assert (warning["code"], warning["node"]) == ("RV550", NODE) and path in warning["found"]
+    assert found(world, DRIFT) == [("RV550", NODE, None)]
+
+
+def test_an_edited_mode_of_the_next_boot_drifts(world: World) -> None:
+    world.states[NODE]["rdma_netns_mode"] = {
+        "changes": [{"subject": "/etc/modprobe.d/x.conf", "attribute": "netns_mode", "before": "x", "after": "y"}],
+        "gathered": {"next_boot": "shared", "next_boot_source": "/etc/modprobe.d/x.conf"},
+    }
+    assert found(world, DRIFT) == [("RV302", NODE, None)]
+    assert found(world) == []
+
+
+# -- what is measured --------------------------------------------------------------------------------------------------
+
+
+def test_outliers_and_counters_are_warnings(world: World) -> None:
+    next(row for row in world.probes[NODE] if row["rail"] == RAIL)["transfer"].update(gbits=310.0, latency_us=9.0)
+    world.after[NODE]["netdevs"]["ens3"]["rx_crc_errors"] = 4
+    world.after[NODE]["devices"]["mlx5_gpu03"]["np_cnp_sent"] = 9
+    verdict = world.document(share=0.7)
+    assert verdict["ok"]
+    assert [(each["code"], each["node"], each["rail"]) for each in verdict["warnings"]] == [
+        ("RV854", NODE, RAIL),
+        ("RV855", NODE, RAIL),
+        ("RV861", NODE, RAIL),
+    ]
+    assert {(row["name"], row["before"], row["after"]) for row in verdict["counters"]} == {
+        ("rx_crc_errors", 0, 4),
+        ("np_cnp_sent", 7, 9),
+    }
+
+
+def test_a_threshold_is_of_link_and_bus(world: World) -> None:
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gbits"] = 330.0
+    assert found(world) == []
+    assert {code for code, _node, _rail in found(world, share=0.9)} == {"RV853"}
+
+
+def test_the_documents_shape_is_the_contract(world: World) -> None:
+    small_mtu(world)
+    verdict = json.loads(json.dumps(world.document()))
+    keys = (
+        "format kind fabric plan railyard began seconds ok asked nodes rails layers matrix failures warnings measures"
+    )
+    assert list(verdict) == [*keys.split(), "counters", "boots", "cluster"]
+    assert set(verdict["asked"]) == {"limit", "layers", "rails", "budget_s"}
+    assert set(verdict["layers"][0]) == {"name", "title", "checked", "failed", "not_checked", "why_not"}
+    failure = dict(verdict["failures"][0])
+    assert failure.pop("rails") == [RAIL]
+    assert failure == {
+        "code": "RV404",
+        "layer": "link",
+        "node": NODE,
+        "rail": RAIL,
+        "peer": None,
+        "what": "mtu of ens3",
+        "expected": "4200",
+        "found": "1500",
+        "cause": CODES["RV404"].cause,
+        "remedy": CODES["RV404"].remedy,
+        "mends": "playbooks/hosts.yml --limit ai-2",
+    }
+    measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
+    assert list(verdict["measures"][0]) == measures
+    assert verdict["boots"][NODE] == "0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e"
+
+
+def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
+    link_down(world)
+    verdict = world.verdict()
+    lines = shown.lines(verdict, world.document(), "reports/verify.json")
+    assert lines[0] == "3 of 4 rails proven between 4 nodes"
+    assert any(line.startswith("RV401 ai-2 gpu03: link ens3: expected up, found down. Likely: ") for line in lines)
+    assert len(lines) < 45
+    many = World(plan(32), rounds=8)
+    for name in many.plans:
+        for rail in many.fabric["rails"]:
+            many.nic(name, rail)["mtu"] = 1500
+    lines = shown.lines(many.verdict(), many.document())
+    assert len(lines) < 50
+    assert "and 118 failures more" in lines and "and 20 nodes more" in lines
+
+
+def test_junit_knows_a_case_from_run_to_run(world: World) -> None:
+    def cases() -> dict[tuple[str | None, str | None], list[str]]:
+        tree = xml.fromstring(shown.as_junit(world.verdict(), world.document()))
+        assert tree.get("tests") == str(len(tree.findall(".//testcase")))
+        assert tree.get("failures") == str(len(tree.findall(".//failure")))
+        return {
+            (case.get("classname"), case.get("name")): [each.tag for each in case] for case in tree.iter("testcase")
+        }
+
+    before = cases()
+    small_mtu(world)
+    later = cases()
+    assert list(before) == list(later)
+    assert [case for case in later if "failure" in later[case]] == [("verify.link", NODE)]
+
+
+# -- size ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [64, 1024])
+def test_pairs_are_few_rounds_cover_all_and_make_no_incast(count: int) -> None:
+    nodes = ["n%04d" % number for number in range(1, count + 1)]
+    rounds = pairing.rounds(nodes, 8)
+    assert len(rounds) == 8
+    partners: dict[str, set[str]] = {node: set() for node in nodes}
+    roles: dict[str, set[int]] = {node: set() for node in nodes}
+    for each in rounds:
+        busy = [node for pair in each for node in pair]
+        # every node is busy, and with one partner alone: nobody is sent to by two
+        assert len(busy) == len(set(busy)) == count
+        for server, client in each:
+            partners[server].add(client)
+            partners[client].add(server)
+            roles[server].add(0)
+            roles[client].add(1)
+    assert all(len(others) == 8 for others in partners.values())
+    assert all(each == {0, 1} for each in roles.values())
+    # units of 32: everybody is probed with somebody below another leaf, so no way between leaves goes untried
+    units = {node: index // 32 for index, node in enumerate(nodes)}
+    assert all(any(units[other] != units[node] for other in others) for node, others in partners.items())
+    seen, edge = {nodes[0]}, [nodes[0]]
+    while edge:
+        edge = [other for node in edge for other in partners[node] if other not in seen]
+        seen.update(edge)
+    assert len(seen) == count
+
+
+def test_a_large_fabric_is_judged_in_seconds() -> None:
+    wide = SERVERS.replace("nodes: 32", "nodes: 256").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
+    wide = wide.replace(".1-.200", ".8.1-.200.254").replace(".201-.253", ".0.1-.7.254").replace(".254,", ".255.254,", 1)
+    world = World(plan(256, wide), rounds=8)
+    link_down(world)
+    began = time.perf_counter()
+    failures = found(world)
+    assert failures == [("RV401", NODE, RAIL)]
+    assert time.perf_counter() - began < 20
+
+
+# -- the codes -------------------------------------------------------------------------------------------------------
+
+
+def test_codes_are_of_their_layers_and_documented() -> None:
+    page = (ROOT / "docs" / "verify.md").read_text()
+    for code in CODES.values():
+        assert code.layer in LAYERS and set(after(code)) <= set(LAYERS)
+        assert re.match(r"RV\d{3}\Z", code.code)
+        assert "| %s | %s | %s |" % (code.code, code.layer, code.title) in page, "docs/verify.md lacks %s" % code.code
+    harmed = {row[2] for row in HARMS} | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
+    assert set(CODES) <= harmed | {"RV805", "RV854", "RV855", "RV861", "RV904"}

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes, pairs and a cluster that are as planned, for tests to do harm to."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import (
+    Asked,
+    Verdict,
+    document,
+    judge,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import VERIFY, Told
+from tests.unit.fabric import live_nodes
+
+Row = t.Dict[str, t.Any]
+ABOUT = {"plan": "0" * 64, "railyard": "0.2.0", "began": "2026-11-21T20:15:00Z", "seconds": 83.1}
+SYSCTLS = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
+SERVERS = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: sriov, provider: spiderpool, mtu: 4200, vfs: {count: 2, trust: true, spoofchk: false}}
+rails:
+  {count: 4, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", gateway: .254, pods: .1-.200, hosts: .201-.253}
+profiles:
+  server:
+    speed: 400
+    pcie_gen: 5
+    pcie_lanes: 16
+    gpu_distance: PIX
+    gpus: {0: "0000:18:00.0", 1: "0000:19:00.0", 2: "0000:1a:00.0", 3: "0000:1b:00.0"}
+    ports:
+      gpu01: {netdev: ens1, pci: "0000:01:00.0", gpu: 0, rdma: mlx5_gpu01}
+      gpu02: {netdev: ens2, pci: "0000:02:00.0", gpu: 1, rdma: mlx5_gpu02}
+      gpu03: {netdev: ens3, pci: "0000:03:00.0", gpu: 2, rdma: mlx5_gpu03}
+      gpu04: {netdev: ens4, pci: "0000:04:00.0", gpu: 3, rdma: mlx5_gpu04}
+units:
+  su1: {nodes: 32, leaf: "leaf-{n}", leaf_port: "swp{i}"}
+"""
+
+
+def plan(nodes: int = 4, text: str = SERVERS) -> Plan:
+    outcome = lint((text + "nodes:\n  ai-[1:%d]: {profile: server, unit: su1}\n" % nodes).encode())
+    assert outcome.plan, [finding.text() for finding in outcome.findings]
+    return outcome.plan
+
+
+class World:
+    """A fabric's nodes as their modules tell of them; harm is done to the rows that are here."""
+
+    def __init__(self, made: Plan, rounds: int = 3) -> None:
+        document = made.document()
+        self.fabric: Row = document["fabric"]
+        self.plans: dict[str, Row] = {node["name"]: node for node in document["nodes"]}
+        self.infos: dict[str, Row] = {name: self._info(node) for name, node in self.plans.items()}
+        self.states: dict[str, Row] = {name: self._states() for name in self.plans}
+        self.pairs = [pair for each in pairing.rounds(list(self.plans), rounds) for pair in each]
+        self.probes: dict[str, list[Row]] = {name: [] for name in self.plans}
+        for server, client in self.pairs:
+            self.probes[client] += [self._probe(port["rail"], server) for port in self.plans[client]["ports"]]
+        self.after: dict[str, Row] = {name: copy.deepcopy(info["counters"]) for name, info in self.infos.items()}
+        self.dark: dict[str, str] = {}
+        self.cluster: Row | None = {"server": "https://[::1]:6443", "error": "", "lacks": [], "changes": []}
+
+    def _info(self, node: Row) -> Row:
+        info = live_nodes.result(node, self.fabric["link_layer"])
+        info["system"].update(boot_id="0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e", boot_service="active")
+        for nic in info["nics"]:
+            number = int(nic["pci"][5:7], 16)
+            nic["mac"] = "02:00:00:00:%02x:%02x" % (node["index"], number)
+            nic["pcie"] = {"speed": 32.0, "max_speed": 32.0, "width": 16, "max_width": 16}
+        for row in info["rdma"]:
+            row.update(state="ACTIVE", physical_state="LINK_UP", rate=400.0)
+        info["gids"] = [
+            {"device": port["rdma"]["name"], "type": "RoCE v2", "address": bare(port[key]), "index": 3, "port": 1}
+            for port in node["ports"]
+            for key in ("address", "address6")
+            if port[key]
+        ]
+        info["sysctls"] = {port["netdev"]: dict(SYSCTLS) for port in node["ports"]}
+        info["duplicates"] = []
+        info["lldp"] = [
+            {
+                "netdev": port["netdev"],
+                "chassis": "00:1b:54:c2:00:%02x" % port["number"],
+                "system": "%s.example.com" % port["leaf"]["name"],
+                "port": port["leaf"]["port"],
+                "port_description": None,
+                "source": "lldpd",
+            }
+            for port in node["ports"]
+        ]
+        info["counters"] = {
+            "netdevs": {port["netdev"]: {"rx_crc_errors": 0} for port in node["ports"]},
+            "devices": {port["rdma"]["name"]: {"packet_seq_err": 5, "np_cnp_sent": 7} for port in node["ports"]},
+        }
+        return info
+
+    @staticmethod
+    def _states() -> Row:
+        return {module: {"changes": [], "gathered": {}} for module in ("rail_ports", "rdma_link", "rdma_netns_mode")}
+
+    @staticmethod
+    def _probe(rail: str, peer: str) -> Row:
+        return {
+            "rail": rail,
+            "peer": peer,
+            "ok": True,
+            "error": "",
+            "remedy": "",
+            "reach": {"sent": 3, "received": 3, "rtt_ms": 0.1, "error": ""},
+            "found": None,
+            "cross": {"rail": "gpu01", "open": True},
+            "transfer": {"gbits": 390.0, "latency_us": 1.7, "gid_index": 3, "error": "", "remedy": ""},
+        }
+
+    # -- finding rows --------------------------------------------------------------------------------------------------
+
+    def port(self, node: str, rail: str) -> Row:
+        return next(port for port in self.plans[node]["ports"] if port["rail"] == rail)
+
+    def nic(self, node: str, rail: str) -> Row:
+        pci = self.port(node, rail)["pci"]
+        return next(row for row in self.infos[node]["nics"] if row["pci"] == pci)
+
+    def device(self, node: str, rail: str) -> Row:
+        name = self.port(node, rail)["rdma"]["name"]
+        return next(row for row in self.infos[node]["rdma"] if row["device"] == name)
+
+    def of(self, node: str, rail: str, part: str, **like: t.Any) -> list[Row]:
+        """Rows of a part of ``ip``, or of another list, that are the port's and like this."""
+        info = self.infos[node]
+        rows = info["ip"][part] if part in info["ip"] else info[part]
+        netdev = self.port(node, rail)["netdev"]
+        mine = [row for row in rows if row.get("netdev", row.get("oif")) == netdev]
+        return [row for row in mine if all(row[key] == value for key, value in like.items())]
+
+    def drop(self, node: str, part: str, row: Row) -> None:
+        info = self.infos[node]
+        (info["ip"][part] if part in info["ip"] else info[part]).remove(row)
+
+    def lose(self, node: str, rail: str, found: Row | None = None, received: int = 0, error: str = "") -> None:
+        """Nothing comes back between the node and any other on the rail."""
+        for client, rows in self.probes.items():
+            for row in rows:
+                if row["rail"] == rail and node in (client, row["peer"]):
+                    row["reach"] = {"sent": 3, "received": received, "rtt_ms": None, "error": error}
+                    row.update(ok=False, transfer=None, error="lost", cross=None)
+                    row["found"] = dict({"small": False, "path_mtu": None, "answers": []}, **(found or {}))
+
+    def transfers(self, node: str, rail: str) -> list[Row]:
+        return [
+            row["transfer"]
+            for client, rows in self.probes.items()
+            for row in rows
+            if row["rail"] == rail and node in (client, row["peer"])
+        ]
+
+    # -- judging -------------------------------------------------------------------------------------------------------
+
+    def told(self) -> list[Told]:
+        found = []
+        for name, node in self.plans.items():
+            if name in self.dark:
+                found.append(Told(name, node, None, {}, why=self.dark[name], code="RV001"))
+            else:
+                rest = (self.infos[name], self.states[name], self.probes[name], self.after[name])
+                found.append(Told(name, node, *rest))
+        return found
+
+    def verdict(self, kind: str = VERIFY, **asked: t.Any) -> Verdict:
+        pairs = self.pairs if kind == VERIFY else []
+        return judge(kind, self.fabric, self.told(), Asked(list(self.plans), **asked), pairs, self.cluster)
+
+    def document(self, kind: str = VERIFY, **asked: t.Any) -> Row:
+        return document(self.verdict(kind, **asked), ABOUT)
