@@ -25,9 +25,13 @@ $(VENV)/ready: requirements-dev.txt tools/venv
 	tools/venv $(PYTHON) $(VENV) requirements-dev.txt
 	@touch $@
 
-lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it; a second time changes nothing
+# with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without
+cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS)) $(if $(filter 1,$(CLUSTER)),,--at-hand)
+
+lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
 	lab/lab up
-	ansible-playbook -i inventories/lab site.yml
+	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))
+	ansible-playbook -i inventories/lab site.yml $(if $(filter 0,$(CLUSTER)),-e kubernetes_enabled=false)
 
 lab-down: ## end the lab's guests
 	lab/lab down --all
@@ -68,9 +72,10 @@ soak: $(VENV)/ready ## properties on examples drawn anew, and the host phase kil
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 tests/unit/fabric
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)
 
-bench: $(VENV)/ready ## ratios, measured side by side: the planner's and the objects' on this machine, the hosts' on the lab
+bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cluster on this machine, the hosts on the lab
 	$(BIN)/python -m benchmarks planner
 	$(BIN)/python -m benchmarks objects
+	$(BIN)/python -m benchmarks kubernetes
 	lab/lab up --name bench --rails 8
 	lab/lab up --name bench-one --rails 1
 	$(BIN)/python -m benchmarks hosts; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc

@@ -75,8 +75,13 @@ def _in(directory: Path, origin: str) -> Binaries | str:
     return probe(place(ETCD), place(API), place(MANAGER), origin)
 
 
-def ensure(cache: Path) -> Binaries:
-    """Working programs, built when there are none. Raises LabError when none can be had."""
+def at_hand(cache: Path) -> bool:
+    """Whether there are programs without building them. Raises LabError when those that a person named do not work."""
+    return _given() is not None or build.fault(build.directory(cache)) is None
+
+
+def _given() -> Binaries | None:
+    """The programs of this machine, if it has any."""
     named = os.environ.get(ASSETS)
     if named:
         found = _in(Path(named).expanduser().resolve(), ASSETS)
@@ -91,6 +96,14 @@ def ensure(cache: Path) -> Binaries:
         if not isinstance(found, str):
             return found
         say("the programs on PATH cannot be used: %s" % found)
+    return None
+
+
+def ensure(cache: Path) -> Binaries:
+    """Working programs, built when there are none. Raises LabError when none can be had."""
+    given = _given()
+    if given is not None:
+        return given
     for attempt in (1, 2):
         place = build.ensure(cache)
         found = _in(place, "built")

@@ -69,6 +69,17 @@ def up(wish: Wish, fresh: bool = False) -> tuple[Cluster, Done]:
     return cluster, done
 
 
+def lacks(wish: Wish) -> str | None:
+    """Why a cluster that would be of use is not a matter of seconds, with what would bring it; None where it is."""
+    cluster = state.load(wish.name)
+    if cluster is None and not binaries.at_hand(cache_directory()):
+        return "its programs are not built yet: lab cluster up builds them, once, in five minutes on two idle cores"
+    crds = wish.crds if wish.crds is not None or cluster is None else cluster.crds
+    if crds is None and not schemas.DEFAULT.is_dir():
+        return "there are no upstream CRDs in %s: lab cluster up --crds DIR takes them from DIR" % schemas.DEFAULT
+    return None
+
+
 def _ready(wish: Wish, cluster: Cluster | None) -> Cluster:
     """The cluster with programs that run, ports that are its own, keys and kubeconfig; written down."""
     programs = cluster.binaries if cluster else None

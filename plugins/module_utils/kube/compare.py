@@ -114,7 +114,8 @@ def holds(live: t.Any, wanted: t.Any) -> bool:
         return isinstance(live, dict) and all(key in live and holds(live[key], value) for key, value in wanted.items())
     if isinstance(wanted, list):
         return isinstance(live, list) and len(live) == len(wanted) and all(map(holds, live, wanted))
-    return type(live) is type(wanted) and bool(live == wanted)
+    # what comes from a playbook may be of a type of Ansible's own, below the plain one
+    return isinstance(live, bool) is isinstance(wanted, bool) and bool(live == wanted)
 
 
 def _says(wanted: t.Any) -> bool:

@@ -186,3 +186,13 @@ def test_objects_of_one_shape_differ_in_values_alone() -> None:
     assert shape(other) == shape(WANTED)
     other["spec"]["containers"][0]["extra"] = 1
     assert shape(other) != shape(WANTED)
+
+
+def test_a_text_of_a_playbook_is_a_text_and_a_truth_is_no_number() -> None:
+    class Tagged(str):
+        """As ansible-core gives texts of variables: with where they come from."""
+
+    wanted = {"metadata": {"name": "x", "namespace": Tagged("n")}, "spec": {"text": Tagged("a"), "on": True}}
+    assert list(unkept(wanted, {"metadata": {"name": "x", "namespace": "n"}, "spec": {"text": "a", "on": True}})) == []
+    got = {"metadata": {"name": "x", "namespace": "n"}, "spec": {"text": "a", "on": 1}}
+    assert [each.path for each in unkept(wanted, got)] == ["spec.on"]
