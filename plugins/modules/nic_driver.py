@@ -1,0 +1,212 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nic_driver
+short_description: Which driver the NVIDIA NICs of a node have, from the kernel, DOCA-OFED or MLNX_OFED
+version_added: 0.2.0
+description:
+  - Installs DOCA-OFED or MLNX_OFED in one pinned version, upgrades it, or brings the distribution's own driver back.
+  - Distribution, kernel and architecture are held against what the vendor lists, and against what the source's name
+    tells, before anything is installed.
+  - Nothing is loaded, unloaded or restarted by an installation. What runs is a state of its own, told by
+    RV(reboot_required), and changes at the reboot, or with O(restart=allowed). While packages are installed,
+    C(openibd.service) is masked, so that no package's script restarts the stack.
+  - Sees that every kernel that can be booted has the driver's modules (DKMS), and builds the initial RAM filesystems
+    anew that hold the driver.
+  - A run that was cut off is mended by the next one; what it had mounted, unpacked or left half installed is put right.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node
+options:
+  kind:
+    description:
+      - V(inbox) is the distribution's own driver. The vendor's packages are taken away, and those that the distribution
+        has too (C(rdma-core)) are brought back to its version.
+      - V(doca) is DOCA-OFED, V(mlnx) is MLNX_OFED.
+      - V(container) is a driver that a container brings. The node is left with the inbox driver, as the container needs
+        it, and modules that would keep the container from changing the stack are named.
+      - Needed with O(state=present).
+    type: str
+    choices: [inbox, doca, mlnx, container]
+  version:
+    description:
+      - The release, such as V(2.9.3) of DOCA or V(24.10-1.1.4.0) of MLNX_OFED. Never the newest one that happens to be.
+      - Needed with O(kind=doca) and O(kind=mlnx).
+    type: str
+  source:
+    description:
+      - Where the packages are. Needed with O(kind=doca) and O(kind=mlnx).
+      - A URL is a repository, C(https:), C(http:) or C(file:), flat for apt. Its address is laid down and stays.
+      - A path on the node is an ISO or a C(.tgz) of MLNX_OFED, a C(.deb) or C(.rpm) of DOCA that brings its repository,
+        or a directory that holds such a repository. An ISO is mounted and an archive unpacked only while it is needed.
+    type: str
+  key:
+    description:
+      - The public key that the repository is signed with, as an armoured text, or as the path of its file on the node.
+      - Needed for a repository, unless O(unsigned=true).
+    type: str
+  unsigned:
+    description: Whether a repository is used without a key.
+    type: bool
+    default: false
+  packages:
+    description:
+      - The packages to install, of those that stand for the whole driver.
+      - If not given, C(doca-ofed) with O(kind=doca), C(mlnx-ofed-all) with O(kind=mlnx).
+    type: list
+    elements: str
+    default: []
+  allow_unlisted:
+    description: Whether to install what the vendor does not list for this distribution and kernel.
+    type: bool
+    default: false
+  restart:
+    description:
+      - V(allowed) restarts the stack (C(openibd)) where another driver runs than the one on disk.
+      - It is not restarted while a NIC of this driver carries the connection or the default route, while other modules
+        use the stack, or while a NIC has VFs; the driver then waits for a reboot.
+      - The rail ports lose their addresses by it; M(railyard.fabric.rail_ports) brings them back.
+    type: str
+    choices: [never, allowed]
+    default: never
+  state:
+    description: V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+notes:
+  - Needs root, and apt or dnf.
+  - The packages' dependencies come from the distribution's own repositories.
+  - Under Secure Boot, modules that are built on the node need a key that DKMS signs with; without one it is refused.
+seealso:
+  - module: railyard.fabric.gpudirect
+  - module: railyard.fabric.mlx_linktype
+"""
+
+EXAMPLES = r"""
+- name: DOCA-OFED from a repository of one's own
+  railyard.fabric.nic_driver:
+    kind: doca
+    version: 2.9.3
+    source: https://mirror.example.com/doca/2.9.3/ubuntu22.04/x86_64
+    key: /etc/pki/mirror.asc
+
+- name: MLNX_OFED from an ISO that lies on the node
+  railyard.fabric.nic_driver:
+    kind: mlnx
+    version: 24.10-1.1.4.0
+    source: /srv/MLNX_OFED_LINUX-24.10-1.1.4.0-ubuntu22.04-x86_64.iso
+
+- name: Back to the distribution's own driver
+  railyard.fabric.nic_driver:
+    kind: inbox
+
+- name: Read which driver is installed, and which one runs
+  railyard.fabric.nic_driver:
+    state: gathered
+  register: driver
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {subject: doca-ofed, attribute: version, before: null, after: 2.9.3}
+    - {subject: 5.15.0-25-generic, attribute: mlx5_core, before: inbox, after: doca 2.9.3}
+gathered:
+  description: The state after, or now in check mode.
+  returned: success
+  type: dict
+  contains:
+    kind:
+      description: The installed driver, V(inbox), V(doca) or V(mlnx).
+      type: str
+      sample: doca
+    version:
+      description: Its version, as the package has it; null for the inbox driver.
+      type: str
+      sample: 2.9.3-0.2.2
+    source:
+      description: The repository that is laid down; null where there is none.
+      type: str
+    packages:
+      description: The installed packages that stand for a whole driver.
+      type: list
+      elements: str
+      sample: [doca-ofed]
+    installed:
+      description: All of the vendor's packages, with their versions.
+      type: dict
+    kernels:
+      description:
+        - By kernel that can be booted, whose driver it would load, V(inbox) or V(ofed); null where it has none.
+      type: dict
+      sample: {5.15.0-25-generic: ofed}
+    running:
+      description:
+        - C(kernel), the C(stack) that is loaded (V(inbox), V(ofed), null for none) and its C(version), and the loaded
+          modules that are other ones than those on disk (C(differing)).
+      type: dict
+    blocking:
+      description: Modules that use the stack and are not of it, each with what it uses.
+      type: dict
+      sample: {rdma_rxe: [ib_core, ib_uverbs]}
+    node:
+      description: C(distribution) as the vendor spells it, C(kernel) and C(architecture).
+      type: dict
+      sample: {distribution: ubuntu22.04, kernel: 5.15.0-25-generic, architecture: x86_64}
+reboot_required:
+  description: Whether another driver runs than the one that the next boot loads.
+  returned: success
+  type: bool
+reboot_reasons:
+  description: One line that says so.
+  returned: success
+  type: list
+  elements: str
+  sample: [the NIC driver that runs is inbox, and the next boot loads doca 2.9.3]
+errors:
+  description: What went wrong, each with C(place), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import NicDriver
+
+
+def main() -> None:
+    spec = {
+        "kind": {"type": "str", "choices": ["inbox", "doca", "mlnx", "container"]},
+        "version": {"type": "str"},
+        "source": {"type": "str"},
+        "key": {"type": "str", "no_log": False},
+        "unsigned": {"type": "bool", "default": False},
+        "packages": {"type": "list", "elements": "str", "default": []},
+        "allow_unlisted": {"type": "bool", "default": False},
+        "restart": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
+        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+    }
+    required = [
+        ("state", "present", ["kind"]),
+        ("kind", "doca", ["version", "source"]),
+        ("kind", "mlnx", ["version", "source"]),
+    ]
+    module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
+    task.run(module, NicDriver.from_options)
+
+
+if __name__ == "__main__":
+    main()

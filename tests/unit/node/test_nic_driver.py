@@ -1,0 +1,360 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NIC driver: installed, upgraded, brought back and mended on a Debian of the test's own; dnf by a stand-in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.node import nic_driver_source as sources
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import UNFINISHED, NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver_packages import Apt
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
+from tests.unit.node import debian_root
+from tests.unit.node.debian_root import BUILT, DOCA, INBOX, MLNX, OTHER, RUNNING, DebianNode, on_debian, sh
+
+Options = t.Dict[str, t.Any]
+NOBODY = Branch({}, {})
+DRIVER: Options = {"kind": "doca", "version": "2.9.3", "source": "file:" + DOCA, "unsigned": True}
+
+
+def doca(version: str = "2.9.3", ofed: str = "24.10-3.2.5.0", key: str | None = None) -> None:
+    place = Path(DOCA)
+    debian_root.driver(place, ofed, {"doca-ofed": version + "-0.2.2", "doca-roce": version + "-0.2.2"})
+    debian_root.index(place, key)
+
+
+def mlnx() -> None:
+    debian_root.driver(Path(MLNX, "DEBS"), "24.10-1.1.4.0", {"mlnx-ofed-all": "24.10-1.1.4.0"})
+    debian_root.index(Path(MLNX, "DEBS"))
+
+
+def made(node: DebianNode, options: Options, branch: Branch = NOBODY) -> NicDriver:
+    return NicDriver(options, node, architecture="x86_64", branch=branch)
+
+
+def predicted(node: DebianNode, options: Options, branch: Branch = NOBODY) -> tuple[list[Change], State]:
+    """What check mode says; the node is as before."""
+    before = (node.dpkg(), sorted(os.listdir("/etc/apt/sources.list.d")), node.modules(RUNNING), node.log())
+    driver = made(node, options, branch)
+    state = driver.observe()
+    changes = driver.changes(state)
+    assert (node.dpkg(), sorted(os.listdir("/etc/apt/sources.list.d")), node.modules(RUNNING), node.log()) == before
+    return changes, driver.outcome(state, changes)
+
+
+def apply(node: DebianNode, options: Options, branch: Branch = NOBODY) -> tuple[list[dict[str, t.Any]], State]:
+    """One run, held against what check mode said of it; and another one, which must do nothing."""
+    foreseen, expected = predicted(node, options, branch)
+    driver = made(node, options, branch)
+    done: list[Change] = []
+    state = driver.observe()
+    state = converge(driver, state, driver.changes(state), done)
+    assert [each.as_dict() for each in done] == [each.as_dict() for each in foreseen]
+    outcome = driver.outcome(state, [])
+    assert outcome["reboot_required"] == expected["reboot_required"]
+    again = made(node, options, branch)
+    state = again.observe()
+    assert again.changes(state) == []
+    return [each.as_dict() for each in done], dict(outcome, gathered=state)
+
+
+def attributes(done: t.Sequence[t.Mapping[str, t.Any]]) -> list[tuple[str, t.Any]]:
+    return [(each["subject"], each["after"]) for each in done if each["attribute"] != "content"]
+
+
+# -- on a Debian of one's own ------------------------------------------------------------------------------------------
+
+
+@on_debian
+def test_doca_from_a_repository_and_back(node: DebianNode) -> None:
+    doca()
+    done, told = apply(node, DRIVER)
+    assert attributes(done) == [
+        ("doca-ofed", "2.9.3"),
+        (RUNNING, "doca 2.9.3"),
+        (OTHER, "doca 2.9.3"),
+        ("/boot/initrd.img-" + RUNNING, "rebuilt"),
+        ("/boot/initrd.img-" + OTHER, "rebuilt"),
+        ("initramfs", "as on disk"),
+    ]
+    assert node.dpkg() == {
+        "doca-ofed": "2.9.3-0.2.2",
+        "mlnx-ofed-kernel-dkms": "24.10.OFED.24.10.3.2.5.0.1-1",
+        "rdma-core-x": "2410mlnx54-1.2410114",
+    }
+    assert [node.modules(release) for release in (RUNNING, OTHER)] == [BUILT, BUILT]
+    assert Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
+    # nobody restarted the stack, though a package's script tried to
+    assert "systemctl restart openibd" in node.log() and "RESTARTED" not in node.log()
+    assert not os.path.lexists(sources.MASK)
+    assert told["reboot_reasons"] == ["the NIC driver that runs is inbox, and the next boot loads doca 2.9.3"]
+    assert (told["gathered"]["kind"], told["gathered"]["version"]) == ("doca", "2.9.3-0.2.2")
+    assert told["gathered"]["source"] == "file:" + DOCA and told["gathered"]["kernels"] == {
+        RUNNING: "ofed",
+        OTHER: "ofed",
+    }
+
+    done, told = apply(node, {"kind": "inbox"})
+    assert ("rdma-core-x", "44.0-2") in attributes(done) and (RUNNING, "inbox") in attributes(done)
+    assert node.dpkg() == {"rdma-core-x": "44.0-2"}
+    assert [node.modules(release) for release in (RUNNING, OTHER)] == [INBOX, INBOX]
+    assert Path("/boot/initrd.img-" + RUNNING).read_text().strip().endswith(INBOX)
+    assert os.listdir("/etc/apt/sources.list.d") == ["debian.sources"] and not os.path.exists(Apt.pin)
+    assert not told["reboot_required"], "what runs was never changed"
+
+
+@on_debian
+def test_a_signed_repository_and_the_wrong_key(node: DebianNode) -> None:
+    right = debian_root.key("vendor@example.com")
+    doca(key="vendor@example.com")
+    wrong = debian_root.key("other@example.com")
+    options = {key: value for key, value in DRIVER.items() if key != "unsigned"}
+    with pytest.raises(RailyardError, match="the repository has no key"):
+        predicted(node, options)
+    driver = made(node, dict(options, key=wrong))
+    with pytest.raises(RailyardError) as caught:
+        converge(driver, {}, driver.changes(driver.observe()), [])
+    assert caught.value.place == "source" and "NO_PUBKEY" in caught.value.message, str(caught.value)
+    assert node.dpkg() == {"rdma-core-x": "44.0-2"}
+    Path("/srv/vendor.asc").write_text(right)
+    done, _told = apply(node, dict(options, key="/srv/vendor.asc"))
+    (change,) = [each for each in done if each["subject"] == Apt.key]
+    assert change["before"].startswith("key, SHA-256 ") and change["after"] != change["before"]
+    assert "signed-by=%s" % Apt.key in Path(Apt.repository).read_text() and node.dpkg()["doca-ofed"]
+
+
+@on_debian
+def test_mlnx_ofed_from_an_iso_and_then_doca(node: DebianNode) -> None:
+    mlnx()
+    iso = MLNX + ".iso"
+    sh("mkfs.ext4", "-q", "-d", MLNX, iso, "16M")
+    if subprocess.run(["mount", "-o", "ro,loop", iso, "/media"], capture_output=True).returncode:
+        return  # no loop devices here: the lab's test has them
+    sh("umount", "/media")
+    options = {"kind": "mlnx", "version": "24.10-1.1.4.0", "source": iso}
+    done, told = apply(node, options)
+    assert attributes(done)[0] == ("mlnx-ofed-all", "24.10-1.1.4.0") and told["gathered"]["kind"] == "mlnx"
+    assert not sources.mounted(node) and not os.path.exists(sources.MEDIA) and not os.path.exists(Apt.repository)
+    assert sh("losetup", "-j", iso) == "", "the loop device is free again"
+    sh("apt-get", "update")
+    # the other kind's own package goes in the same transaction
+    doca()
+    done, told = apply(node, DRIVER)
+    assert ("mlnx-ofed-all", None) in attributes(done) and told["gathered"]["packages"] == ["doca-ofed"]
+    assert node.dpkg()["mlnx-ofed-kernel-dkms"].endswith("24.10.3.2.5.0.1-1")
+
+
+@on_debian
+def test_an_archive_a_directory_and_a_package_that_brings_its_repository(node: DebianNode) -> None:
+    mlnx()
+    archive = MLNX + ".tgz"
+    sh("tar", "-c", "-z", "-f", archive, "-C", "/srv", os.path.basename(MLNX))
+    options = {"kind": "mlnx", "version": "24.10-1.1.4.0", "source": archive}
+    apply(node, options)
+    assert node.dpkg()["mlnx-ofed-all"] and not os.path.exists(sources.SCRATCH) and not os.path.exists(Apt.repository)
+    apply(node, {"kind": "inbox"})
+    apply(node, dict(options, source=MLNX))
+    apply(node, {"kind": "inbox"})
+    doca()
+    bringer = "echo 'deb [trusted=yes] file:%s ./' > /etc/apt/sources.list.d/doca.list\n" % DOCA
+    debian_root.package(Path("/srv"), "doca-host", "2.9.3-025000-24.10", scripts={"postinst": bringer})
+    deb = "/srv/doca-host_2.9.3-025000-24.10-debian125_amd64.deb"
+    os.rename("/srv/doca-host_2.9.3-025000-24.10_all.deb", deb)
+    apply(node, dict(DRIVER, source=deb))
+    assert node.dpkg()["doca-ofed"] == "2.9.3-0.2.2" and node.dpkg()["doca-host"]
+
+
+@on_debian
+def test_an_upgrade_and_a_version_that_is_older(node: DebianNode) -> None:
+    doca()
+    apply(node, DRIVER)
+    doca("2.9.4", "24.10-4.1.4.0")
+    done, _told = apply(node, dict(DRIVER, version="2.9.4"))
+    assert ("doca-ofed", "2.9.4") in attributes(done) and node.dpkg()["doca-ofed"] == "2.9.4-0.2.2"
+    done, _told = apply(node, DRIVER)
+    assert ("doca-ofed", "2.9.3") in attributes(done) and node.dpkg()["doca-ofed"] == "2.9.3-0.2.2"
+
+
+@on_debian
+def test_a_version_that_the_source_has_not(node: DebianNode) -> None:
+    doca("2.9.4", "24.10-4.1.4.0")
+    driver = made(node, DRIVER)
+    with pytest.raises(RailyardError, match="has no doca-ofed 2.9.3: it has 2.9.4-0.2.2") as caught:
+        converge(driver, {}, driver.changes(driver.observe()), [])
+    assert caught.value.place == "version" and node.dpkg() == {"rdma-core-x": "44.0-2"}
+
+
+@on_debian
+def test_killed_in_the_middle_of_a_package_and_mended(node: DebianNode) -> None:
+    doca()
+    Path("/srv/die").write_text("")
+    driver = made(node, DRIVER)
+    changes = driver.changes(driver.observe())
+    # what a SIGKILL leaves: dpkg dead, the unit masked, a half installed package
+    with pytest.raises(RailyardError):
+        converge(driver, {}, changes, [])
+    os.symlink("/dev/null", sources.MASK)
+    assert os.path.exists(UNFINISHED) and Apt(node).interrupted()
+    os.unlink("/srv/die")
+    done, _told = apply(node, DRIVER)
+    subjects = [each["subject"] for each in done]
+    assert subjects[:2] == ["apt", "openibd.service"] and "doca-ofed" in subjects
+    assert "systemctl restart openibd" in node.log() and "RESTARTED" not in node.log()
+    assert not Apt(node).interrupted() and node.dpkg()["doca-ofed"] and not os.path.exists(UNFINISHED)
+    assert node.modules(RUNNING) == BUILT
+
+
+@on_debian
+def test_killed_after_the_packages_and_before_the_images(node: DebianNode) -> None:
+    doca()
+    driver = made(node, DRIVER)
+    for change in driver.changes(driver.observe())[:5]:
+        change.act()
+    assert node.dpkg()["doca-ofed"] and not Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
+    done, _told = apply(node, DRIVER)
+    assert ("/boot/initrd.img-" + OTHER, "rebuilt") in attributes(done) and "doca-ofed" not in dict(attributes(done))
+    assert Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
+
+
+@on_debian
+def test_killed_with_the_media_mounted(node: DebianNode) -> None:
+    mlnx()
+    os.makedirs(sources.MEDIA)
+    sh("mount", "--bind", MLNX, sources.MEDIA)
+    os.makedirs(sources.SCRATCH + "/x")
+    Path(Apt.repository).write_text("deb [trusted=yes] file:%s/DEBS/ ./\n" % sources.MEDIA)
+    done, _told = apply(node, {"kind": "inbox"})
+    assert [each["subject"] for each in done] == [sources.MEDIA, sources.SCRATCH, Apt.repository]
+    assert not sources.mounted(node) and not os.path.exists(sources.SCRATCH) and not os.path.exists(Apt.repository)
+
+
+@on_debian
+def test_a_module_that_cannot_be_built(node: DebianNode) -> None:
+    doca()
+    Path("/srv/fail-dkms").write_text("")
+    driver = made(node, DRIVER)
+    with pytest.raises(RailyardError) as caught:
+        converge(driver, {}, driver.changes(driver.observe()), [])
+    assert "apt-get" in caught.value.place and caught.value.remedy
+    os.unlink("/srv/fail-dkms")
+    apply(node, DRIVER)
+    assert node.modules(OTHER) == BUILT
+
+
+@on_debian
+def test_a_kernel_without_headers(node: DebianNode) -> None:
+    doca()
+    os.rmdir("/lib/modules/%s/build" % OTHER)
+    driver = made(node, DRIVER)
+    changes = driver.changes(driver.observe())
+    assert OTHER not in [change.subject for change in changes]
+    assert [each for each in driver.warnings if OTHER in each and "headers" in each]
+    os.rmdir("/lib/modules/%s/build" % RUNNING)
+    with pytest.raises(RailyardError, match="the headers of the kernel %s are not installed" % RUNNING) as caught:
+        predicted(node, DRIVER)
+    assert caught.value.remedy == "install linux-headers-" + RUNNING
+
+
+@on_debian
+def test_secure_boot_without_a_key_to_sign_with(node: DebianNode) -> None:
+    doca()
+    os.makedirs("/sys/kernel/security")
+    Path("/sys/kernel/security/lockdown").write_text("none [integrity] confidentiality\n")
+    with pytest.raises(Refused, match="Secure Boot lets signed modules alone be loaded"):
+        predicted(node, DRIVER)
+    os.makedirs("/var/lib/shim-signed/mok")
+    Path("/var/lib/shim-signed/mok/MOK.priv").write_text("")
+    assert predicted(node, DRIVER)[0]
+
+
+@on_debian
+def test_the_stack_is_restarted_with_leave_alone(node: DebianNode) -> None:
+    doca()
+    done, told = apply(node, dict(DRIVER, restart="allowed"))
+    assert attributes(done)[-1] == ("openibd", "restarted") and node.log()[-1] == "RESTARTED"
+    assert not told["reboot_required"]
+
+
+@on_debian
+def test_the_stack_is_not_restarted_under_the_connection(node: DebianNode) -> None:
+    doca()
+    management = "0000:05:00.0"
+    os.makedirs("/sys/bus/pci/devices/%s" % management)
+    os.makedirs("/sys/bus/pci/drivers/mlx5_core")
+    os.symlink("/sys/bus/pci/drivers/mlx5_core", "/sys/bus/pci/devices/%s/driver" % management)
+    branch = Branch({"eth0": "carries this connection"}, {management: "eth0 carries this connection"})
+    options = dict(DRIVER, restart="allowed")
+    done, told = apply(node, options, branch)
+    assert "openibd" not in dict(attributes(done)) and "RESTARTED" not in node.log() and told["reboot_required"]
+    driver = made(node, options, branch)
+    driver.changes(driver.observe())
+    assert driver.warnings == [
+        "The stack is not restarted: 0000:05:00.0 is driven by it, and eth0 carries this connection. The driver waits"
+        " for a reboot."
+    ]
+    # another NIC of the node carries it: then others who use the stack are in the way, and VFs
+    os.makedirs("/sys/module/ib_core/holders/rdma_rxe")
+    driver = made(node, options)
+    driver.changes(driver.observe())
+    assert "other modules use it: rdma_rxe (uses ib_core)" in driver.warnings[0]
+    os.rmdir("/sys/module/ib_core/holders/rdma_rxe")
+    for name, text in (("class", "0x020000"), ("vendor", "0x15b3")):
+        Path("/sys/bus/pci/devices", management, name).write_text(text)
+    os.symlink("/sys/bus/pci/devices/0000:05:00.2", "/sys/bus/pci/devices/%s/virtfn0" % management)
+    driver = made(node, options)
+    assert "openibd" not in [each.subject for each in driver.changes(driver.observe())]
+    assert "0000:05:00.0 has VFs" in driver.warnings[0]
+
+
+@on_debian
+def test_a_container_wants_the_node_as_it_came(node: DebianNode) -> None:
+    doca()
+    apply(node, DRIVER)
+    for name in ("rdma_rxe", "nvme_rdma"):
+        os.makedirs("/sys/module/ib_core/holders/" + name)
+    os.makedirs("/sys/module/mlx5_core/holders/mlx5_ib")
+    done, told = apply(node, {"kind": "container"})
+    assert ("doca-ofed", None) in attributes(done) and node.dpkg() == {"rdma-core-x": "44.0-2"}
+    assert told["gathered"]["blocking"] == {"nvme_rdma": ["ib_core"], "rdma_rxe": ["ib_core"]}
+    driver = made(node, {"kind": "container"})
+    assert driver.changes(driver.observe()) == []
+    (warning,) = driver.warnings
+    assert "nvme_rdma (uses ib_core), rdma_rxe (uses ib_core)" in warning and "UNLOAD_STORAGE_MODULES" in warning
+
+
+@on_debian
+def test_what_is_not_listed_is_refused_before_anything_is_done(node: DebianNode) -> None:
+    doca()
+    with pytest.raises(Errors) as caught:
+        predicted(node, dict(DRIVER, version="1.5.3", source="file:/srv/doca/1.5.3/ubuntu22.04/aarch64"))
+    assert [error.place for error in caught.value.errors] == ["source", "source", "version"]
+    assert all(isinstance(error, Refused) for error in caught.value.errors)
+    assert apply(node, dict(DRIVER, source="file:" + DOCA, allow_unlisted=True))[0]
+
+
+@on_debian
+def test_sources_that_are_none(node: DebianNode) -> None:
+    for source, said in (
+        ("/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.iso", "there is no /srv/MLNX"),
+        ("srv/x.iso", "is no full path"),
+    ):
+        with pytest.raises(RailyardError, match=said) as caught:
+            predicted(node, {"kind": "mlnx", "version": "24.10-1.1.4.0", "source": source})
+        assert caught.value.place == "source" and caught.value.remedy
+    empty = MLNX + "-empty"
+    os.makedirs(empty)
+    driver = made(node, {"kind": "mlnx", "version": "24.10-1.1.4.0", "source": empty})
+    with pytest.raises(RailyardError, match="there is no repository for apt in"):
+        converge(driver, {}, driver.changes(driver.observe()), [])
+    with pytest.raises(RailyardError, match="is no armoured public key") as caught:
+        predicted(node, dict(DRIVER, key="/srv/none.asc"))
+    assert caught.value.place == "key"
