@@ -310,6 +310,11 @@ def test_ports_that_cannot_be(kernel: QosKernel, ports: list[dict[str, str]], pa
     assert "Remedy: " in str(caught.value)
 
 
+def test_a_port_that_gets_its_name_later_is_known_by_its_address(kernel: QosKernel) -> None:
+    one = subsystem(kernel, ports=[{"netdev": "gpu01", "pci": "0000:01:00.0"}])
+    assert {change.subject for change in plan(one)[1]} == {"rail1", "mlx5_gpu01"}
+
+
 def test_an_infiniband_port_is_refused(kernel: QosKernel) -> None:
     kernel.tree.write("/sys/class/net/rail1/type", "32")
     assert "rail1 is an InfiniBand port" in message(subsystem(kernel))

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import host
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import driver, host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Setting
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants
@@ -82,6 +82,29 @@ NO_GPUS = rule(
     _profile("gpudirect: {path: auto}"),
     WARNING,
 )
+PEERMEM_INBOX = rule(
+    "RY970",
+    "nvidia-peermem is wanted beside the distribution's own NIC driver",
+    _profile("driver: {kind: inbox}\n    gpudirect: {path: peermem}"),
+    _profile("driver: {kind: inbox}\n    gpudirect: {path: dmabuf}"),
+    WARNING,
+    why="nvidia-peermem registers with the peer memory interface of DOCA-OFED's and MLNX_OFED's RDMA core. Few"
+    " distributions' kernels have it, and without it the module does not load (Invalid argument).",
+)
+PEERMEM_APART = rule(
+    "RY971",
+    "The NIC driver and nvidia-peermem are to come from different places",
+    "fabric: {name: ai, provider: network-operator, attachment: sriov, vfs: {count: 4}, mtu: 4200}\n"
+    "addresses: {mode: prefix, node_prefix: 27}\n"
+    "rails:\n  gpu01: {subnet: 172.16.0.0/16}\n  gpu02: {subnet: 172.17.0.0/16}\n"
+    + _profile("driver: {kind: container}\n    gpudirect: {path: peermem, gpu_driver: host}"),
+    "fabric: {name: ai, provider: network-operator, attachment: sriov, vfs: {count: 4}, mtu: 4200}\n"
+    "addresses: {mode: prefix, node_prefix: 27}\n"
+    "rails:\n  gpu01: {subnet: 172.16.0.0/16}\n  gpu02: {subnet: 172.17.0.0/16}\n"
+    + _profile("driver: {kind: container}\n    gpudirect: {path: peermem, gpu_driver: container}"),
+    WARNING,
+    why="The module is built against the RDMA core that it finds. The host's never sees the container's.",
+)
 
 # Argument of the kernel -> the key that it belongs to.
 _OWNED = {"ib_core.netns_mode": "fabric.rdma_mode"}
@@ -143,6 +166,8 @@ def _gpudirect(variant: Variant, report: Report) -> None:
     if path == host.DMABUF and host.value(variant.host, host.GPUDIRECT, "flavour") == host.PROPRIETARY:
         message = "the proprietary kernel modules cannot export DMA-BUF"
         report.add(CLOSED, place, message, "install the open ones, or set path: peermem")
+    if path == host.PEERMEM:
+        _peermem(variant, place, report)
     soft = variant.profile.soft_rdma
     if soft:
         message = "%s does not reach GPU memory" % soft
@@ -150,6 +175,16 @@ def _gpudirect(variant: Variant, report: Report) -> None:
     elif not _has_gpus(variant) and not report.within(variant.profile.path):
         message = "%s has no GPUs" % variant.name
         report.add(NO_GPUS, place, message, "set path: none for it, or say its gpus")
+
+
+def _peermem(variant: Variant, place: Path, report: Report) -> None:
+    kind = variant.driver.kind if variant.driver else None
+    if kind == driver.INBOX:
+        message = "the driver's kind is inbox, and few kernels of distributions have a peer memory interface"
+        report.add(PEERMEM_INBOX, place, message, "set path: dmabuf, or install the driver, such as kind: doca")
+    elif kind == driver.CONTAINER and host.value(variant.host, host.GPUDIRECT, "gpu_driver", host.HOST) == host.HOST:
+        message = "the NIC driver comes from a container, and the GPU driver with nvidia-peermem is the host's"
+        report.add(PEERMEM_APART, place, message, "set gpu_driver: container, or path: dmabuf")
 
 
 def _has_gpus(variant: Variant) -> bool:
