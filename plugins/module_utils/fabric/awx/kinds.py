@@ -1,0 +1,116 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What AWX knows of credentials and notifications: which fields each type has, and which of them are secrets.
+
+Sources: AWX 24.6.1, the credential types that it brings (``awx_plugins.credentials``) and ``init_parameters`` of
+``awx/main/notifications/*_backend.py``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+TEXT = "text"
+NUMBER = "number"
+FLAG = "flag"
+TEXTS = "texts"
+PAIRS = "pairs"
+
+
+class Field(t.NamedTuple):
+    """``default`` None: it must be given; AWX fills the others in, and so must we, or a second run would differ."""
+
+    kind: str
+    default: t.Any = None
+
+
+class CredentialType(t.NamedTuple):
+    """``name`` is AWX's own, None for the type that we make. ``inputs``: field -> kind; ``required``: those of them."""
+
+    name: str | None
+    inputs: t.Mapping[str, str]
+    secrets: tuple[str, ...]
+    required: tuple[str, ...] = ()
+
+
+KUBECONFIG = "kubeconfig"
+CREDENTIALS: t.Mapping[str, CredentialType] = {
+    "machine": CredentialType(
+        "Machine",
+        {"username": TEXT, "ssh_public_key_data": TEXT, "become_method": TEXT, "become_username": TEXT},
+        ("password", "ssh_key_data", "ssh_key_unlock", "become_password"),
+    ),
+    "source-control": CredentialType(
+        "Source Control", {"username": TEXT}, ("password", "ssh_key_data", "ssh_key_unlock")
+    ),
+    "registry": CredentialType(
+        "Container Registry", {"host": TEXT, "username": TEXT, "verify_ssl": FLAG}, ("password",), ("host",)
+    ),
+    "vault": CredentialType("Vault", {"vault_id": TEXT}, ("vault_password",)),
+    "bearer-token": CredentialType(
+        "OpenShift or Kubernetes API Bearer Token",
+        {"host": TEXT, "verify_ssl": FLAG},
+        ("bearer_token", "ssl_ca_cert"),
+        ("host",),
+    ),
+    KUBECONFIG: CredentialType(None, {}, (KUBECONFIG,)),
+}
+# The types by which a job reaches a cluster.
+CLUSTER = (KUBECONFIG, "bearer-token")
+
+# A file of its own, so that any kubeconfig does, whatever way of signing in it names.
+KUBECONFIG_TYPE: t.Mapping[str, t.Any] = {
+    "kind": "cloud",
+    "inputs": {
+        "fields": [{"id": KUBECONFIG, "label": "kubeconfig", "type": "string", "secret": True, "multiline": True}],
+        "required": [KUBECONFIG],
+    },
+    "injectors": {
+        "file": {"template": "{{ kubeconfig }}"},
+        # the one for whatever else reads it, the other to say that this job is about that cluster
+        "env": {"KUBECONFIG": "{{ tower.filename }}", "K8S_AUTH_KUBECONFIG": "{{ tower.filename }}"},
+    },
+}
+
+
+class NotificationType(t.NamedTuple):
+    fields: t.Mapping[str, Field]
+    # secret -> its default; None: it must be given
+    secrets: t.Mapping[str, str | None]
+
+
+NOTIFICATIONS: t.Mapping[str, NotificationType] = {
+    "email": NotificationType(
+        {
+            "host": Field(TEXT),
+            "port": Field(NUMBER),
+            "username": Field(TEXT, ""),
+            "use_tls": Field(FLAG, False),
+            "use_ssl": Field(FLAG, False),
+            "sender": Field(TEXT),
+            "recipients": Field(TEXTS),
+            "timeout": Field(NUMBER, 30),
+        },
+        {"password": ""},
+    ),
+    "slack": NotificationType({"channels": Field(TEXTS)}, {"token": None}),
+    "webhook": NotificationType(
+        {
+            "url": Field(TEXT),
+            "http_method": Field(TEXT, "POST"),
+            "disable_ssl_verification": Field(FLAG, False),
+            "username": Field(TEXT, ""),
+            "headers": Field(PAIRS, {}),
+        },
+        {"password": ""},
+    ),
+    "mattermost": NotificationType({"mattermost_url": Field(TEXT), "mattermost_no_verify_ssl": Field(FLAG, False)}, {}),
+    "pagerduty": NotificationType(
+        {"subdomain": Field(TEXT), "service_key": Field(TEXT), "client_name": Field(TEXT)}, {"token": None}
+    ),
+    "rocketchat": NotificationType({"rocketchat_url": Field(TEXT), "rocketchat_no_verify_ssl": Field(FLAG, False)}, {}),
+}
+# What a notification is sent on; approvals are those of workflows.
+EVENTS = ("started", "success", "error", "approval")

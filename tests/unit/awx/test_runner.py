@@ -1,0 +1,168 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks that need no guests, run by ansible-runner as AWX runs job templates."""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import read
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
+from tests.unit.awx import runner
+
+HERE = Path(__file__).parent
+SECRETS = {"git": ["ssh_key_data"], "registry": ["password"], "nodes": ["password"], "cluster": ["kubeconfig"]}
+SECRETS["ops"] = ["token"]
+TEMPLATES = {
+    each["name"].partition(": ")[2]: each
+    for each in objects(read((HERE / "sample.yml").read_bytes(), "sample.yml", SECRETS))["job_templates"]
+}
+FABRIC = TEMPLATES["validate"]["extra_vars"]["fabric_file"]
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runner.project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="session")
+def hosts(project: Path) -> dict[str, t.Any]:
+    return runner.inventory(FABRIC, project)
+
+
+Launch = t.Callable[..., runner.Job]
+
+
+@pytest.fixture
+def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
+    """``launch("plan", {answer: value}, "--check")``: a job of that template, with the survey's defaults."""
+
+    def go(key: str, answers: t.Mapping[str, t.Any] | None = None, arguments: str = "", **more: t.Any) -> runner.Job:
+        template = TEMPLATES[key]
+        defaults = {
+            each["variable"]: each["default"] for each in template["survey"].get("spec", []) if "default" in each
+        }
+        variables = {**template["extra_vars"], **defaults, **(answers or {})}
+        more.setdefault("hosts", hosts)
+        job = runner.run(tmp_path / key, project, template["playbook"], more.pop("hosts"), variables, arguments, **more)
+        assert "Traceback" not in job.said and "[WARNING]" not in job.said and "DEPRECATION" not in job.said, job.said
+        return job
+
+    return go
+
+
+def test_the_inventory_is_the_fabric(hosts: dict[str, t.Any]) -> None:
+    variables = hosts["_meta"]["hostvars"]
+    assert len(variables) == 2
+    assert all(each["railyard_node"]["name"] == name for name, each in variables.items())
+
+
+def test_validate(launch: Launch) -> None:
+    job = launch("validate", {"strict": "true"})
+    assert job.status == "successful" and job.changed == 0, job.said
+    assert job.artifacts["railyard_findings"]["error"] == 0
+
+
+def test_validate_fails_as_it_should(launch: Launch, project: Path) -> None:
+    bad = project / "inventories" / "bad" / "fabric.yml"
+    bad.parent.mkdir(exist_ok=True)
+    bad.write_text((project / FABRIC).read_text().replace("mtu: 4200", "mtu: jumbo", 1))
+    job = launch("validate", {"fabric_file": "inventories/bad/fabric.yml"})
+    assert job.status == "failed" and "RY112" in job.said
+    assert job.artifacts["railyard_findings"]["error"] == 1, "what follows in a workflow knows how many"
+
+
+def test_plan(launch: Launch) -> None:
+    job = launch("plan", {"plan_rows": 8})
+    assert job.status == "successful" and "172.16.11.201/24" in job.said
+    assert job.artifacts["railyard_plan"]["nodes"] == 2
+
+
+def test_plan_of_a_file_that_is_not_there(launch: Launch) -> None:
+    job = launch("plan", {"fabric_file": "inventories/none/fabric.yml"})
+    (said,) = job.failed.values()
+    assert (
+        job.status == "failed" and said["msg"].startswith("inventories/none/fabric.yml: ") and "Remedy" in said["msg"]
+    )
+
+
+def test_render(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    variables = {"fabric_file": FABRIC, "render_dir": str(out)}
+    check = runner.run(tmp_path / "check", project, "playbooks/render.yml", hosts, variables, "--check --diff")
+    assert check.status == "successful" and check.changed == 1 and not out.exists(), check.said
+    for name, changed in (("first", 1), ("second", 0)):
+        job = runner.run(tmp_path / name, project, "playbooks/render.yml", hosts, variables)
+        assert job.status == "successful" and job.changed == changed, job.said
+        assert (job.artifacts["railyard_render"]["written"] > 0) is bool(changed)
+    assert any(out.rglob("*.y*ml"))
+
+
+def test_import(project: Path, tmp_path: Path) -> None:
+    out = tmp_path / "fabric.yml"
+    recorded = "tests/recordings/manifests/network-operator.yml"
+    variables = {"import_from": recorded, "import_nodes": "ai-[1:2]", "fabric_file": str(out)}
+    job = runner.run(tmp_path / "job", project, "playbooks/import.yml", {"_meta": {"hostvars": {}}}, variables)
+    assert job.status == "successful" and out.exists(), job.said
+    assert set(job.artifacts["railyard_import"]) >= {"error", "warning"}
+
+
+def test_discover_this_machine(launch: Launch) -> None:
+    variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    here = {"all": {"hosts": ["this"]}, "_meta": {"hostvars": {"this": variables}}}
+    job = launch("discover", {"discover_name": "", "discover_pods": "", "discover_rail_name": ""}, hosts=here)
+    # whether this machine has rails is not ours to say; that it was read, and what was concluded, is
+    assert "See what the nodes have" in job.said
+    if job.status == "successful":
+        assert set(job.artifacts["railyard_discover"]) >= {"nodes"}
+    else:
+        (said,) = job.failed.values()
+        assert "Remedy: " in said["msg"], job.said
+
+
+def test_reboots_are_told_from_other_failures(launch: Launch) -> None:
+    waiting = launch("reboots", {"railyard_reboots": {"ai-10-1-16-1": ["RDMA mode exclusive at boot"]}})
+    assert waiting.status == "successful"
+    assert "ai-10-1-16-1 needs a reboot: RDMA mode exclusive at boot" in waiting.said
+    none = launch("reboots", {"railyard_reboots": {}})
+    (said,) = none.failed.values()
+    assert none.status == "failed" and said["msg"].startswith("No node needs a reboot")
+
+
+@pytest.mark.parametrize("key", ["kubernetes", "teardown"])
+def test_without_a_cluster_there_is_one_line(key: str, launch: Launch) -> None:
+    job = launch(key, {"teardown_consent": "ai-10-1-16"} if key == "teardown" else {}, "--check")
+    (said,) = job.failed.values()
+    assert job.status == "failed" and "Remedy: " in said["msg"], job.said
+
+
+def test_nothing_is_written_to_the_project(launch: Launch, project: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()}
+    launch("validate")
+    launch("plan")
+    after = {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()}
+    new = {path for path in after if path not in before and "__pycache__" not in path.parts}
+    assert not new and all(after[path] == stamp for path, stamp in before.items())
+
+
+def test_every_template_asks_only_what_its_playbook_takes(project: Path) -> None:
+    """A misspelt variable of a survey would be asked for and change nothing."""
+    roles = "".join(path.read_text() for path in (project / "roles").rglob("*.yml"))
+    for key, template in TEMPLATES.items():
+        playbook = project / template["playbook"]
+        text = playbook.read_text() + "".join(
+            (project / "playbooks" / each).read_text() for each in ("tasks/prepare.yml", "site.yml")
+        )
+        for variable in [*template["extra_vars"], *(each["variable"] for each in template["survey"].get("spec", []))]:
+            assert variable in text or variable in roles, "%s: nothing reads %s" % (key, variable)
+        assert yaml.safe_load(playbook.read_text())
+
+
+def test_the_survey_is_what_json_can_hold() -> None:
+    assert json.loads(json.dumps(TEMPLATES)) == TEMPLATES
