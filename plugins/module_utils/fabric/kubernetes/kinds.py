@@ -11,16 +11,19 @@ them.
 from __future__ import annotations
 
 _NFD = "install Node Feature Discovery, or leave kubernetes_options.node_feature_rule out: nodes are then labelled here"
-_SPIDERPOOL = "install Spiderpool's chart (spiderpool/spiderpool), which brings its CustomResourceDefinitions"
+_SPIDERPOOL = "install Spiderpool's chart (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
 _SRIOV = (
     "install the SR-IOV network operator, which brings its CustomResourceDefinitions: Spiderpool's chart with"
     " sriov.install=true, NVIDIA's with sriovNetworkOperator.enabled=true, or upstream's own"
 )
 _NETWORK_OPERATOR = (
-    "install NVIDIA's network operator (chart network-operator), which brings its CustomResourceDefinitions"
+    "install NVIDIA's network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
 )
-_NV_IPAM = "let NVIDIA's network operator install nv-ipam: its CustomResourceDefinitions come with the chart"
-_MULTUS = "install Multus, which brings the CustomResourceDefinition"
+_NV_IPAM = (
+    "NVIDIA's network operator brings it once it took up a NicClusterPolicy with nv-ipam in it: run playbooks/cluster.yml,"
+    " which applies that and waits, or apply it first"
+)
+_MULTUS = "install Multus (playbooks/cluster.yml), which brings the CustomResourceDefinition"
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
 
 # (apiVersion, kind): remedy where a cluster does not have it.

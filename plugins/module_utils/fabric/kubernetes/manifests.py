@@ -44,6 +44,7 @@ ORDER: tuple[tuple[str, str], ...] = (
     (INSTALLATION, "Installation"),
 )
 ENCAPSULATIONS = ("IPIP", "IPIPCrossSubnet", "VXLAN", "VXLANCrossSubnet", "None")
+_SAYS_NONE = ("rules", "ingress", "egress")
 BACKENDS = ("vxlan", "host-gw", "wireguard")
 
 
@@ -339,15 +340,25 @@ def _plain(found: Object) -> None:
     """Without what a server writes itself and what says nothing: neither comes back as it was sent."""
     found.pop("status", None)
     found["metadata"].pop("creationTimestamp", None)
-    _drop_nulls(found)
+    _drop_empty(found)
 
 
-def _drop_nulls(value: t.Any) -> None:
+def _drop_empty(value: t.Any) -> None:
+    """Nulls, empty lists and empty values of variables: a server leaves them out. Empty mappings it keeps."""
     if isinstance(value, dict):
-        for key in [key for key, each in value.items() if each is None]:
+        for key in [key for key, each in value.items() if _empty(key, each, value)]:
             del value[key]
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _drop_nulls(each)
+        _drop_empty(each)
+
+
+def _empty(key: str, value: t.Any, within: t.Mapping[str, t.Any]) -> bool:
+    if value is None:
+        return True
+    # with rules, "none" is said by an empty list
+    return (value == [] and key not in _SAYS_NONE) or (
+        key == "value" and value == "" and set(within) == {"name", "value"}
+    )
 
 
 def _network(text: str) -> addresses.Network | None:
