@@ -15,12 +15,15 @@ import typing as t
 from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.drawing import cut, length
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.history import Run
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.spread import Quantity, Spread
 
 # CSS pixels.
 _WIDTH = 340
 _ROW = 26
+# Of a rail's name at the most; the tables have the whole.
+_LABEL = 110
 _TREND_WIDTH, _TREND_HEIGHT = 250, 92
 _FONT = 11.0
 # Up to so many transfers of a rail each is a point; more would hide the box, and it and the outliers alone are drawn.
@@ -57,6 +60,7 @@ _SETTINGS = {
     "ytick.color": _LINE,
     "ytick.labelcolor": _INK,
     "path.simplify": False,
+    "text.parse_math": False,
 }
 _REMEDY = "install it where the playbook runs: pip install matplotlib"
 
@@ -78,9 +82,10 @@ def spread_chart(found: t.Sequence[Spread], quantity: Quantity, name: str) -> xm
     """A row a rail: its transfers, the box of the middle half, the median, and outliers as diamonds."""
     height = _ROW * len(found) + 44
     single = dotted(found)
+    labels = [cut(each.label, _FONT, _LABEL) for each in found]
 
     def draw(figure: t.Any) -> None:
-        axes = _axes(figure, _WIDTH, height, max(len(each.label) for each in found) * 6.9 + 14, 10, 8, 38)
+        axes = _axes(figure, _WIDTH, height, max(length(label, _FONT) for label in labels) + 14, 10, 8, 38)
         for at, each in enumerate(found):
             usual = each.usual or [each.median]
             axes.plot([usual[0], usual[-1]], [at, at], color=_SOFT, linewidth=1, zorder=2)
@@ -93,7 +98,7 @@ def spread_chart(found: t.Sequence[Spread], quantity: Quantity, name: str) -> xm
                 axes.plot(usual, lanes, "o", color=_GOOD, markersize=2.6, alpha=0.7, markeredgewidth=0, zorder=4)
             worst = [point.value for point in each.outliers[:_OUTLIERS]]
             axes.plot(worst, [at] * len(worst), "D", color=_BAD, markersize=5, alpha=0.8, markeredgewidth=0, zorder=6)
-        axes.set_yticks(range(len(found)), [each.label for each in found])
+        axes.set_yticks(range(len(found)), labels)
         axes.set_ylim(len(found) - 0.4, -0.6)
         axes.set_xlim(*_room([each.low for each in found] + [each.high for each in found]))
         axes.tick_params(length=0)

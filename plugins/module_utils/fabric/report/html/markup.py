@@ -17,8 +17,8 @@ _SHORT = 14
 
 
 def clean(said: t.Any) -> str:
-    """A text in one line, with a mark for what cannot be shown: control characters, halves of characters, and those that
-    turn the direction."""
+    """A text in one line, with a mark for what cannot be shown: control characters, halves of characters, and those
+    that turn the direction."""
     text = str(said)
     if text.isprintable():
         return text

@@ -128,7 +128,7 @@ class Report:
             "Earlier runs",
             rates.history(material.runs, material.plan, material.charts) if material.runs else [],
         )
-        picture = charts.bare(xml.fromstring(topology(material.plan, "topology").decode("utf-8")))
+        picture = charts.bare(xml.fromstring(topology(material.plan, "picture-of-rails").decode("utf-8")))
         # as large as a screen is wide, but never so small that nothing can be read: then it scrolls
         picture.set("style", "min-width: %dpx" % min(float(picture.get("width", _LEGIBLE)), _LEGIBLE))
         yield Section(

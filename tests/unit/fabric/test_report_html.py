@@ -1,0 +1,492 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report's page: what it says of which documents, at every size; and that what they say is never markup.
+
+What a browser makes of it is tested in ``tests/browser``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+from html.parser import HTMLParser
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import (
+    charts,
+    documents,
+    first,
+    history,
+    material,
+    page,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.grid import grid
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.spread import BANDWIDTH, often, spreads
+from tests.browser.samples import BEGAN, Sample
+
+Data = t.Dict[str, t.Any]
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """A page's elements with their attributes and texts, and whether every element is closed in order."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(raw.decode("utf-8"))
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+    def all(self, tag: str, kind: str = "") -> list[dict[str, str]]:
+        return [
+            keys for name, keys in self.elements if name == tag and (not kind or kind in keys.get("class", "").split())
+        ]
+
+    @property
+    def sections(self) -> list[str]:
+        return [keys["id"] for keys in self.all("section")]
+
+
+@pytest.fixture(scope="module")
+def two() -> Sample:
+    return Sample(2)
+
+
+@pytest.fixture(scope="module")
+def many() -> Sample:
+    return Sample(64)
+
+
+@pytest.fixture(scope="module")
+def huge() -> Sample:
+    return Sample(1024)
+
+
+def _report(
+    sample: Sample, *verdicts: Data, runs: t.Sequence[Data] = (), draw: bool = False, **changes: t.Any
+) -> page.Report:
+    read = [documents.verdict(json.dumps(each).encode(), "x.json", each.get("kind", "proof")) for each in verdicts]
+    earlier = [documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in runs]
+    known = material.Material(
+        plan=sample.plan,
+        digest=plan.digest(sample.plan),
+        said=[],
+        verdicts={each.kind: each for each in read},
+        runs=history.ordered(map(history.run, [*earlier, *read])),
+        version="1.2.3",
+        notes=(),
+        charts=draw,
+    )
+    return page.Report(known._replace(**changes))
+
+
+def _page(report: page.Report) -> Page:
+    return Page(report.html())
+
+
+# -- what the page is
+
+
+def test_the_page_loads_and_runs_nothing(many: Sample) -> None:
+    raw = _report(many, many.verify(BEGAN, True, 1.0), many.drift(BEGAN, True), draw=True).html()
+    made = Page(raw)
+    assert not {"script", "iframe", "object", "embed", "img", "form"}.intersection(tag for tag, _keys in made.elements)
+    for tag, keys in made.elements:
+        for key, value in keys.items():
+            assert not key.startswith("on") and "http:" not in value and "https:" not in value, (tag, key, value)
+            if key in ("href", "src", "xlink:href"):
+                assert value.startswith(("#", "data:,")), (tag, value)
+    assert b"@import" not in raw and b"url(h" not in raw
+    (policy,) = [keys["content"] for keys in made.all("meta") if keys.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ") and "script" not in policy
+
+
+def test_ids_are_used_once_and_links_lead_to_them(many: Sample) -> None:
+    made = _page(_report(many, many.verify(BEGAN, True, 1.0), many.drift(BEGAN, True), draw=True))
+    ids = [keys["id"] for _tag, keys in made.elements if "id" in keys]
+    assert [name for name in ids if ids.count(name) > 1] == []
+    links = {keys["href"][1:] for _tag, keys in made.elements if keys.get("href", "").startswith("#")}
+    named = {name for _tag, keys in made.elements for name in keys.get("aria-labelledby", "").split()}
+    assert links and links <= set(ids) and named <= set(ids)
+
+
+def test_the_same_documents_give_the_same_bytes(two: Sample) -> None:
+    verdict, earlier = two.verify(BEGAN, True, 1.0), two.verify(BEGAN, False, 0.9)
+    again = [_report(two, verdict, runs=[earlier], draw=True).html() for _time in range(2)]
+    assert again[0] == again[1]
+
+
+@pytest.mark.parametrize(("size", "most"), [("two", 200_000), ("many", 500_000), ("huge", 800_000)])
+def test_the_page_is_small(size: str, most: int, request: pytest.FixtureRequest) -> None:
+    sample: Sample = request.getfixturevalue(size)
+    report = _report(sample, sample.verify(BEGAN, True, 1.0), sample.drift(BEGAN, True), draw=True)
+    assert len(report.html()) < most
+    assert max(map(len, report.summary())) < 200 and len(report.summary()) <= 7
+
+
+def test_every_section_is_there_and_is_linked(two: Sample) -> None:
+    made = _page(_report(two, two.verify(BEGAN, True, 1.0), two.drift(BEGAN, True)))
+    expected = [
+        "first",
+        "matrix",
+        "layers",
+        "rates",
+        "failures",
+        "drift",
+        "findings",
+        "counters",
+        "history",
+        "topology",
+    ]
+    assert made.sections == expected
+    links = [keys["href"] for keys in made.all("a") if keys["href"].startswith("#") and not keys.get("class")]
+    assert [link for link in links if not link.startswith("#step")] == ["#" + name for name in expected]
+
+
+def test_without_documents_the_page_says_what_to_run(two: Sample) -> None:
+    report = _report(two, said=None)
+    made = _page(report)
+    assert report.state == "open" and report.summary() == ["fabric ai-10-1-16: not verified"]
+    assert made.sections == ["first", "matrix", "drift", "findings", "topology"]
+    for play in ("playbooks/verify.yml", "playbooks/drift.yml", "playbooks/validate.yml"):
+        assert play in made.text
+    assert len(made.all("td", "open")) == 16
+
+
+def test_a_good_run_is_good_everywhere(two: Sample) -> None:
+    report = _report(two, two.verify(BEGAN, False, 1.0), two.drift(BEGAN, False))
+    made = _page(report)
+    assert report.state == "ok" and not report.steps
+    assert len(made.all("td", "ok")) == 16 and not made.all("td", "failed")
+    assert "Nothing: all that was checked is as planned." in made.text
+
+
+# -- failures
+
+
+def test_failures_are_in_the_matrix_the_steps_and_the_tables(many: Sample) -> None:
+    verify = many.verify(BEGAN, True, 1.0)
+    report = _report(many, verify, many.drift(BEGAN, True))
+    made = _page(report)
+    assert report.state == "failed"
+    places = {(each["node"], each["rail"]) for each in verify["failures"]}
+    assert len(made.all("td", "failed")) == len(places) == 32
+    assert len(made.all("td", "open")) == 16 and len(made.all("td", "ok")) == 512 - 32 - 16
+    # the leaf's is one step of many places, and a cell leads to its step
+    shared = [step for step in report.steps if step.code == "RV701"]
+    assert len(shared) == 1 and shared[0].shared == "all behind leaf su2-r03 (30 of its 32 ports)"
+    number = report.steps.index(shared[0]) + 1
+    cells = [keys for keys in made.all("a") if keys["href"] == "#step-%d" % number]
+    assert len(cells) == 30 and cells[0]["aria-label"] == "gpu-su2-01 gpu03 failed: why"
+    assert [step.origin for step in report.steps] == ["verify", "verify", "verify", "drift"]
+
+
+def test_failing_nodes_come_first(many: Sample) -> None:
+    raw = _report(many, many.verify(BEGAN, True, 1.0)).html().decode()
+    assert raw.index("with failures (32 nodes)") < raw.index("unit su1 (30 nodes)") < raw.index("unit su2 (2 nodes)")
+
+
+def test_a_large_fabric_is_a_row_a_unit_and_the_failing_nodes(huge: Sample) -> None:
+    verify = huge.verify(BEGAN, True, 1.0)
+    report = _report(huge, verify)
+    made = _page(report)
+    assert report.grid.large and len(report.grid.groups) == 32
+    sums = made.all("table", "sums")
+    assert len(sums) == 1
+    texts = made.texts
+    assert texts.count("✕ 32") == 1, "one leaf's 32 ports"
+    failing = {each["node"] for each in verify["failures"]}
+    headings = [keys for keys in made.all("table", "matrix") if "sums" not in keys["class"]]
+    assert len(headings) == -(-len(failing) // 32)
+    for node in failing:
+        assert node in texts
+    assert texts.index("unit su2 (32)") < texts.index("unit su3 (32)"), "units with most failures first"
+    assert texts[texts.index("group") :].index("unit su2 (32)") < texts[texts.index("group") :].index("unit su1 (32)")
+
+
+def test_a_cause_that_drift_has_too_is_one_step(two: Sample) -> None:
+    verify, drift = two.verify(BEGAN, True, 1.0), two.drift(BEGAN, True)
+    drift["failures"].append(dict(verify["failures"][0], code="RV999"))
+    report = _report(two, verify, drift)
+    assert [step.code for step in report.steps] == ["RV301", "RV402"]
+
+
+def test_plays_are_joined() -> None:
+    assert first.joined(["a.yml --limit n1", "b.yml", "a.yml --limit n2", "a.yml --limit n1"]) == [
+        "a.yml --limit n1,n2",
+        "b.yml",
+    ]
+    assert first.joined(["a.yml --limit n1", "a.yml"]) == ["a.yml"]
+    assert first.joined([]) == []
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ([("gpu-su1-01", "gpu01")], ""),
+        ([("gpu-su1-01", "gpu01"), ("gpu-su1-01", "gpu02")], "all on node gpu-su1-01"),
+        ([("gpu-su1-01", "gpu01"), ("gpu-su2-01", "gpu01")], "all on rail gpu01"),
+        ([("gpu-su1-01", "gpu01"), ("gpu-su1-02", "gpu01")], "all behind leaf su1-r01 (2 of its 32 ports)"),
+        ([("gpu-su1-01", "gpu01"), ("gpu-su2-01", "gpu02")], ""),
+    ],
+)
+def test_what_failures_share(many: Sample, places: list[tuple[str, str]], said: str) -> None:
+    verify = many.verify(BEGAN, False, 1.0)
+    template = many.drift(BEGAN, True)["failures"][0]
+    verify["failures"] = [dict(template, node=node, rail=rail, layer="link") for node, rail in places]
+    (step,) = _report(many, dict(verify, ok=False)).steps
+    assert step.shared == said and list(step.places) == places
+
+
+def test_errors_of_lint_come_before_all(two: Sample) -> None:
+    said = [documents.Said("f.yml", "RY112", "error", "fabric.mtu", 7, "jumbo is no number", "write one", "")]
+    report = _report(two, two.verify(BEGAN, True, 1.0), said=said)
+    assert report.steps[0].origin == "lint" and report.steps[0].places == [("f.yml:7", "")]
+    assert "jumbo is no number" in _page(report).text
+
+
+def test_swapped_ports_lead_from_both_cells(two: Sample) -> None:
+    verify = two.verify(BEGAN, False, 1.0)
+    failure = dict(two.drift(BEGAN, True)["failures"][0], layer="cabling", rail="gpu01, gpu02", what="ports swapped")
+    verify["failures"], verify["ok"] = [failure], False
+    verify["matrix"][failure["node"]].update(gpu01="failed", gpu02="failed")
+    cells = [keys for keys in _page(_report(two, verify)).all("a") if keys["href"] == "#step-1"]
+    assert len(cells) == 2
+
+
+# -- measures
+
+
+def test_the_slow_node_is_named(many: Sample) -> None:
+    verify = many.verify(BEGAN, True, 1.0)
+    report = _report(many, verify)
+    slow = many.nodes[4]
+    found = spreads(report.material.measured[1], many.rails, BANDWIDTH)
+    assert [each.label for each in found] == many.rails
+    outliers = [(each.rail, point) for each in found for point in each.outliers]
+    assert outliers and all(rail == "gpu05" and slow in (point.source, point.target) for rail, point in outliers)
+    (named,) = often(found)
+    assert (named.node, named.label) == (slow, "gpu05") and named.outliers == named.transfers
+    assert "Most often: %s on gpu05 (%d of its %d transfers)" % (slow, *named[2:]) in _page(report).text
+
+
+def _measure(rail: str, gbits: float, gpu: bool = False, source: str = "a", good: bool = True) -> documents.Measure:
+    return documents.Measure(rail, source, "b", gbits, None, None, gpu, good)
+
+
+def test_a_rail_of_two_nodes_is_held_against_all_rails() -> None:
+    measures = [_measure("r%d" % at, 100.0 + at) for at in range(6)] + [_measure("r7", 60.0)]
+    found = spreads(measures, ["r%d" % at for at in range(8)], BANDWIDTH)
+    assert [each.rail for each in found if each.outliers] == ["r7"]
+    assert found[-1].points[0].worse == pytest.approx((102.0 - 60.0) / 102.0)
+
+
+def test_memory_of_gpus_and_of_hosts_are_not_mixed() -> None:
+    measures = [_measure("r1", 100.0)] * 6 + [_measure("r1", 50.0, gpu=True)] * 6
+    found = spreads(measures, ["r1"], BANDWIDTH)
+    assert [(each.label, each.median, len(each.outliers)) for each in found] == [
+        ("r1 host", 100.0, 0),
+        ("r1 GPU", 50.0, 0),
+    ]
+
+
+def test_what_failed_is_in_no_figure() -> None:
+    found = spreads([_measure("r1", 100.0), _measure("r1", 1.0, good=False)], ["r1"], BANDWIDTH)
+    assert found[0].low == found[0].high == 100.0
+
+
+def test_faster_is_no_outlier() -> None:
+    (found,) = spreads(
+        [_measure("r1", value) for value in (100.0, 101.0, 99.0, 100.5, 100.2, 180.0)], ["r1"], BANDWIDTH
+    )
+    assert not found.outliers and found.quarter <= found.median <= found.three_quarters
+
+
+def test_charts_are_within_the_page_and_its_colours(two: Sample) -> None:
+    raw = _report(
+        two, two.verify(BEGAN, True, 1.0), runs=[two.verify(BEGAN.replace(day=20), False, 0.9)], draw=True
+    ).html()
+    made = Page(raw)
+    pictures = made.all("svg", "chart")
+    assert len(pictures) == 2 + len(two.rails), "bandwidth, latency, and the trend of each rail"
+    assert all(keys["role"] == "img" and keys["aria-labelledby"] for keys in pictures)
+    text = raw.decode()
+    assert "#010101" not in text and "var(--good)" in text and "<metadata" not in text
+    for rail in two.rails:
+        assert rail in made.texts
+    assert "Median Gb/s from run to run: " in text
+
+
+def test_without_matplotlib_the_figures_are_tables(two: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from ansible_collections.railyard.fabric.plugins.module_utils.errors import Unsupported
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(Unsupported) as caught:
+        charts.check()
+    said = str(caught.value)
+    assert "\n" not in said and said.startswith("matplotlib: ") and "pip install matplotlib" in said
+    made = _page(_report(two, two.verify(BEGAN, True, 1.0), draw=False))
+    assert not made.all("svg", "chart") and [keys for keys in made.all("details") if "open" in keys]
+
+
+@pytest.mark.parametrize(("value", "said"), [(0.1184, "0.118"), (1.934, "1.93"), (187.24, "187.2"), (1204.4, "1204")])
+def test_numbers_are_short(value: float, said: str) -> None:
+    assert charts.short(value) == said
+
+
+# -- proof and history
+
+
+def test_a_proof_alone_is_a_matrix_and_figures(two: Sample) -> None:
+    report = _report(two, two.proof())
+    made = _page(report)
+    assert report.state == "failed" and len(made.all("td", "failed")) == 2 and len(made.all("td", "ok")) == 14
+    assert "the transfer did not end" in made.text and "From proof" in made.text
+    assert "ms" in made.text, "of latency there is only the round trip"
+
+
+def test_a_dead_node_does_not_blame_its_partners() -> None:
+    names = ["n1", "n2", "n3", "n4"]
+    pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
+    measures = [
+        documents.Measure("r1", one, other, None, None, None, False, "n3" not in (one, other)) for one, other in pairs
+    ]
+    matrix = documents.blamed(measures)
+    assert {node: rails["r1"] for node, rails in matrix.items()} == {"n1": "ok", "n2": "ok", "n3": "failed", "n4": "ok"}
+    odd = [each._replace(ok=(each.source, each.target) != ("n1", "n2")) for each in measures]
+    assert documents.blamed([each._replace(ok=each.ok or "n3" in each[1:3]) for each in odd])["n1"]["r1"] == "failed"
+
+
+def test_what_came_and_went_since_the_run_before(two: Sample) -> None:
+    before, now = two.verify(BEGAN.replace(day=20), False, 1.0), two.verify(BEGAN, True, 1.0)
+    before["matrix"][two.nodes[0]]["gpu07"], before["ok"] = "failed", False
+    text = _page(_report(two, now, runs=[before])).text
+    assert "newly failed: %s gpu02; mended: %s gpu07." % (two.nodes[1], two.nodes[0]) in text
+
+
+def test_a_port_that_was_not_looked_at_is_neither(two: Sample) -> None:
+    before, now = two.verify(BEGAN.replace(day=20), False, 1.0), two.verify(BEGAN, True, 1.0)
+    del before["matrix"][two.nodes[1]]
+    assert "no port failed anew and none was mended" in _page(_report(two, now, runs=[before])).text
+
+
+def test_drift_says_since_when(two: Sample) -> None:
+    earlier = [two.drift(BEGAN.replace(day=day), False) for day in (19, 20)]
+    text = _page(_report(two, two.drift(BEGAN, True), runs=earlier)).text
+    assert "clean on 2026-11-20 20:15 UTC, booted since" in text
+    same = two.drift(BEGAN, True)
+    same["boots"] = earlier[0]["boots"]
+    assert "clean on 2026-11-20 20:15 UTC, not booted since" in _page(_report(two, same, runs=earlier)).text
+
+
+def test_a_run_is_in_the_history_once(two: Sample) -> None:
+    verify = two.verify(BEGAN, True, 1.0)
+    runs = _report(two, verify, runs=[verify, two.verify(BEGAN.replace(day=20), False, 1.0)]).material.runs
+    assert [run.began for run in runs] == ["2026-11-20T20:15:00Z", "2026-11-21T20:15:00Z"]
+
+
+def test_counters_that_grew_are_named(many: Sample) -> None:
+    text = _page(_report(many, many.verify(BEGAN, True, 1.0))).text
+    assert "16 of 1,024 counters grew" in text
+    quiet = dict(
+        many.verify(BEGAN, True, 1.0), counters=[{"node": "a", "rail": "b", "name": "c", "before": None, "after": 3}]
+    )
+    assert "None of 1 counter grew" in _page(_report(many, quiet)).text
+
+
+def test_nodes_and_rails_beyond_the_plan_are_said(two: Sample) -> None:
+    verify = two.verify(BEGAN, False, 1.0)
+    verify["matrix"]["gone"] = {"gpu99": "ok"}
+    assert "The verdict also has what the plan does not: gone, gpu99." in _page(_report(two, verify)).text
+
+
+def test_a_node_without_a_port_on_a_rail() -> None:
+    sample = Sample(2)
+    sample.plan["nodes"][1]["ports"].pop()
+    made = grid(sample.plan, None)
+    assert made.number("no port") == 1 and made.number("not checked") == 15
+    assert _page(_report(sample)).all("td", "open")
+
+
+# -- what is in documents is a text
+
+MARKUP = '$\\frac{</style><script>alert(1)</script><img src=x onerror="alert(2)">&amp;\'"<!--]]>'
+
+
+def _poisoned(value: t.Any, keep: t.Collection[str]) -> t.Any:
+    if isinstance(value, str):
+        return value if value in keep else value + MARKUP
+    if isinstance(value, list):
+        return [_poisoned(each, keep) for each in value]
+    if isinstance(value, dict):
+        return {(key if key in keep else key + MARKUP): _poisoned(each, keep) for key, each in value.items()}
+    return value
+
+
+def test_markup_in_any_text_stays_a_text(two: Sample) -> None:
+    """Every name, message and key that somebody else can choose holds markup; the elements are the same as without."""
+    sample = Sample(2)
+    verify, drift = two.verify(BEGAN, True, 1.0), two.drift(BEGAN, True)
+    good = _page(_report(sample, verify, drift, draw=True))
+    words = {"verify", "drift", "ok", "failed", "not checked", verify["began"]}
+    keys = {key for made in (verify, drift) for part in _dicts(made) for key in part}
+    keep = words | (keys - set(two.nodes) - set(two.rails))
+    keep |= {layer["name"] for layer in verify["layers"]}
+    dark = copy.deepcopy(sample)
+    for node in dark.plan["nodes"]:
+        node["name"] += MARKUP
+        for port in node["ports"]:
+            port["rail"] += MARKUP
+            port["netdev"] += MARKUP
+    for rail in dark.plan["rails"]:
+        rail["name"] += MARKUP
+        rail["base"] = None
+    dark.plan["fabric"]["name"] += MARKUP
+    report = _report(
+        dark, *(_poisoned(each, keep) for each in (verify, drift)), draw=True, notes=[MARKUP], version=MARKUP
+    )
+    made = _page(report)
+    kinds = {tag for tag, _keys in good.elements}
+    assert {tag for tag, _keys in made.elements} <= kinds | {"ul"}
+    assert all(not key.startswith("on") for _tag, keys in made.elements for key in keys)
+    assert made.text.count("<script>alert(1)</script>") > 50
+
+
+def _dicts(value: t.Any) -> t.Iterator[Data]:
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _dicts(each)
+
+
+def test_what_cannot_be_shown_is_marked(two: Sample) -> None:
+    verify = two.verify(BEGAN, True, 1.0)
+    verify["failures"][0]["cause"] = "a\x00b\ud800c\u202ed\ne"
+    text = _report(two, verify).html().decode("utf-8")
+    assert "a\ufffdb\ufffdc\ufffdd e" in text

@@ -1,0 +1,308 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``playbooks/report.yml`` and its action: what it reads and writes, and one clear line for what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.fabric.plugins.action import fabric_report
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import documents
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from tests.browser.samples import BEGAN, Sample
+
+ROOT = Path(__file__).resolve().parents[3]
+KINDS = ("verify", "drift", "proof")
+
+
+@pytest.fixture(scope="module")
+def two() -> Sample:
+    return Sample(2)
+
+
+def _play(cwd: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    known = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_FORCE_COLOR="0", **environment)
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(ROOT / "playbooks" / "report.yml")]
+    return subprocess.run([*command, *arguments], cwd=cwd, env=known, capture_output=True, text=True, check=False)
+
+
+def _work(directory: Path, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+    """The action's work, without Ansible around it; of no inventory."""
+    action = object.__new__(fabric_report.ActionModule)
+    known: dict[str, t.Any] = {"report_dir": str(directory), "file": None, "history": 30, "charts": False}
+    with mock.patch.object(fabric_files, "_inventory_sources", list):
+        return action.work(dict(known, **options), check)
+
+
+# -- as people run it
+
+
+def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
+    two.write(tmp_path / "reports", history=3)
+    would = _play(tmp_path, "-i", "localhost,", "--check")
+    assert would.returncode == 0 and "changed=1" in would.stdout, would.stdout + would.stderr
+    assert not (tmp_path / "reports" / "report.html").exists()
+    done = _play(tmp_path, "-i", "localhost,")
+    assert done.returncode == 0 and "changed=1" in done.stdout, done.stdout + done.stderr
+    assert "1. ai-10-1-16-2 gpu02: RV301 link. Remedy: see the cable and the leaf port." in done.stdout
+    assert "the report: reports/report.html" in done.stdout and "WARNING" not in done.stdout + done.stderr
+    page = (tmp_path / "reports" / "report.html").read_bytes()
+    assert page.startswith(b"<!DOCTYPE html>\n") and b'class="chart"' in page
+    again = _play(tmp_path, "-i", "localhost,")
+    assert again.returncode == 0 and "changed=0" in again.stdout
+    assert (tmp_path / "reports" / "report.html").read_bytes() == page
+
+
+def test_the_plan_of_the_inventory_goes_before_that_of_the_directory(tmp_path: Path) -> None:
+    Sample(64).write(tmp_path / "reports")
+    done = _play(tmp_path, "-i", str(ROOT / "inventories" / "sriov-roce"), "-e", "report_charts=false")
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "reports" / "report.html").read_text()
+    assert (
+        "Rails of fabric ai-10-1-16" in page and "verify.json is of fabric ai-east, and the plan of ai-10-1-16." in page
+    )
+
+
+def test_all_documents_that_are_wrong_are_said_at_once(two: Sample, tmp_path: Path) -> None:
+    two.write(tmp_path / "reports")
+    half = (tmp_path / "reports" / "verify.json").read_bytes()
+    (tmp_path / "reports" / "verify.json").write_bytes(half[: len(half) // 2])
+    (tmp_path / "reports" / "drift.json").write_text('{"format": 2, "kind": "drift"}')
+    done = _play(tmp_path, "-i", "localhost,", "-e", "report_charts=false")
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and "Traceback" not in said
+    assert "reports/verify.json: this is not JSON, or only a part of it: " in said
+    assert "reports/drift.json: format: it is 2, and this reads format 1. Remedy: run playbooks/drift.yml again" in said
+    assert not (tmp_path / "reports" / "report.html").exists()
+
+
+def test_without_a_plan_there_is_no_report(tmp_path: Path) -> None:
+    done = _play(tmp_path, "-i", "localhost,")
+    assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
+    assert "the inventory comes from no fabric file" in done.stdout + done.stderr
+
+
+# -- what it takes
+
+
+def test_the_file_that_is_named_is_checked_and_planned(tmp_path: Path) -> None:
+    (tmp_path / "fabric.yml").write_bytes(Sample(2).file)
+    result = _work(tmp_path / "out", file=str(tmp_path / "fabric.yml"))
+    assert result["state"] == "not verified" and result["changed"] and result["steps"] == []
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "None: the fabric file is clean." in page
+
+
+def test_a_fabric_file_with_errors_is_said(tmp_path: Path) -> None:
+    (tmp_path / "fabric.yml").write_bytes(Sample(2).file.replace(b"mtu: 4200", b"mtu: jumbo"))
+    with pytest.raises(RailyardError, match="RY112 fabric.mtu: jumbo is not a whole number"):
+        _work(tmp_path / "out", file=str(tmp_path / "fabric.yml"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_steps_say_what_mends_them(two: Sample, tmp_path: Path) -> None:
+    result = _work(two.write(tmp_path))
+    assert [(step["code"], step["places"][0], step["mends"]) for step in result["steps"]] == [
+        ("RV301", "ai-10-1-16-2 gpu02", []),
+        ("RV402", "ai-10-1-16-1 gpu01", ["playbooks/hosts.yml --limit ai-10-1-16-1"]),
+    ]
+    assert result["state"] == "failed"
+
+
+def test_a_verdict_of_another_plan_is_noted(two: Sample, tmp_path: Path) -> None:
+    two.write(tmp_path)
+    verify = json.loads((tmp_path / "verify.json").read_text())
+    (tmp_path / "verify.json").write_text(json.dumps(dict(verify, plan="0" * 64)))
+    _work(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "The plan has changed since verify.json was written: run playbooks/verify.yml again." in page
+    assert "since drift.json" not in page
+
+
+def test_an_earlier_run_that_cannot_be_read_is_left_out_and_said(two: Sample, tmp_path: Path) -> None:
+    two.write(tmp_path, history=2)
+    (tmp_path / "history" / "verify-20261119T201500Z.json").write_text("{")
+    (tmp_path / "history" / "notes.txt").write_text("mine")
+    result = _work(tmp_path)
+    (warning,) = result["warnings"]
+    assert "\n" not in warning and "verify-20261119T201500Z.json: this is not JSON" in warning
+    page = (tmp_path / "report.html").read_text()
+    assert "2026-11-20 20:15 UTC" in page and "An earlier run is left out" in page
+
+
+def test_so_many_earlier_runs_as_are_asked_for(two: Sample, tmp_path: Path) -> None:
+    two.write(tmp_path, history=5)
+    _work(tmp_path, history=2)
+    page = (tmp_path / "report.html").read_text()
+    assert "2026-11-19 20:15 UTC" in page and "2026-11-18 20:15 UTC" not in page
+    _work(tmp_path, history=0)
+    assert "2026-11-20 20:15 UTC" not in (tmp_path / "report.html").read_text()
+
+
+def test_without_matplotlib_there_is_a_warning_and_a_page(
+    two: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = _work(two.write(tmp_path), charts=True)
+    (warning,) = result["warnings"]
+    assert warning.startswith("matplotlib: charts need Python's matplotlib") and "pip install matplotlib" in warning
+    assert "There are no charts: " in (tmp_path / "report.html").read_text()
+
+
+def test_a_proof_of_the_role_is_read(two: Sample, tmp_path: Path) -> None:
+    two.write(tmp_path)
+    (tmp_path / "verify.json").unlink()
+    (tmp_path / "proof.json").write_text(json.dumps(two.proof(), indent=4))
+    result = _work(tmp_path)
+    assert result["steps"][0]["origin"] == "drift" or result["steps"][0]["origin"] == "proof"
+    assert "From proof" in (tmp_path / "report.html").read_text()
+
+
+# -- documents that are none
+
+WRONG = [
+    (b"", "it is empty"),
+    (b"{", "this is not JSON, or only a part of it"),
+    (b"\xff\xfe", "this is not JSON"),
+    (b"[]", "it is no mapping"),
+    (b"{}", "says no format"),
+    (b'{"format": "1"}', 'format: it is "1", and this reads format 1'),
+    (b'{"format": true}', "format: it is true"),
+    (b'{"format": 1, "kind": "other"}', 'kind: it is "other", and not verify'),
+    (b"[" * 100_000, "this is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("raw", "said"), WRONG)
+def test_a_document_that_is_none(raw: bytes, said: str) -> None:
+    with pytest.raises(RailyardError) as caught:
+        documents.verdict(raw, "reports/verify.json", "verify")
+    text = str(caught.value)
+    assert text.startswith("reports/verify.json: ") and said in text and "\n" not in text
+    assert text.endswith("Remedy: run playbooks/verify.yml again, or take the file away.")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"nodes": None}, "nodes: null is no list of names"),
+        ({"nodes": [1]}, "nodes: [1] is no list of names"),
+        ({"ok": "yes"}, 'ok: "yes" is neither true nor false'),
+        ({"began": "yesterday"}, 'began: "yesterday" is no time'),
+        ({"seconds": -1}, "seconds: -1 is no number from 0 on"),
+        ({"matrix": {"n": {"r": "fine"}}}, 'matrix.n.r: "fine" is none of ok, failed, not checked'),
+        ({"matrix": {"n": []}}, "matrix.n: [] is no mapping"),
+        ({"failures": {}}, "failures: {} is no list"),
+        ({"failures": ["x"]}, 'failures[0]: "x" is no mapping'),
+        ({"failures": [{"node": ["x"]}]}, 'failures[0].node: ["x"] is no text'),
+        ({"layers": [{"checked": 1.5}]}, "layers[0].checked: 1.5 is no whole number"),
+        ({"measures": [{"gbits": "fast"}]}, 'measures[0].gbits: "fast" is no number from 0 on'),
+        ({"measures": [{}, {"gpu": 1}]}, "measures[1].gpu: 1 is neither true nor false"),
+        ({"counters": [{"before": True}]}, "counters[0].before: true is no whole number"),
+        ({"cluster": "up"}, 'cluster: "up" is no mapping'),
+    ],
+)
+def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.Any], said: str) -> None:
+    with pytest.raises(RailyardError) as caught:
+        documents.verdict(json.dumps(dict(two.verify(BEGAN, True, 1.0), **change)).encode(), "v.json", "verify")
+    assert str(caught.value).startswith("v.json: " + said)
+
+
+def test_numbers_that_are_none_are_no_json(two: Sample) -> None:
+    raw = json.dumps(dict(two.verify(BEGAN, True, 1.0), seconds=float("nan"))).encode()
+    with pytest.raises(RailyardError, match="NaN is no number"):
+        documents.verdict(raw, "v.json", "verify")
+
+
+def test_findings_that_are_none() -> None:
+    for raw, said in (
+        (b'{"format": 1}', "files: it is no list"),
+        (b'{"format": 1, "files": [{"file": "f", "findings": [{"severity": "bad"}]}]}', "severity"),
+    ):
+        with pytest.raises(RailyardError, match=said):
+            documents.findings(raw, "findings.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fabric": {}},
+        {"rails": [1]},
+        {"nodes": [{"name": "n"}]},
+        {"nodes": [{"name": "n", "ports": [{"rail": 1}]}]},
+        {"units": 3},
+        {"rails": [{"name": "r", "networks": 3, "plane": "x"}]},
+    ],
+)
+def test_a_plan_that_is_none(two: Sample, change: dict[str, t.Any], tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(dict(two.plan, **change)))
+    with pytest.raises(RailyardError) as caught:
+        _work(tmp_path)
+    text = str(caught.value)
+    assert "plan.json: " in text and "\n" not in text and "run playbooks/plan.yml again" in text
+
+
+def test_unknown_keys_and_nulls_are_no_errors(two: Sample) -> None:
+    verify = two.verify(BEGAN, True, 1.0)
+    verify["later"] = {"more": 1}
+    verify["failures"][0].update(node=None, rail=None, peer=None, expected=None, found=None, mends=None, later=[])
+    for key in (
+        "began",
+        "seconds",
+        "matrix",
+        "measures",
+        "counters",
+        "boots",
+        "cluster",
+        "warnings",
+        "layers",
+        "asked",
+    ):
+        verify[key] = None
+    read = documents.verdict(json.dumps(verify).encode(), "v.json", "verify")
+    assert read.failures[0].node == "" and read.matrix == {} and read.seconds is None
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataObject) -> None:
+    """Any value anywhere in a verdict: it is read and reported, or one line says what is wrong."""
+    kind = data.draw(st.sampled_from(KINDS))
+    made = two.proof() if kind == "proof" else getattr(two, kind)(BEGAN, True, *([1.0] if kind == "verify" else []))
+    made = json.loads(json.dumps(made))
+    at: t.Any = made
+    for _depth in range(data.draw(st.integers(0, 3))):
+        keys = sorted(at) if isinstance(at, dict) else list(range(len(at))) if isinstance(at, list) else []
+        keys = [key for key in keys if isinstance(at[key], (dict, list)) and at[key]]
+        if not keys:
+            break
+        at = at[data.draw(st.sampled_from(keys))]
+    key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else list(range(len(at)))))
+    at[key] = data.draw(json_values)
+    try:
+        read = documents.verdict(json.dumps(made).encode(), "v.json", kind)
+    except RailyardError as error:
+        assert str(error).startswith("v.json: ") and "\n" not in str(error)
+        return
+    material = fabric_report.Material(
+        two.plan, "0", [], {kind: read}, [fabric_report.history.run(read)], "1", [], False
+    )
+    assert fabric_report.Report(material).html()
