@@ -8,11 +8,14 @@ takes commands as JSON lines on standard input, and answers a JSON line each. A 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import typing as t
 
 Document = t.Dict[str, t.Any]
@@ -27,7 +30,10 @@ class PluginError(Exception):
 
 
 class Runtime:
-    """``path``: where plugins are looked for. Results are kept as libcni does, so that CHECK and DEL are given them."""
+    """``path``: where plugins are looked for, with colons between.
+
+    Results are kept as libcni does, so that CHECK and DEL are given them.
+    """
 
     def __init__(self, path: str, cache: str = "/run/cni-runtime") -> None:
         self.path = path
@@ -50,7 +56,8 @@ class Runtime:
             CNI_IFNAME=name,
             CNI_PATH=self.path,
         )
-        program = os.path.join(self.path, plugin["type"])
+        places = [os.path.join(place, plugin["type"]) for place in self.path.split(":")]
+        program = next((each for each in places if os.path.exists(each)), places[0])
         done = subprocess.run([program], input=json.dumps(text), env=env, capture_output=True, text=True)
         if done.returncode:
             raise PluginError(plugin["type"], (done.stdout + done.stderr).strip())
@@ -71,6 +78,21 @@ class Runtime:
         with open(self._kept(conf, pod, name), "w") as stream:
             json.dump(result, stream)
         return result or {}
+
+    def killed(self, conf: Document, pod: str, name: str, seconds: float) -> None:
+        """An add that is killed after so long, with the plugin that runs then; nothing of it is kept."""
+        child = os.fork()
+        if not child:
+            os.setsid()
+            with contextlib.suppress(BaseException):
+                self.add(conf, pod, name)
+            os._exit(0)
+        time.sleep(seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._kept(conf, pod, name))
 
     def check(self, conf: Document, pod: str, name: str, device: str | None = None) -> None:
         with open(self._kept(conf, pod, name)) as stream:

@@ -184,7 +184,7 @@ def test_an_address_gets_the_rails_table(node: LiveNode) -> None:
 @in_own_namespace
 def test_both_families_have_one_table_and_a_family_without_address_has_none(node: LiveNode) -> None:
     pod("172.16.11.5/24", "fd00:11::5/64")
-    ips = [*RESULT["ips"], {"interface": 0, "address": "fd00:11::5/64"}]  # type: ignore[misc]
+    ips = [*RESULT["ips"], {"interface": 0, "address": "fd00:11::5/64"}]
     assert on_pod("ADD", dict(RESULT, ips=ips))[0] == 0
     assert rules() == [(10001, "172.16.11.5", "101")] and rules("-6") == [(10001, "fd00:11::5", "101")]
     routes = {(each["dst"], each.get("gateway")) for each in in_pod("-6", "route", "show", "table", "101")}
@@ -319,6 +319,7 @@ def everything() -> dict[str, t.Any]:
         "links": sorted(each["ifname"] for each in shown("link")),
         "netns": sorted(each["name"] for each in shown("netns")),
         "rules": len(shown("rule")) + len(shown("-6", "rule")),
+        "routes": len(shown("-4", "route", "show", "table", "all")),
         "leases": sorted(leases()),
         "kept": sorted(os.listdir("/run/cni-runtime")),
     }
@@ -380,7 +381,7 @@ def test_pods_at_the_same_time_and_a_block_that_is_used_up(node: LiveNode) -> No
     before = everything()
     attached = [(conflist(1), "net1")]
     names = ["pod%02d" % number for number in range(32)]
-    jobs = [lambda name=name: cni.up(name, attached) for name in names]  # type: ignore[misc]
+    jobs = [lambda name=name: cni.up(name, attached) for name in names]
     assert together(jobs[:16]) == [] and together(jobs[16:]) == []
     given = {shown("-n", name, "-4", "addr", "show", "net1")[0]["addr_info"][0]["local"] for name in names}
     assert given == {"172.16.11.%d" % number for number in range(1, 33)}
@@ -389,7 +390,7 @@ def test_pods_at_the_same_time_and_a_block_that_is_used_up(node: LiveNode) -> No
     cni.down("onemore", attached)
     cni.down("pod07", attached)
     assert cni.up("another", attached)[0]["ips"][0]["address"].startswith("172.16.11.")
-    down = [lambda name=name: cni.down(name, attached) for name in [*names[:7], *names[8:], "another"]]  # type: ignore[misc]
+    down = [lambda name=name: cni.down(name, attached) for name in [*names[:7], *names[8:], "another"]]
     assert together(down) == []
     assert everything() == before
 

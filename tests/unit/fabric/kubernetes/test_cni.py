@@ -73,6 +73,6 @@ def test_what_is_no_plan_is_one_line() -> None:
     node, fabric = planned.node_vars(planned.nodes[0]), planned.fabric_vars()
     for wrong in (({}, fabric), (None, fabric), (node, {}), (dict(node, ports=[{}]), fabric)):
         with pytest.raises(AnsibleFilterError, match="this is no plan of a node"):
-            cni_networks(*wrong)  # type: ignore[arg-type]
+            cni_networks(*wrong)
     with pytest.raises(AnsibleFilterError, match="kubernetes.no_such: is not an option"):
         cni_networks(node, fabric, {"no_such": 1})

@@ -1,0 +1,362 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plain CNI on both guests: the files that the module lays, run by Debian's own plugins. A pod is a network namespace.
+
+Pods have eth0 by a bridge as in a cluster, and net1 to net8 on the rails. On node-2 a namespace stands for the leaves
+that route between rails. ``inventories/lab-cni`` is the plan.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import cni
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests.cni_runtime import together
+from tests.integration.conftest import ROOT, Failed, Node
+
+pytestmark = pytest.mark.lab
+
+Conf = t.Dict[str, t.Any]
+RUNTIME = "/opt/railyard-test/cni_runtime.py"
+BIN, NETS = "/opt/cni/bin", "/etc/cni/multus/net.d"
+RAILS = range(1, 9)
+NAMES = ("node-1", "node-2")
+MTU = 4200
+SETUP = """
+for n in 1 2 3 4 5 6 7 8; do
+  ip link set enp${n}s0 up mtu %(mtu)d
+  ip address replace 172.16.$((10 + n)).%(host)d/24 dev enp${n}s0
+done
+modprobe -a macvlan ipvlan
+[ -e /sys/class/infiniband/cni1 ] || rdma link add cni1 type rxe netdev enp1s0
+for wait in $(seq 30); do
+  [ "$(cat /sys/class/net/enp[1-8]s0/carrier | sort -u)" = 1 ] && break
+  sleep 1
+done
+"""
+# The leaf of each rail has the rail's gateway, and routes between rails.
+LEAF = """
+ip netns add leaf
+ip netns exec leaf sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0
+for n in 1 2 3 4 5 6 7 8; do
+  ip link add leaf$n link enp${n}s0 netns leaf type macvlan mode bridge
+  ip -n leaf address add 172.16.$((10 + n)).254/24 dev leaf$n
+  ip -n leaf link set leaf$n mtu %d up
+done
+"""
+CLEAN = """
+for pod in $(ip netns list | awk '{print $1}'); do ip netns del $pod; done
+ip link del cbr0
+rdma link delete cni1
+echo 0 > /sys/bus/pci/devices/0000:05:00.0/sriov_numvfs
+for n in 1 2 3 4 5 6 7 8; do ip address flush dev enp${n}s0; ip link set enp${n}s0 down mtu 1500; done
+rm -rf /opt/railyard-test /run/railyard/cni /run/cni-runtime /var/lib/cni/networks/cbr0
+true
+"""
+
+
+def planned() -> dict[str, list[Conf]]:
+    """Node -> its networks, in rail order."""
+    plan = lint((ROOT / "inventories/lab-cni/fabric.yml").read_bytes()).plan
+    assert plan
+    variables = [plan.node_vars(each) for each in plan.nodes]
+    return {each["name"]: cni.of_node(plan.fabric_vars(), each) for each in variables}
+
+
+def cluster_network(number: int) -> Conf:
+    """What gives pods their eth0, and the way to everywhere."""
+    ipam = {"type": "host-local", "subnet": "10.244.%d.0/24" % number, "routes": [{"dst": "0.0.0.0/0"}]}
+    bridge = {"type": "bridge", "bridge": "cbr0", "isGateway": True, "ipam": ipam}
+    return {"cniVersion": "1.0.0", "name": "cbr0", "plugins": [bridge]}
+
+
+class Guest:
+    """One node with its networks, and the runtime that makes pods on it."""
+
+    def __init__(self, node: Node, networks: list[Conf]) -> None:
+        self.node = node
+        self.networks = networks
+        self.number = int(node.name[-1])
+        self.attached = [(cluster_network(self.number), "eth0")]
+        self.attached += [(conf, "net%d" % rail) for rail, conf in zip(RAILS, networks)]
+
+    def prepare(self) -> None:
+        self.node.run(CLEAN, check=False)
+        self.node.put(RUNTIME, (ROOT / "tests/cni_runtime.py").read_text())
+        self.setup()
+        if self.number == 2:
+            self.node.run(LEAF % MTU)
+
+    def setup(self) -> None:
+        self.node.run(SETUP % {"mtu": MTU, "host": 200 + self.number})
+
+    def lay(self, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+        given = {"networks": self.networks, "source": ["/usr/lib/cni"]}
+        return self.node.module("cni_networks", check=check, **dict(given, **options))
+
+    def do(self, *commands: t.Any, timeout: float = 300) -> list[t.Any]:
+        """What the runtime answers. Each command is a method of it, and its arguments."""
+        lines = [json.dumps(_command(each)) for each in commands]
+        self.node.put("/run/cni-commands", "\n".join(lines) + "\n")
+        said = self.node.run("python3 %s %s:/usr/lib/cni < /run/cni-commands" % (RUNTIME, BIN), timeout=timeout)
+        return [json.loads(line) for line in said.splitlines()]
+
+    def well(self, *commands: t.Any, timeout: float = 300) -> list[t.Any]:
+        """As :meth:`do`, where all must succeed."""
+        answers = self.do(*commands, timeout=timeout)
+        assert all(set(each) == {"result"} or each == {"wrong": []} for each in answers), answers
+        return [each.get("result") for each in answers]
+
+    def left(self) -> dict[str, t.Any]:
+        """All that pods could leave behind."""
+        script = """
+ip -j link | tr -d '\\n'; echo
+ip netns list | awk '{print $1}' | sort | tr '\\n' ' '; echo
+(ip rule; ip -6 rule) | wc -l
+find /run/railyard/cni /var/lib/cni/networks -type f -name '*[0-9].*[0-9]' 2>/dev/null | sort | tr '\\n' ' '; echo
+ls /run/cni-runtime 2>/dev/null | tr '\\n' ' '; echo
+ip -4 route show table all type unicast | wc -l
+cat /proc/sys/net/netfilter/nf_conntrack_count 2>/dev/null || echo 0
+"""
+        lines = self.node.run(script).splitlines()
+        links = {each["ifname"] for each in json.loads(lines[0])} - {"cbr0"}
+        keys = ("netns", "rules", "leases", "kept", "routes", "tracked")
+        return dict(zip(keys, (line.strip() for line in lines[1:])), links=sorted(links))
+
+    def inside(self, pod: str, command: str, check: bool = True, timeout: float = 120) -> str:
+        return self.node.run("ip netns exec %s sh -c '%s'" % (pod, command), check=check, timeout=timeout)
+
+
+def _command(command: t.Any) -> Conf:
+    if isinstance(command, dict):
+        return command
+    return {"do": command[0], "with": list(command[1:])}
+
+
+def at_once(*commands: t.Any) -> Conf:
+    return {"together": [_command(each) for each in commands]}
+
+
+@pytest.fixture(scope="module")
+def guests(node: t.Callable[[str], Node]) -> t.Iterator[list[Guest]]:
+    networks = planned()
+    found = [Guest(node(name), networks[name]) for name in NAMES]
+    assert together([each.prepare for each in found]) == []
+    yield found
+    for each in found:
+        each.node.module("cni_networks", state="absent")
+        each.node.run(CLEAN, check=False)
+        left = each.node.run("ls %s %s 2>/dev/null; ls /var/lib/railyard/cni.json 2>&1 || true" % (BIN, NETS))
+        assert "railyard" not in left.replace("/var/lib/railyard/cni.json", "") and "No such file" in left, left
+
+
+@pytest.fixture
+def ready(guests: list[Guest]) -> list[Guest]:
+    assert together([each.lay for each in guests]) == []
+    return guests
+
+
+def address(pod: int, rail: int, node: int) -> str:
+    """The address of a node's pod number ``pod`` on a rail: the blocks of 32 are the nodes' own."""
+    return "172.16.%d.%d" % (10 + rail, (node - 1) * 32 + pod)
+
+
+def test_the_networks_are_laid_as_predicted_and_once(guests: list[Guest]) -> None:
+    guest = guests[0]
+    guest.node.run("install -D /dev/null %s/50-other.conf" % NETS)
+    predicted = guest.lay(check=True)
+    assert guest.node.run("ls %s; ls %s 2>/dev/null || true" % (NETS, BIN)).split() == ["50-other.conf"]
+    done = guest.lay()
+    assert done["changed"] and done["changes"] == predicted["changes"] and done["diff"] == predicted["diff"]
+    assert [each["name"] for each in done["gathered"]["networks"]] == [each["name"] for each in guest.networks]
+    assert guest.node.run("stat -c %%a:%%U %s/macvlan %s/railyard-gpu01-macvlan.conflist" % (BIN, NETS)).split() == [
+        "755:root",
+        "644:root",
+    ]
+    again = guest.lay()
+    assert (again["changed"], again["changes"]) == (False, [])
+    fewer = guest.lay(networks=guest.networks[:7])
+    assert [(each["subject"], each["after"]) for each in fewer["changes"]] == [
+        ("%s/railyard-gpu08-macvlan.conflist" % NETS, None)
+    ]
+    guest.lay()
+    assert guest.node.run("ls %s | wc -l" % NETS).strip() == "9"
+    guest.node.run("rm %s/50-other.conf" % NETS)
+
+
+def test_a_plugin_that_debian_does_not_have_is_refused_by_name(guests: list[Guest]) -> None:
+    conf = {"cniVersion": "1.0.0", "name": "gpu01-sriov", "plugins": [{"type": "sriov"}, {"type": "rdma"}]}
+    with pytest.raises(Failed) as caught:
+        guests[0].lay(networks=[conf])
+    places = [each["place"] for each in caught.value.result["errors"]]
+    assert places == ["plugin rdma", "plugin sriov"]
+    assert [each["remedy"].split(",")[0] for each in caught.value.result["errors"]] == [
+        "install rdma-cni",
+        "install sriov-cni",
+    ]
+
+
+def test_pods_on_eight_rails(ready: list[Guest]) -> None:
+    before = [each.left() for each in ready]
+    gids = "cat /sys/class/infiniband/cni1/ports/1/gids/* 2>/dev/null || true"
+    ups = [lambda each=each: each.well(("up", "pod", each.attached)) for each in ready]
+    assert together(ups) == []
+    for guest in ready:
+        _nine_interfaces_tables_and_rules(guest)
+    # shared mode: the pod's address is in the table of the node's own device
+    for guest in ready:
+        own = ipaddress.IPv4Address(address(1, 1, guest.number))
+        assert "ffff:%02x%02x:%02x%02x" % tuple(own.packed) in guest.node.run(gids)
+    # each rail carries packets as large as the plan says, between nodes
+    first, second = ready
+    for here, there in ((first, second), (second, first)):
+        pings = "; ".join(
+            "ping -q -M do -s %d -c 1 -w 15 -I %s %s >/dev/null || echo %d"
+            % (MTU - 28, address(1, rail, here.number), address(1, rail, there.number), rail)
+            for rail in RAILS
+        )
+        assert here.inside("pod", pings).split() == []
+    # one byte more is one too many
+    assert "too long" in first.inside("pod", "ping -M do -s %d -c 1 -w 5 %s 2>&1" % (MTU - 27, address(1, 1, 2)), False)
+    # from rail 1 to rail 2 by the leaves, both ways by the rail that the address is on
+    path = "ping -q -c 2 -w 15 -I %s %s >/dev/null && ip route get %s from %s"
+    crossing = (address(1, 1, 1), address(1, 2, 2))
+    assert "via 172.16.11.254 dev net1 table 101" in first.inside("pod", path % (*crossing, crossing[1], crossing[0]))
+    seen = second.inside("leaf", "cat /proc/net/dev")
+    assert all(_packets(seen, "leaf%d" % rail) > 0 for rail in (1, 2))
+    # what is on no rail goes by eth0
+    assert "dev eth0" in first.inside("pod", "ip route get 192.0.2.1")
+    checks = [
+        lambda each=each: each.well(*[("check", conf, "pod", name) for conf, name in each.attached[1:]])
+        for each in ready
+    ]
+    assert together(checks) == []
+    downs = [lambda each=each: each.well(("down", "pod", each.attached)) for each in ready]
+    assert together(downs) == []
+    for guest, held in zip(ready, before):
+        left = guest.left()
+        assert int(left.pop("tracked")) <= int(held.pop("tracked")) + 5 and left == held
+        own = ipaddress.IPv4Address(address(1, 1, guest.number))
+        assert "ffff:%02x%02x:%02x%02x" % tuple(own.packed) not in guest.node.run(gids)
+
+
+def _nine_interfaces_tables_and_rules(guest: Guest) -> None:
+    script = "ip -j addr; ip -j rule; " + "; ".join(
+        '(ip -j route show table %d || echo []) | tr -d "\\n"; echo' % (100 + rail) for rail in RAILS
+    )
+    values = [json.loads(line) for line in guest.inside("pod", script).splitlines() if line]
+    links = {each["ifname"]: each for each in values[0]}
+    assert set(links) == {"lo", "eth0", *("net%d" % rail for rail in RAILS)}
+    for rail in RAILS:
+        link = links["net%d" % rail]
+        assert link["mtu"] == MTU
+        (held,) = [each for each in link["addr_info"] if each["family"] == "inet"]
+        assert (held["local"], held["prefixlen"]) == (address(1, rail, guest.number), 24)
+        routes = {(each["dst"], each.get("gateway")) for each in values[1 + rail]}
+        assert routes == {
+            ("172.16.%d.0/24" % (10 + rail), None),
+            ("default", "172.16.%d.254" % (10 + rail)),
+        }
+    rules = {(each["priority"], each["src"], each["table"]) for each in values[1] if 0 < each["priority"] < 32766}
+    assert rules == {(10000 + rail, address(1, rail, guest.number), str(100 + rail)) for rail in RAILS}
+
+
+def _packets(text: str, name: str) -> int:
+    (line,) = [line for line in text.splitlines() if line.strip().startswith(name + ":")]
+    return int(line.split(":")[1].split()[1])
+
+
+def test_pods_at_once_cut_off_and_again_leave_nothing(ready: list[Guest]) -> None:
+    guest = ready[0]
+    before = guest.left()
+    one = [(guest.networks[0], "net1")]
+    pods = ["pod%d" % number for number in range(6)]
+    guest.well(at_once(*[("up", name, one) for name in pods]))
+    given = guest.node.run("ls /run/railyard/cni/%s | grep ^172" % guest.networks[0]["name"]).split()
+    assert len(given) == 6 and all(int(each.rpartition(".")[2]) in range(1, 33) for each in given)
+    guest.well(at_once(*[("down", name, one) for name in pods]))
+    # the runtime is killed in the midst of an add, wherever it is, and deletes when it is back
+    for seconds in (0.5, 1.2, 2.0, 2.8):
+        guest.well(("make", "cut"), ("killed", guest.networks[0], "cut", "net1", seconds))
+        guest.well(("down", "cut", one))
+    left = guest.left()
+    left.pop("tracked"), before.pop("tracked")
+    assert left == before
+
+
+def test_ipvlan_pods_of_two_nodes(ready: list[Guest]) -> None:
+    made = []
+    for guest in ready:
+        conf = json.loads(json.dumps(guest.networks[5]))
+        conf["plugins"][0].update(type="ipvlan", mode="l2")
+        made.append([(conf, "net6")])
+    ups = [lambda each=each, nets=nets: each.well(("up", "ipv", nets)) for each, nets in zip(ready, made)]
+    assert together(ups) == []
+    first, second = (
+        json.loads(guest.inside("ipv", "ip -j -4 addr show net6"))[0]["addr_info"][0]["local"] for guest in ready
+    )
+    ready[0].inside("ipv", "ping -q -M do -s %d -c 2 -w 15 -I %s %s" % (MTU - 28, first, second))
+    for guest, nets in zip(ready, made):
+        guest.well(("down", "ipv", nets))
+
+
+def test_a_vf_goes_into_a_pod_and_comes_back(ready: list[Guest]) -> None:
+    """host-device with the VF that a device plugin chose, as Multus tells it."""
+    guest, peer = ready
+    vf = "0000:05:10.0"
+    node = guest.node
+    node.run("echo 1 > /sys/bus/pci/devices/0000:05:00.0/sriov_numvfs; udevadm settle")
+    vf = node.run("basename $(readlink /sys/bus/pci/devices/0000:05:00.0/virtfn0)").strip()
+    name = node.run("ls /sys/bus/pci/devices/%s/net" % vf).strip()
+    conf = json.loads(json.dumps(guest.networks[4]))
+    plugin = conf["plugins"][0]
+    conf["plugins"][0] = {"type": "host-device", "capabilities": {"deviceID": True}, "ipam": plugin["ipam"]}
+    # the VF does not follow its port
+    conf["plugins"][1]["mtu"] = MTU
+    guest.lay(networks=[*guest.networks[:4], conf, *guest.networks[5:]])
+    guest.do(("make", "vfpod"))
+    guest.well(("add", conf, "vfpod", "net5", vf), ("check", conf, "vfpod", "net5", vf))
+    assert node.run("ls /sys/bus/pci/devices/%s/net 2>/dev/null || true" % vf).strip() == ""
+    link = json.loads(guest.inside("vfpod", "ip -j addr show net5"))[0]
+    assert link["mtu"] == MTU and "UP" in link["flags"]
+    peer.well(("up", "peer", [(peer.networks[4], "net5")]))
+    theirs = json.loads(peer.inside("peer", "ip -j -4 addr show net5"))[0]["addr_info"][0]["local"]
+    guest.inside("vfpod", "ping -q -M do -s %d -c 2 -w 20 -I net5 %s" % (MTU - 28, theirs))
+    peer.well(("down", "peer", [(peer.networks[4], "net5")]))
+    guest.well(("delete", conf, "vfpod", "net5", vf))
+    assert node.run("ls /sys/bus/pci/devices/%s/net" % vf).strip() == name
+    # the pod is gone before it is deleted: the kernel gives the function back to the node
+    guest.well(("add", conf, "vfpod", "net5", vf))
+    guest.do(("unmake", "vfpod"))
+    for _try in range(20):
+        if node.run("ls /sys/bus/pci/devices/%s/net 2>/dev/null || true" % vf).strip():
+            break
+        time.sleep(0.5)
+    assert node.run("ls /sys/bus/pci/devices/%s/net" % vf).strip()
+    node.run("echo 0 > /sys/bus/pci/devices/0000:05:00.0/sriov_numvfs")
+    guest.lay()
+
+
+def test_after_a_reboot_no_address_is_taken(ready: list[Guest]) -> None:
+    guest = ready[0]
+    two = guest.attached[1:3]
+    guest.well(("up", "pod", two))
+    assert guest.left()["leases"]
+    guest.node.run("sync")
+    guest.node.reboot()
+    # what the runtime knew of, it deletes: the namespaces are gone
+    guest.well(*[("delete", conf, "pod", name) for conf, name in two])
+    again = guest.lay(check=True, networks=[])
+    assert len(again["changes"]) == 8, "the networks are still there"
+    guest.setup()
+    assert guest.lay()["changed"] is False
+    results = guest.well(("up", "pod", two))[0]
+    assert [each["ips"][0]["address"] for each in results] == ["%s/24" % address(1, rail, 1) for rail in (1, 2)]
+    guest.well(("down", "pod", two))
+    assert guest.left()["leases"] == ""
