@@ -39,9 +39,8 @@ _STATES = {
     "gpudirect": "gpudirect_result",
     "roce_qos": "qos_result",
 }
-_INFO, _AFTER, _PROBED, _BEGAN = "__verify_info", "__verify_after", "__proof_results", "__verify_began"
-# Lines of a failure's message.
-_LINES = 20
+_INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
+_PROBED, _REFUSED = "__proof_results", "__proof_refused"
 
 Row = t.Dict[str, t.Any]
 
@@ -113,7 +112,6 @@ class ActionModule(Door):
                 "rails": len(verdict.run.rails),
                 "rails_proven": shown.rails_proven(written),
             },
-            "message": _message(verdict, lines[0]),
             "files": [each["path"] for each in done],
         }
 
@@ -138,7 +136,9 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
         if result and not result.get("skipped") and not result.get("unreachable"):
             results[module] = result
     after = (held.get(_AFTER) or {}).get("counters") or {}
-    return Told(name, node, info, results, list(held.get(_PROBED) or ()), after)
+    refused = [_first(each) for each in held.get(_REFUSED) or ()]
+    probed = list(held.get(_PROBED) or ())
+    return Told(name, node, info, results, probed, after, refused=refused[0] if refused else "")
 
 
 def _first(text: t.Any) -> str:
@@ -180,9 +180,3 @@ def _files(verdict: Verdict, written: Row, fabric: Row, pairs: t.Sequence[t.Sequ
 
 def _bytes(value: t.Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
-
-
-def _message(verdict: Verdict, head: str) -> str:
-    said = [each.line() for each in verdict.run.failures]
-    more = ["and %d more" % (len(said) - _LINES)] if len(said) > _LINES else []
-    return "\n".join([head, *said[:_LINES], *more])

@@ -138,10 +138,6 @@ counts:
   returned: success
   type: dict
   sample: {kind: verify, ok: false, failures: 1, warnings: 0, rails: 8, rails_proven: 7}
-message:
-  description: A line on all of it, and one a failure.
-  returned: success
-  type: str
 files:
   description: The files that were written, the verdict first.
   returned: success

@@ -238,6 +238,16 @@ def congested(world: World) -> None:
         transfer["gbits"] = 200.0
 
 
+def no_perftest(world: World) -> None:
+    """Neither as a server nor as a client is there anything to be had of it."""
+    world.refused[NODE] = "perftest: ib_write_bw is not installed"
+    world.probes[NODE] = []
+    for rows in world.probes.values():
+        for row in rows:
+            if row["peer"] == NODE:
+                row.update(ok=False, transfer=None, error="the other side has no server: it was not started")
+
+
 def fails_rdma(world: World) -> None:
     for transfer in world.transfers(NODE, RAIL):
         transfer.update(gbits=None, error="ib_write_bw ended with 1: Couldn't connect", remedy="run it by hand")
@@ -344,6 +354,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("one way, unheard", lambda w: w.lose(NODE, RAIL, {"answers": ["gpu01"]}), "RV701", NODE, RAIL),
     ("rails closed", closed, "RV804", NODE, RAIL),
     ("no server", no_server, "RV851", NODE, RAIL),
+    ("no perftest", no_perftest, "RV851", NODE, None),
     ("transfer fails", fails_rdma, "RV852", NODE, RAIL),
     ("congested", congested, "RV853", NODE, RAIL),
     ("no API server", lambda w: (w.cluster or {}).update(error="refused"), "RV900", None, None),

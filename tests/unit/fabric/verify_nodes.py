@@ -66,6 +66,7 @@ class World:
             self.probes[client] += [self._probe(port["rail"], server) for port in self.plans[client]["ports"]]
         self.after: dict[str, Row] = {name: copy.deepcopy(info["counters"]) for name, info in self.infos.items()}
         self.dark: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
         self.cluster: Row | None = {"server": "https://[::1]:6443", "error": "", "lacks": [], "changes": []}
 
     def _info(self, node: Row) -> Row:
@@ -171,7 +172,7 @@ class World:
                 found.append(Told(name, node, None, {}, why=self.dark[name], code="RV001"))
             else:
                 rest = (self.infos[name], self.states[name], self.probes[name], self.after[name])
-                found.append(Told(name, node, *rest))
+                found.append(Told(name, node, *rest, refused=self.refused.get(name, "")))
         return found
 
     def verdict(self, kind: str = VERIFY, **asked: t.Any) -> Verdict:

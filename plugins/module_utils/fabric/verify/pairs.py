@@ -197,6 +197,11 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     seen = [probe for probe in probes(run, pairs) if not _unreached(probe) and _look(run, "rdma", probe)]
     if not pairs:
         run.why_not["rdma"] = "there are no two nodes to pair"
+    for told in run.nodes():
+        if told.refused:
+            # once, and not again for each rail
+            run.fail("RV851", told.name, None, "perftest", expected="it serves and probes", found=told.refused)
+    seen = [each for each in seen if not any(run.told[node].refused for node in (each.client, each.server))]
     bad = [each for each in seen if _failed(each)]
     good = [each for each in seen if not _failed(each)]
     for probe in bad:

@@ -22,7 +22,7 @@ class Told(t.NamedTuple):
     :param states: module -> its result in check mode.
     :param probed: the results of ``rail_probe`` in mode ``probe``, of all rounds.
     :param after: ``rail_info``'s counters after the last round.
-    :param code: which code ``why`` is of.
+    :param code: which code ``why`` is of. ``refused``: why it could not serve or probe, empty where it could.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Told(t.NamedTuple):
     after: t.Mapping[str, t.Any] = {}
     why: str = ""
     code: str = "RV002"
+    refused: str = ""
 
 
 class Failure(t.NamedTuple):

@@ -22,7 +22,8 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
     """One line on all of it."""
     run = verdict.run
     if run.kind == DRIFT:
-        said = "nothing drifted" if verdict.ok else "%d things drifted" % len(run.failures)
+        number = len(run.failures)
+        said = "nothing drifted" if verdict.ok else "%d thing%s drifted" % (number, "" if number == 1 else "s")
         return "%s: %s on %d nodes" % (run.fabric["name"], said, len(run.told))
     nodes, proven = len(run.told), rails_proven(shown)
     if "rdma" in run.layers or "reach" in run.layers:

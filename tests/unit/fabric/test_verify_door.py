@@ -1,0 +1,134 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role verify as Ansible runs it, over what nodes told: files, history, what is shown, and how a run ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.plugin_utils import history
+from tests.unit.fabric.verify_nodes import World
+
+ROOT = Path(__file__).resolve().parents[3]
+FABRIC = ROOT / "inventories" / "macvlan-roce" / "fabric.yml"
+PLAY = """
+- hosts: railyard_nodes
+  gather_facts: false
+  connection: local
+  tasks:
+    - ansible.builtin.set_fact:
+        __verify_began: "{{ now(utc=true).timestamp() }}"
+        verify_readable: true
+        __proof_results: "{{ told[inventory_hostname].probes }}"
+        __verify_after: {}
+        rail_ports_result: "{{ told[inventory_hostname].rail_ports }}"
+        __verify_info: "{{ told[inventory_hostname].info }}"
+      vars:
+        told: "{{ lookup('ansible.builtin.file', told_file) | from_json }}"
+      no_log: true
+    - ansible.builtin.import_role:
+        name: railyard.fabric.verify
+        tasks_from: judge
+      run_once: true
+      vars:
+        __verify_nodes: "{{ ansible_play_hosts }}"
+"""
+
+
+@pytest.fixture
+def world() -> World:
+    plan = lint(FABRIC.read_bytes()).plan
+    assert plan
+    return World(plan)
+
+
+def judge(tmp_path: Path, world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
+    told = {
+        name: {
+            "info": {"unreachable": True, "msg": world.dark[name]} if name in world.dark else info,
+            "probes": world.probes[name],
+            "rail_ports": world.states[name]["rail_ports"],
+        }
+        for name, info in world.infos.items()
+    }
+    (tmp_path / "told.json").write_text(json.dumps(told))
+    (tmp_path / "play.yml").write_text(PLAY)
+    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(FABRIC), str(tmp_path / "play.yml")]
+    given = {"told_file": str(tmp_path / "told.json"), "verify_report_dir": str(tmp_path / "reports")}
+    command += ["-e", json.dumps(given), *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, world: World) -> None:
+    done = judge(tmp_path, world)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 of 8 rails proven between 2 nodes" in done.stdout
+    reports = tmp_path / "reports"
+    verdict = json.loads((reports / "verify.json").read_text())
+    assert verdict["ok"] and verdict["kind"] == "verify" and len(verdict["plan"]) == 64
+    assert json.loads((reports / "proof.json").read_text())["rails_proven"] == 8
+    assert (reports / "verify.junit.xml").exists() and not (reports / "history").exists()
+
+    first, second = world.plans
+    world.nic(first, "gpu03")["mtu"] = 1500
+    world.dark[second] = "Failed to connect to the host via ssh"
+    done = judge(tmp_path, world)
+    assert done.returncode == 2
+    lines = [line for line in done.stdout.splitlines() if "RV404 %s gpu03: mtu of" % first in line]
+    assert lines and "playbooks/hosts.yml --limit %s" % first in lines[0]
+    assert "RV001 %s: node: expected an answer, found Failed to connect" % second in done.stdout
+    verdict = json.loads((reports / "verify.json").read_text())
+    assert [(each["code"], each["node"]) for each in verdict["failures"]] == [("RV001", second), ("RV404", first)]
+    kept = os.listdir(reports / "history")
+    assert len(kept) == 1 and kept[0].startswith("verify-") and "Traceback" not in done.stdout + done.stderr
+
+
+def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None:
+    name = next(iter(world.plans))
+    change = {"subject": "enp11s0f0np0", "attribute": "mtu", "before": 1500, "after": 4200}
+    world.states[name]["rail_ports"] = {"changes": [change], "diff": {}}
+    done = judge(tmp_path, world, "-e", "verify_kind=drift")
+    assert done.returncode == 2 and "1 things drifted" not in done.stdout
+    assert "1 thing drifted on 2 nodes" in done.stdout
+    assert sorted(os.listdir(tmp_path / "reports")) == ["drift.json", "drift.junit.xml"]
+    again = judge(tmp_path, world, "-e", "verify_kind=drift", "-e", "verify_layers=mode,address")
+    assert again.returncode == 0 and "nothing drifted on 2 nodes" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (("-e", "verify_layers=lnk"), "value of layers must be one or more of"),
+        (("-e", "verify_rails=gpu99"), "verify_rails: no rail is called gpu99. Remedy: name some of gpu01,"),
+    ],
+)
+def test_wrong_wishes_end_with_one_clear_line(
+    tmp_path: Path, world: World, said: t.Sequence[str], expected: str
+) -> None:
+    done = judge(tmp_path, world, *said)
+    assert done.returncode == 2 and expected in done.stdout and "Traceback" not in done.stdout + done.stderr
+
+
+def test_history_keeps_the_newest(tmp_path: Path) -> None:
+    for second in range(6):
+        (tmp_path / "verify.json").write_text(json.dumps({"began": "2026-11-21T20:15:0%dZ" % second}))
+        history.keep(str(tmp_path), "verify", 3)
+    assert sorted(os.listdir(tmp_path / "history")) == [
+        "verify-20261121T20150%dZ.json" % number for number in (3, 4, 5)
+    ]
+    # another kind's, and what is nobody's, stay
+    (tmp_path / "history" / "drift-20200101T000000Z.json").write_text("{}")
+    (tmp_path / "history" / "verify-notes.txt").write_text("mine")
+    (tmp_path / "verify.json").write_text("half a docu")
+    history.keep(str(tmp_path), "verify", 1)
+    left = sorted(os.listdir(tmp_path / "history"))
+    assert left[0] == "drift-20200101T000000Z.json" and left[-1] == "verify-notes.txt" and len(left) == 3

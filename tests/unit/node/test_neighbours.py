@@ -1,0 +1,210 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is at the other end of a cable: LLDP, who answers ARP, what a probe finds there; on the kernel itself."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, counters, lldp, probe
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from lab.leaf import lldp_frame
+from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip
+from tests.unit.node.trees import Tree
+
+# Two TLVs as a switch with MAC addresses for names sends them, with a VLAN tag before, and a management address.
+TAGGED = (
+    lldp.GROUPS[0]
+    + bytes.fromhex("001b54c20001 8100 0001 88cc".replace(" ", ""))
+    + bytes.fromhex("0207 04 001b54c20001".replace(" ", ""))
+    + bytes.fromhex("0407 03 001b54c20011".replace(" ", ""))
+    + bytes.fromhex("0602 0078 0000".replace(" ", ""))
+)
+
+
+def test_a_frame_is_read() -> None:
+    read = lldp.parse(lldp_frame(3, 2, "sw12", "Eth1/7"))
+    assert read == {"chassis": "sw12", "port": "Eth1/7", "port_description": "Eth1/7", "system": "sw12"}
+    plain = {"port_description": None, "system": None}
+    assert lldp.parse(TAGGED) == dict(plain, chassis="00:1b:54:c2:00:01", port="00:1b:54:c2:00:11")
+
+
+@pytest.mark.parametrize("cut", range(0, len(lldp_frame(1, 1)) - 1, 3))
+def test_a_frame_that_ends_early_is_no_exception(cut: int) -> None:
+    frame = lldp_frame(1, 1)[:cut]
+    read = lldp.parse(frame)
+    assert read is None or (read["chassis"], read["port"]) == ("leaf-1", "Ethernet1")
+    # a size beyond the frame's end
+    assert lldp.parse(frame[:14] + struct.pack("!H", 1 << 9 | 500) + b"\x07x") is None
+
+
+def test_what_daemons_have_noted_is_taken(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    place = tmp_path / "run/systemd/netif/lldp"
+    place.mkdir(parents=True)
+    frame = lldp_frame(2, 9)
+    (place / "5").write_bytes(struct.pack("<Q", len(frame)) + frame)
+    neighbour = {
+        "name": "ens1",
+        "chassis": [{"id": [{"type": "mac", "value": "00:1b:54:c2:00:01"}], "name": [{"value": "sw1"}]}],
+        "port": [{"id": [{"type": "ifname", "value": "swp4"}], "descr": [{"value": "to ai-1"}]}],
+    }
+    told = json.dumps({"lldp": [{"interface": [neighbour, dict(neighbour, name="eno1")]}]})
+
+    class Node(System):
+        def which(self, program: str) -> str | None:
+            return "/usr/sbin/" + program
+
+    system = Node(str(tmp_path), lambda argv, timeout: CommandResult(0, told, ""))
+    heard = lldp.look(system, {"ens1": 4, "ens2": 5}, 0)
+    assert [(row["netdev"], row["system"], row["port"], row["source"]) for row in heard] == [
+        ("ens1", "sw1", "swp4", "lldpd"),
+        ("ens2", "leaf-2", "Ethernet9", "systemd-networkd"),
+    ]
+    for text in ("", "{}", '{"lldp": {}}', '{"lldp": [{"interface": [{"chassis": 1}]}]}'):
+        assert lldp._of_lldpd(Node(str(tmp_path), lambda a, b, text=text: CommandResult(0, text, "")), {"ens1"}) == []
+    assert tree.root == tmp_path
+
+
+SPEAKER = """
+import socket, sys, time
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sock.bind((sys.argv[1], 0))
+while True:
+    sock.send(bytes.fromhex(sys.argv[2]))
+    time.sleep(0.1)
+"""
+
+
+@in_own_namespace
+def test_ports_hear_their_neighbours_side_by_side(live: LiveNode) -> None:
+    for number in (1, 2, 3):
+        live.rail(number)
+        ip("link", "set", "rail%d" % number, "up")
+    for number in (1, 2):
+        frame = lldp_frame(number, 7).hex()
+        live.start(
+            "nsenter", "--net=/proc/%d/ns/net" % live._leaf.pid, sys.executable, "-c", SPEAKER, "leaf%d" % number, frame
+        )
+    netdevs = {"rail%d" % number: socket.if_nametoindex("rail%d" % number) for number in (1, 2, 3)}
+    began = time.monotonic()
+    heard = lldp.look(System(), {name: netdevs[name] for name in ("rail1", "rail2")}, 20)
+    assert time.monotonic() - began < 10  # no longer than until all have spoken
+    assert [(row["netdev"], row["chassis"], row["port"]) for row in heard] == [
+        ("rail1", "leaf-1", "Ethernet7"),
+        ("rail2", "leaf-2", "Ethernet7"),
+    ]
+    assert [row["netdev"] for row in lldp.listen(netdevs, 1.5)] == ["rail1", "rail2"]
+    # what this node says itself is no neighbour
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as own:
+        own.bind(("rail3", 0))
+        live.start(sys.executable, "-c", SPEAKER, "rail3", lldp_frame(9, 9).hex())
+        assert lldp.listen({"rail3": netdevs["rail3"]}, 1) == []
+
+
+@in_own_namespace
+def test_who_answers_for_an_address_and_on_which_link(live: LiveNode) -> None:
+    for number in (1, 2):
+        live.rail(number)
+        ip("link", "set", "rail%d" % number, "up")
+        ip("addr", "add", "172.16.1%d.201/24" % number, "dev", "rail%d" % number)
+        live.leaf("sysctl", "-q", "net.ipv4.conf.leaf%d.arp_ignore=1" % number)
+        live.leaf("ip", "addr", "add", "172.16.1%d.202/24" % (3 - number), "dev", "leaf%d" % number)
+    # the peer's cables are swapped: the address of rail 2 answers on rail 1
+    asked = {
+        "rail1": ["172.16.11.202", "172.16.12.202"],
+        "rail2": ["172.16.12.202", "172.16.11.202"],
+        "gone": ["1.2.3.4"],
+    }
+    told = arp.ask(asked, 0.3)
+    assert set(told) == {("rail1", "172.16.12.202"), ("rail2", "172.16.11.202")}
+    (mac,) = told["rail1", "172.16.12.202"]
+    assert mac == json.loads(live.leaf("ip", "-j", "link", "show", "leaf1"))[0]["address"]
+    # nobody has learnt the one who asked without an address
+    assert "172.16" not in live.leaf("ip", "neigh")
+
+
+def target(number: int, **more: t.Any) -> dict[str, t.Any]:
+    base = {"rail": "gpu0%d" % number, "peer": "ai-1", "netdev": "rail%d" % number, "device": None, "port": None}
+    base.update(source="172.16.1%d.201" % number, address="172.16.1%d.202" % number, mtu=1500, error="", remedy="")
+    return dict(base, **more)
+
+
+@in_own_namespace
+def test_a_probe_looks_into_what_is_lost(live: LiveNode) -> None:
+    for number in (1, 2, 3):
+        live.rail(number)
+        ip("link", "set", "rail%d" % number, "up", "mtu", "4200")
+        ip("addr", "add", "172.16.1%d.201/24" % number, "dev", "rail%d" % number)
+        live.leaf("sysctl", "-q", "net.ipv4.conf.leaf%d.arp_ignore=1" % number)
+        live.leaf("ip", "link", "set", "leaf%d" % number, "mtu", "4200")
+    for number, other in ((1, 2), (2, 1), (3, 3)):
+        live.leaf("ip", "addr", "add", "172.16.1%d.202/24" % other, "dev", "leaf%d" % number)
+    # answers of more than 1500 bytes do not leave the third
+    live.leaf("ip", "link", "set", "leaf3", "mtu", "1500")
+    everything = [{"rail": "gpu0%d" % number, "address": "172.16.1%d.202" % number} for number in (1, 2, 3)]
+    targets = [
+        target(number, mtu=4200, others=[each for each in everything if each["rail"] != "gpu0%d" % number])
+        for number in (1, 2, 3)
+    ]
+    options = {"targets": targets, "count": 1, "timeout": 0.4, "size": 1, "iterations": 1, "lifetime": 1}
+    one, two, three = probe.probe(options, System())
+    assert [each["ok"] for each in (one, two, three)] == [False, False, False]
+    assert one["found"] == {"small": False, "path_mtu": None, "answers": ["gpu02"]}
+    assert two["found"] == {"small": False, "path_mtu": None, "answers": ["gpu01"]}
+    assert three["found"] == {"small": True, "path_mtu": 1500, "answers": []}
+
+
+@in_own_namespace
+def test_rails_that_reach_each_other_are_open(live: LiveNode) -> None:
+    for number in (1, 2):
+        live.rail(number)
+        ip("link", "set", "rail%d" % number, "up")
+        ip("addr", "add", "172.16.1%d.201/24" % number, "dev", "rail%d" % number)
+        ip("route", "add", "default", "via", "172.16.1%d.202" % number, "table", "10%d" % number)
+        ip("rule", "add", "from", "172.16.1%d.201" % number, "lookup", "10%d" % number, "pref", "1000")
+        live.leaf("ip", "addr", "add", "172.16.1%d.202/24" % number, "dev", "leaf%d" % number)
+    cross = {"rail": "gpu02", "address": "172.16.12.202"}
+    options = {
+        "targets": [target(1, cross=cross)],
+        "count": 1,
+        "timeout": 0.6,
+        "size": 1,
+        "iterations": 1,
+        "lifetime": 1,
+    }
+    assert probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": True}
+    live.leaf("ip", "route", "add", "blackhole", "172.16.11.201/32")
+    ip("route", "add", "blackhole", "172.16.12.202/32", "table", "101")
+    assert probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": False}
+
+
+def test_latency_is_the_typical_one() -> None:
+    table = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n"
+    row = " 2       1000          1.55           7.19         1.62                1.63   0.12   1.9   7.19\n"
+    assert probe.latency(table + row) == 1.62
+    assert probe.latency(table) is None
+
+
+def test_counters_of_trouble_are_told_and_those_of_traffic_are_not(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.write("/sys/class/net/ens1/statistics/rx_errors", "3")
+    tree.write("/sys/class/net/ens1/statistics/rx_bytes", "300")
+    port = "/sys/class/infiniband/mlx5_0/ports/1"
+    for name, value in (("out_of_sequence", "4"), ("np_cnp_sent", "9"), ("lifespan", "10"), ("rx_write_requests", "1")):
+        tree.write("%s/hw_counters/%s" % (port, name), value)
+    tree.write(port + "/counters/symbol_error", "1")
+    tree.write(port + "/counters/port_xmit_data", "77")
+    tree.write("/sys/class/infiniband/mlx5_0/ports/2/counters/symbol_error", "2")
+    assert counters.look(tree.system(), ["ens1"], ["mlx5_0"]) == {
+        "netdevs": {"ens1": {"rx_errors": 3}},
+        "devices": {"mlx5_0": {"symbol_error": 3, "np_cnp_sent": 9, "out_of_sequence": 4}},
+    }
