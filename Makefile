@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit integration soak molecule bench clean
+.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit integration soak molecule bench release compat clean
 
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
@@ -21,8 +21,9 @@ side_by_side := $(BIN)/python -m pytest -n 2 -m "not lab"
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-$(VENV)/ready: requirements-dev.txt tools/venv
+$(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	tools/venv $(PYTHON) $(VENV) requirements-dev.txt
+	tools/foreign_collections.py $(BIN)/python awx.awx kubernetes.core
 	@touch $@
 
 # with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without
@@ -80,5 +81,11 @@ bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cl
 	lab/lab up --name bench-one --rails 1
 	$(BIN)/python -m benchmarks hosts; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc
 
+release: $(VENV)/ready ## the archive of what is committed, checked as Galaxy does it, its SBOM and checksums; FINAL=1: the changelog too
+	$(BIN)/python tools/release.py dist $(if $(FINAL),--final)
+
+compat: $(VENV)/ready ## the archive's playbooks and the doors' tests under every supported ansible-core; minutes for each
+	tools/compat
+
 clean: lab-down ## take away what the targets made, but for the lab's image cache
-	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output
+	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat

@@ -343,9 +343,7 @@ class Awx:
         if method == "PATCH":
             return 200, self._shown(endpoint, self._update(endpoint, item, data))
         if method == "DELETE":
-            del self.tables[endpoint][item["id"]]
-            for key in [key for key in self.links if key[:2] == (endpoint, item["id"])]:
-                del self.links[key]
+            self._delete(endpoint, item["id"])
             return 204, None
         raise Refused(405, {"detail": 'Method "%s" not allowed.' % method})
 
@@ -435,6 +433,19 @@ class Awx:
         self._rules(endpoint, {**item, **values}, values, item)
         item.update(values)
         return item
+
+    def _delete(self, endpoint: str, number: int) -> None:
+        del self.tables[endpoint][number]
+        for (of_endpoint, of_number, association), linked in list(self.links.items()):
+            if (of_endpoint, of_number) == (endpoint, number):
+                del self.links[of_endpoint, of_number, association]
+            elif KINDS[of_endpoint].associations[association] == endpoint and number in linked:
+                linked.remove(number)
+        for other, kind in KINDS.items():
+            for key, field in kind.fields.items():
+                if field.kind == endpoint or (field.kind == "unified_job_templates" and endpoint in UNIFIED):
+                    for item in self.tables[other].values():
+                        item[key] = None if item[key] == number else item[key]
 
     def _checked(self, endpoint: str, data: Data, item: Data | None) -> Data:
         fields = KINDS[endpoint].fields
