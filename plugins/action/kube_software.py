@@ -37,6 +37,9 @@ _SERVES = {
 }
 # What an operator brings further kinds of objects by: the kind that tells it to, and their group and version.
 _STARTS = {"network-operator": ("NicClusterPolicy", "nv-ipam.nvidia.com/v1alpha1")}
+_STATES = ("present", "started", "absent", "purged", "gathered")
+# Definitions that several bring and users have objects of: they go when the last of these is gone.
+_SHARED = ("network-attachment-definitions.k8s.cni.cncf.io", "nodefeaturerules.nfd.k8s-sigs.io")
 # Seconds between two looks.
 _LOOK = 2.0
 
@@ -47,11 +50,7 @@ class ActionModule(Door):
     SPEC: t.Mapping[str, t.Any] = {
         **kube.SPEC,
         "name": {"type": "str", "choices": list(software.PINS)},
-        "state": {
-            "type": "str",
-            "choices": ["present", "started", "absent", "purged", "gathered"],
-            "default": "present",
-        },
+        "state": {"type": "str", "choices": list(_STATES), "default": "present"},
         "method": {"type": "str", "default": ""},
         "source": {"type": "str", "default": ""},
         "version": {"type": "str", "default": ""},
@@ -272,9 +271,8 @@ class _Run:
         part = Apply(self.server, wish, self.check, kube.say)
         self._parts.append(part)
         part.present(False)
-        needed = any(
-            each["apiVersion"] == brings for each in components.objects(self.document, self.options["kubernetes"])
-        )
+        made = components.objects(self.document, self.options["kubernetes"])
+        needed = any(each["apiVersion"] == brings for each in made)
         end = time.monotonic() + self.options["timeout"]
         while needed and not self.check and self.server.ask("GET", "/apis/" + brings)[0] == 404:
             if time.monotonic() >= end:
@@ -296,9 +294,15 @@ class _Run:
                 "consent",
                 "see with --check what would go, then consent with %s" % self.name,
             )
-        self.release = {"name": self.pin.chart, "namespace": self._namespace()} if self.pin.chart else {}
         if self.pin.kind == software.CHART:
-            self.release["helm"] = helm.program(self.options["helm"])
+            self.release = {
+                "name": self.pin.chart,
+                "namespace": self._namespace(),
+                "chart": "",
+                "version": "",
+                "values": {},
+                "helm": helm.program(self.options["helm"]),
+            }
             return
         part = Apply(self.server, self._wish([], manifests.ORDER), self.check, kube.say)
         self._parts.append(part)
@@ -309,7 +313,7 @@ class _Run:
         self._unused()
         part = Definitions(self.server, (software.SOFTWARE, self.name), self.check, kube.say)
         self._parts.append(part)
-        part.absent(self.options["timeout"])
+        part.absent(self.options["timeout"], _SHARED)
 
     def _unused(self) -> None:
         """:raises Refused: while objects of a fabric are served by it: their finalizers would hang without it."""

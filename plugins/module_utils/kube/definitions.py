@@ -73,14 +73,22 @@ class Definitions:
         if writes and not self.check:
             self._served([made["metadata"]["name"] for made, _found in writes])
 
-    def absent(self, timeout: float) -> None:
+    def absent(self, timeout: float, shared: t.Container[str] = ()) -> None:
         """Take away those that this software brought, with what is left of their kinds.
 
+        :param shared: the names of those that stay while there are objects of them: others may have made these.
         :raises RailyardError: for objects with finalizers: nobody is left to let them go, and they would hang for good.
         """
         found = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
         left = {one["metadata"]["name"]: self.objects(one) for one in found}
-        raise_all([error for name, objects in sorted(left.items()) for error in _held(name, objects)])
+        kept = {name for name, objects in left.items() if name in shared and objects}
+        self.warnings += [
+            "%s %s stays, because there are %d objects of it that others may have made" % (KIND, name, len(left[name]))
+            for name in sorted(kept)
+        ]
+        found = [one for one in found if one["metadata"]["name"] not in kept]
+        going = sorted((name, objects) for name, objects in left.items() if name not in kept)
+        raise_all([error for name, objects in going for error in _held(name, objects)])
         for one in sorted(found, key=lambda item: str(item["metadata"]["name"])):
             name = one["metadata"]["name"]
             self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check)
@@ -90,7 +98,8 @@ class Definitions:
             )
         end = time.monotonic() + timeout
         while found and not self.check:
-            found = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name), METADATA)
+            live = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name), METADATA)
+            found = [one for one in live if one["metadata"]["name"] not in kept]
             if found and time.monotonic() >= end:
                 raise RailyardError(
                     "it is deleted and still there after %g s" % timeout,

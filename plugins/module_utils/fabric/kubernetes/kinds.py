@@ -20,8 +20,8 @@ _NETWORK_OPERATOR = (
     "install NVIDIA's network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
 )
 _NV_IPAM = (
-    "NVIDIA's network operator brings it once it took up a NicClusterPolicy with nv-ipam in it: run playbooks/cluster.yml,"
-    " which applies that and waits, or apply it first"
+    "NVIDIA's network operator brings it once it took up a NicClusterPolicy with nv-ipam in it: run"
+    " playbooks/cluster.yml, which applies that and waits, or apply it first"
 )
 _MULTUS = "install Multus (playbooks/cluster.yml), which brings the CustomResourceDefinition"
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"

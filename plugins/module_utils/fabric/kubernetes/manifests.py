@@ -355,10 +355,9 @@ def _drop_empty(value: t.Any) -> None:
 def _empty(key: str, value: t.Any, within: t.Mapping[str, t.Any]) -> bool:
     if value is None:
         return True
+    variable = key == "value" and set(within) == {"name", "value"}
     # with rules, "none" is said by an empty list
-    return (value == [] and key not in _SAYS_NONE) or (
-        key == "value" and value == "" and set(within) == {"name", "value"}
-    )
+    return (value == [] and key not in _SAYS_NONE) or (value == "" and variable)
 
 
 def _network(text: str) -> addresses.Network | None:
