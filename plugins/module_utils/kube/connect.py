@@ -25,6 +25,7 @@ _CONNECT = 10.0
 _ANSWER = 120.0
 # The environment's words are those of kubernetes.core's modules, which AWX's credential for Kubernetes sets too.
 _HOST = "K8S_AUTH_HOST"
+_DEFAULT = "~/.kube/config"
 _TRUE, _FALSE = ("true", "yes", "y", "on", "1", "t"), ("false", "no", "n", "off", "0", "f")
 _NAME_ONE = "name a kubeconfig with -e kubernetes_kubeconfig=PATH, and its context with -e kubernetes_context=NAME"
 
@@ -78,18 +79,38 @@ class _Who:
 
 def _from_file(config: t.Any, configuration: t.Any, kubeconfig: str | None, context: str | None) -> None:
     path = kubeconfig or os.environ.get("K8S_AUTH_KUBECONFIG") or os.environ.get("KUBECONFIG") or ""
-    default = os.path.exists(os.path.expanduser("~/.kube/config"))
+    default = os.path.exists(os.path.expanduser(_DEFAULT))
     try:
         if path or context or default or "KUBERNETES_SERVICE_HOST" not in os.environ:
             config.load_kube_config(
                 os.path.expanduser(path) or None, context, client_configuration=configuration, persist_config=False
             )
+            configuration.proxy = _proxy(path or _DEFAULT, context) or getattr(configuration, "proxy", None)
         else:
             config.load_incluster_config(client_configuration=configuration)
     except Exception as error:  # the client's, of its YAML reader, and of what it runs to get a token
         raise RailyardError(
-            "it cannot be used: %s" % " ".join(str(error).split()).rstrip("."), path or "~/.kube/config", _NAME_ONE
+            "it cannot be used: %s" % " ".join(str(error).split()).rstrip("."), path or _DEFAULT, _NAME_ONE
         ) from error
+
+
+def _proxy(path: str, context: str | None) -> str | None:
+    """The ``proxy-url`` of the context's cluster, which most releases of the client pass over."""
+    yaml = importlib.import_module("yaml")
+    named: dict[str, dict[str, t.Any]] = {"contexts": {}, "clusters": {}}
+    for file in path.split(os.pathsep):
+        if not os.path.exists(os.path.expanduser(file)):
+            continue
+        with open(os.path.expanduser(file), encoding="utf-8") as text:
+            whole = yaml.safe_load(text) or {}
+        context = context or whole.get("current-context")
+        for kind, found in named.items():
+            for each in whole.get(kind) or ():
+                # of several files the first that names a thing counts
+                found.setdefault(each["name"], each[kind[:-1]])
+    cluster = named["contexts"].get(context or "", {}).get("cluster")
+    said = named["clusters"].get(cluster or "", {}).get("proxy-url")
+    return str(said) if said else None
 
 
 def _from_environment(configuration: t.Any) -> None:
