@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, findings, plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, findings, guids, plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
 from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
@@ -50,6 +50,7 @@ class ActionModule(Door):
         if options["report_dir"]:
             files.update(plan.files(document))
             files["topology.svg"] = topology(document)
+            files.update(guids.files(document))
         if options["against"]:
             files.update(self._compare(document, options, result))
         if options["report_dir"]:

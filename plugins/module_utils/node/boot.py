@@ -39,6 +39,7 @@ PACKED = (
     "node.ethtool",
     "node.holders",
     "node.holders_elsewhere",
+    "node.ib_ports",
     "node.links",
     "node.netlink",
     "node.netns",

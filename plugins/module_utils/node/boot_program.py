@@ -33,6 +33,10 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
         from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov import SriovVfs
 
         return SriovVfs.from_options(options, system)
+    if module == "ib_ports":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports import IbPorts
+
+        return IbPorts.from_options(options, system)
     if module == "pci_tuning":
         from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning import PciTuning
 

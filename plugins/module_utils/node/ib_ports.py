@@ -1,0 +1,416 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""InfiniBand rail ports: the mode of IPoIB, child interfaces for partitions, and whether a subnet manager is there.
+
+Sources: the kernel's ``Documentation/infiniband/ipoib.rst`` and ``drivers/infiniband/ulp/ipoib``, and
+``Documentation/ABI/stable/sysfs-class-infiniband``. A port without a subnet manager stays in the state INIT and has no
+LID; one whose manager knows no virtualization is ACTIVE while its VFs are not.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.node import pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+MODULE = "ib_ports"
+RANK = 15
+NET = "/sys/class/net"
+RDMA = "/sys/class/infiniband"
+ACTIVE = "ACTIVE"
+FULL, DEFAULT = 0x8000, 0x7FFF
+NAME_MAX = 15
+ASK_SECONDS = 10.0
+#: what asks the manager itself, of the package infiniband-diags
+ASK = "sminfo"
+NO_GUIDS = "0000:0000:0000:0000"
+
+
+class Port(t.NamedTuple):
+    """One port as wanted. ``place``: where its options stand; ``mode`` None: left as it is."""
+
+    place: str
+    pci: str | None
+    netdev: str | None
+    mode: str | None
+    pkeys: tuple[int, ...]
+
+
+class Seen(t.NamedTuple):
+    """One port as it is. ``children``: partition key -> interface; ``known``: the keys that the manager has given."""
+
+    netdev: str
+    device: str | None
+    number: int
+    mode: str | None
+    children: dict[int, str]
+    known: tuple[int, ...]
+    manager: dict[str, t.Any]
+
+
+class IbPorts(Subsystem):
+    """See the module's documentation for the options.
+
+    :param branch: what must not be touched; observed when it is needed. For tests, as is ``bring_up``: sets an
+        interface up.
+    """
+
+    def __init__(
+        self,
+        options: t.Mapping[str, t.Any],
+        system: System,
+        branch: Branch | None = None,
+        bring_up: t.Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._branch = branch
+        self._bring_up = bring_up or _bring_up
+        self._manager = options.get("subnet_manager") or "reported"
+        self._persist = bool(options.get("persist", True))
+        self._gather = options.get("state") == "gathered"
+        given = options.get("ports")
+        if given is None:
+            given = [{"netdev": name} for name in self._all()] if self._gather else []
+        self._options = [dict(each) for each in given]
+        self._ports = self._read(given)
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> IbPorts:
+        return cls(options, system)
+
+    # -- what is wanted -----------------------------------------------------------------------------------------------
+
+    def _read(self, given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
+        errors: list[RailyardError] = []
+        ports = []
+        for number, each in enumerate(given):
+            place = "ports[%d]" % number
+            address = (each.get("pci") or "").lower() or None
+            if not address and not each.get("netdev"):
+                errors.append(RailyardError("neither pci nor netdev is given", place + ".pci", "give one of them"))
+                continue
+            keys = []
+            for at, text in enumerate(each.get("pkeys") or []):
+                key = _pkey(text)
+                if key is None:
+                    message = "%r is no partition key" % (text,)
+                    remedy = "write it from 0x0001 to 0x7ffe, with or without the bit 0x8000 of full members"
+                    errors.append(RailyardError(message, "%s.pkeys[%d]" % (place, at), remedy))
+                elif key not in keys:
+                    keys.append(key)
+            ports.append(Port(place, address, each.get("netdev"), each.get("mode"), tuple(keys)))
+        raise_all(errors)
+        return ports
+
+    def _all(self) -> list[str]:
+        return [
+            name
+            for name in self._system.listdir(NET)
+            if self._system.read_int("%s/%s/type" % (NET, name)) == ARPHRD_INFINIBAND and not self._parent(name)
+        ]
+
+    # -- what is ------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        errors: list[RailyardError] = []
+        rows: list[State] = []
+        seen: list[Seen] = []
+        for port in self._ports:
+            try:
+                look = self._look(port)
+            except RailyardError as error:
+                errors.append(error)
+                continue
+            seen.append(look)
+            rows.append(
+                {
+                    "pci": port.pci or netdev_pci(self._system, look.netdev),
+                    "netdev": look.netdev,
+                    "mode": look.mode,
+                    "mtu": self._system.read_int("%s/%s/mtu" % (NET, look.netdev)),
+                    "pkeys": ["0x%04x" % key for key in look.children],
+                    "children": list(look.children.values()),
+                    "known_pkeys": ["0x%04x" % key for key in look.known],
+                    "subnet_manager": look.manager,
+                }
+            )
+        raise_all(errors)
+        state = _State(ports=rows)
+        state.seen = seen
+        return state
+
+    def _look(self, port: Port) -> Seen:
+        netdev = self._netdev(port)
+        function = port.pci or netdev_pci(self._system, netdev)
+        devices = pci.rdma_devices(self._system, function) if function else []
+        device = devices[0] if devices else None
+        number = (self._system.read_int("%s/%s/dev_port" % (NET, netdev)) or 0) + 1
+        place = "%s/%s/ports/%d" % (RDMA, device, number)
+        children = {}
+        for name in self._system.listdir(NET):
+            key = self._system.read_int("%s/%s/pkey" % (NET, name)) if self._parent(name) == netdev else None
+            if key is not None:
+                children[key] = name
+        held = [self._system.read_int("%s/pkeys/%s" % (place, at)) for at in self._system.listdir(place + "/pkeys")]
+        known = tuple(sorted({key for key in held if key}))
+        manager = self._subnet_manager(device, number, function) if device else _no_manager()
+        mode = self._system.read("%s/%s/mode" % (NET, netdev))
+        return Seen(netdev, device, number, mode, dict(sorted(children.items())), known, manager)
+
+    def _netdev(self, port: Port) -> str:
+        if port.pci:
+            if not self._system.exists("%s/%s" % (pci.DEVICES, port.pci)):
+                message = "there is no PCI function %s" % port.pci
+                raise RailyardError(message, port.place + ".pci", "see 'lspci -D -d 15b3:'")
+            names = self._system.listdir("%s/%s/net" % (pci.DEVICES, port.pci))
+            names = [name for name in names if not self._parent(name)]
+            if not names:
+                message = "%s has no interface" % port.pci
+                remedy = "load ib_ipoib, and see that the port is not in a pod's network namespace"
+                raise RailyardError(message, port.place + ".pci", remedy)
+            netdev = port.netdev if port.netdev in names else names[0]
+        else:
+            netdev = str(port.netdev)
+        kind = self._system.read_int("%s/%s/type" % (NET, netdev))
+        where = port.place + (".pci" if port.pci else ".netdev")
+        if kind is None:
+            raise RailyardError("there is no interface %s" % netdev, where, "see 'ip link'")
+        if kind != ARPHRD_INFINIBAND:
+            message = "%s is no IPoIB interface" % netdev
+            remedy = "set the card's link type to ib (mlx_linktype), or leave the port out"
+            raise RailyardError(message, where, remedy)
+        return netdev
+
+    def _parent(self, netdev: str) -> str | None:
+        """The port of a child interface; None for a port."""
+        return self._system.read("%s/%s/parent" % (NET, netdev)) or None
+
+    def _subnet_manager(self, device: str, number: int, function: str | None) -> dict[str, t.Any]:
+        place = "%s/%s/ports/%d" % (RDMA, device, number)
+        state = (self._system.read(place + "/state") or "").partition(":")[2].strip()
+        lid, manager = (self._system.read_int("%s/%s" % (place, name)) or 0 for name in ("lid", "sm_lid"))
+        found = _no_manager()
+        found.update(
+            state=state or None,
+            physical_state=(self._system.read(place + "/phys_state") or "").partition(":")[2].strip() or None,
+            rate=self._system.read(place + "/rate"),
+            lid=lid,
+            sm_lid=manager,
+            reachable=state == ACTIVE and bool(lid) and bool(manager),
+        )
+        if found["reachable"]:
+            found.update(self._asked(device, number))
+        if function:
+            found["virtualization"] = self._virtualization(function, found["reachable"])
+        return found
+
+    def _asked(self, device: str, number: int) -> dict[str, t.Any]:
+        """What the manager itself answers, where there is the tool; a port may have the LID of one that has gone."""
+        program = self._system.which(ASK)
+        if not program:
+            return {}
+        told = self._system.run([program, "-C", device, "-P", str(number)], ASK_SECONDS)
+        match = re.search(r"sm lid (\d+) sm guid (0x[0-9a-f]+).*?priority (\d+) state \d+ (\w+)", told.out)
+        if told.rc or not match:
+            return {"reachable": False}
+        return {"guid": match.group(2), "priority": int(match.group(3)), "role": match.group(4)}
+
+    def _virtualization(self, function: str, reachable: bool) -> bool | None:
+        """Whether the manager serves VFs, as those that have GUIDs show; None where none could."""
+        shown: list[bool] = []
+        for vf in pci.virtual_functions(self._system, function):
+            for device in pci.rdma_devices(self._system, vf):
+                guid = self._system.read("%s/%s/node_guid" % (RDMA, device)) or NO_GUIDS
+                state = self._system.read("%s/%s/ports/1/state" % (RDMA, device)) or ""
+                if guid != NO_GUIDS and state:
+                    shown.append(state.endswith(ACTIVE))
+        return any(shown) if shown and reachable else None
+
+    # -- what must be done --------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        self.warnings = []
+        branch = self._branch = self._branch or Branch.observe(self._system)
+        errors: list[RailyardError] = []
+        changes: list[Change] = []
+        former = {str(each.get("pci") or each.get("netdev")): each for each in (self._kept() or {}).get("ports") or []}
+        for port, seen in zip(self._ports, t.cast(_State, state).seen):
+            own = self._of_port(port, seen, former.get(str(port.pci or port.netdev)) or {})
+            why = branch.why_netdev(seen.netdev)
+            if own and why:
+                remedy = "leave it out of the ports"
+                errors.append(Refused("%s is left alone: %s" % (seen.netdev, why), port.place, remedy))
+            changes += own
+            errors += self._missing(port, seen)
+        changes += self._left(former)
+        raise_all(errors)
+        return changes + (self._boot_changes() if self._persist else [])
+
+    def _left(self, former: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Change]:
+        """Children of ports that an earlier run had and this one does not name."""
+        named = {str(port.pci or port.netdev) for port in self._ports}
+        changes = []
+        for name, option in former.items():
+            port = Port("", option.get("pci"), option.get("netdev"), None, ())
+            if name in named or not option.get("pkeys"):
+                continue
+            try:
+                changes += self._of_port(port, self._look(port), option)
+            except RailyardError:
+                continue  # the port has gone, and its children with it
+        return changes
+
+    def _of_port(self, port: Port, seen: Seen, former: t.Mapping[str, t.Any]) -> list[Change]:
+        changes = []
+        if port.mode and port.mode != seen.mode:
+            changes.append(Change(seen.netdev, "mode", seen.mode, port.mode, lambda: self._set_mode(port, seen)))
+        for key in port.pkeys:
+            name = seen.children.get(key)
+            if name is None:
+                name = "%s.%04x" % (seen.netdev, key)
+                changes.append(Change(name, "pkey", None, "0x%04x" % key, self._maker(port, seen, key, name)))
+            elif not (self._flags(name) & 1):
+                changes.append(Change(name, "up", False, True, lambda name=name: self._bring_up(name)))  # type: ignore[misc]
+        ours = {_pkey(each) for each in former.get("pkeys") or []}
+        for key, name in seen.children.items():
+            if key in ours and key not in port.pkeys:
+                changes.append(Change(name, "pkey", "0x%04x" % key, None, self._remover(seen, key)))
+        return changes
+
+    def _flags(self, netdev: str) -> int:
+        return self._system.read_int("%s/%s/flags" % (NET, netdev)) or 0
+
+    def _set_mode(self, port: Port, seen: Seen) -> None:
+        path = "%s/%s/mode" % (NET, seen.netdev)
+        try:
+            # the kernel compares with the line's end
+            self._system.write_attribute(path, "%s\n" % port.mode)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP, errno.ENOENT):
+                raise RailyardError(str(error.strerror), path, "run the task with become, and again") from None
+            raise Unsupported(
+                "%s does not take the mode %s: the accelerated IPoIB of this card has none but datagram"
+                % (seen.netdev, port.mode),
+                port.place + ".mode",
+                "write datagram, or load the driver without the acceleration (options ib_ipoib ipoib_enhanced=0)",
+            ) from None
+
+    def _maker(self, port: Port, seen: Seen, key: int, name: str) -> t.Callable[[], None]:
+        def act() -> None:
+            if len(name) > NAME_MAX:
+                message = "%s is longer than an interface's name may be" % name
+                raise RailyardError(message, port.place + ".pkeys", "give the port a shorter name")
+            self._write_key(seen, "create_child", key, errno.ENOTUNIQ)
+            self._bring_up(name)
+
+        return act
+
+    def _remover(self, seen: Seen, key: int) -> t.Callable[[], None]:
+        return lambda: self._write_key(seen, "delete_child", key, errno.ENODEV)
+
+    def _write_key(self, seen: Seen, attribute: str, key: int, done: int) -> None:
+        path = "%s/%s/%s" % (NET, seen.netdev, attribute)
+        try:
+            self._system.write_attribute(path, "0x%04x\n" % key)
+        except OSError as error:
+            if error.errno != done:
+                raise RailyardError(str(error.strerror), path, "see the kernel's messages (dmesg)") from None
+
+    def _missing(self, port: Port, seen: Seen) -> list[RailyardError]:
+        """What the subnet manager does not give: an error where it is required, else a warning."""
+        told = []
+        manager = seen.manager
+        if not manager["reachable"]:
+            what = "the port is %s (%s)" % (
+                manager["state"] or "without a state",
+                manager["physical_state"] or "unknown",
+            )
+            if manager["state"] == ACTIVE:
+                what = "the subnet manager with the LID %d does not answer" % manager["sm_lid"]
+            remedy = "start a subnet manager on this subnet, or see the cable and the switch's port"
+            told.append(RailyardError("%s has no subnet manager: %s" % (seen.netdev, what), port.place, remedy))
+        elif manager["virtualization"] is False:
+            message = "%s is ACTIVE, and none of its VFs that have GUIDs is" % seen.netdev
+            remedy = "turn virtualization on in the subnet manager (virt_enabled 2 in NVIDIA's opensm.conf, or UFM)"
+            told.append(RailyardError(message, port.place, remedy))
+        if manager["reachable"]:
+            for key in port.pkeys:
+                if not {key, key & DEFAULT}.intersection(seen.known):
+                    message = "the subnet manager has not put %s into the partition 0x%04x" % (seen.netdev, key)
+                    remedy = "add the port's GUID to it (partitions.conf of the plan's report has the VFs')"
+                    told.append(RailyardError(message, port.place + ".pkeys", remedy))
+        if self._manager == "required":
+            return told
+        if self._manager == "reported":
+            self.warnings += [str(each) for each in told]
+        return []
+
+    # -- the next boot ------------------------------------------------------------------------------------------------
+
+    def _kept(self) -> dict[str, t.Any] | None:
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
+
+        return BootState(self._system, RANK, MODULE).read() if self._persist else None
+
+    def _boot_changes(self) -> list[Change]:
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
+
+        ports = [
+            {key: value for key, value in each.items() if value}
+            for each in self._options
+            if each.get("mode") or each.get("pkeys")
+        ]
+        # at boot the manager may come later than the port: then nothing is asked of it
+        kept = {"ports": ports, "subnet_manager": "ignored", "persist": False} if ports else None
+        again = [
+            'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"' % each["pci"] for each in ports if each.get("pci")
+        ]
+        return BootState(self._system, RANK, MODULE).changes(kept, again)
+
+
+class _State(t.Dict[str, t.Any]):
+    """The state in option shape, and the look that it was made from."""
+
+    seen: list[Seen]
+
+
+def _no_manager() -> dict[str, t.Any]:
+    keys = ("state", "physical_state", "rate", "lid", "sm_lid", "guid", "priority", "role", "virtualization")
+    return dict(dict.fromkeys(keys), reachable=False)
+
+
+def _pkey(text: t.Any) -> int | None:
+    """A partition key with the bit of full membership, from a number or a text; None for what is none."""
+    try:
+        number = text if isinstance(text, int) else int(str(text), 0)
+    except ValueError:
+        return None
+    return number | FULL if 0 < number & DEFAULT < DEFAULT and 0 < number < 2 * FULL else None
+
+
+def _bring_up(netdev: str) -> None:
+    # only a child that is made, or was down, pays for it
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
+
+    with Rtnetlink() as table:
+        link = table.link(netdev)
+        if link is None:
+            message = "the kernel has not made it"
+            raise RailyardError(message, netdev, "see the kernel's messages (dmesg)")
+        table.set_link(link.ifindex, up=True)

@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ib_ports
+short_description: IPoIB mode, partitions and the subnet manager of InfiniBand rail ports
+version_added: 0.2.0
+description:
+  - Sets the mode of IPoIB, and gives each port a child interface for each partition, live and at boot.
+  - Child interfaces of partitions that an earlier run made, and that are not wanted any more, are taken away. Others'
+    are left.
+  - Tells whether a subnet manager serves the port, whether it serves VFs, and whether it has put the port into the
+    partitions.
+  - An interface that carries the connection or the default route is refused.
+  - The MTU is M(railyard.fabric.rail_ports)' own, which comes after this one; connected mode allows up to 65520.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node
+options:
+  ports:
+    description:
+      - The InfiniBand rail ports. Needed with O(state=present).
+      - With O(state=gathered) it may be left out, which means all IPoIB ports.
+    type: list
+    elements: dict
+    suboptions:
+      pci:
+        description: PCI address of the port, with domain. At least one of this and O(ports[].netdev) is needed.
+        type: str
+      netdev:
+        description: Name of the IPoIB interface.
+        type: str
+      mode:
+        description:
+          - V(datagram) or V(connected). Left alone if not given.
+          - The accelerated IPoIB of ConnectX-4 and later has datagram mode alone.
+        type: str
+        choices: [datagram, connected]
+      pkeys:
+        description:
+          - Partition keys, such as V(0x8001). Each gets a child interface, C(NETDEV.8001).
+          - The bit of full membership (C(0x8000)) is always set.
+        type: list
+        elements: str
+        default: []
+  subnet_manager:
+    description:
+      - V(reported) warns where a port has no subnet manager, is in a partition that it has not been put into, or has
+        VFs that are not served. V(required) is an error instead. V(ignored) does not look.
+    type: str
+    choices: [reported, required, ignored]
+    default: reported
+  persist:
+    description: Whether the next boot is cared for. With V(false) what an earlier run laid down is left as it is.
+    type: bool
+    default: true
+  state:
+    description: V(gathered) only reads.
+    type: str
+    choices: [present, gathered]
+    default: present
+notes:
+  - Needs root. The subnet manager itself is asked where C(sminfo) of infiniband-diags is installed; else what the
+    kernel has of it counts.
+seealso:
+  - module: railyard.fabric.sriov_vfs
+  - module: railyard.fabric.rail_ports
+"""
+
+EXAMPLES = r"""
+- name: Datagram mode, a partition of its own, and a subnet manager that must be there
+  railyard.fabric.ib_ports:
+    ports:
+      - {pci: '0000:18:00.0', netdev: ibs1, mode: datagram, pkeys: ['0x8001']}
+      - {pci: '0000:40:00.0', netdev: ibs2, mode: datagram, pkeys: ['0x8001']}
+    subnet_manager: required
+
+- name: What all IPoIB ports have
+  railyard.fabric.ib_ports:
+    state: gathered
+  register: infiniband
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {subject: ibs1, attribute: mode, before: connected, after: datagram}
+    - {subject: ibs1.8001, attribute: pkey, before: null, after: '0x8001'}
+gathered:
+  description: The state after, or now in check mode.
+  returned: success
+  type: dict
+  contains:
+    ports:
+      description:
+        - By port C(pci), C(netdev), C(mode), C(mtu), the C(pkeys) of its C(children), and the C(known_pkeys) that the
+          subnet manager has given to it.
+        - C(subnet_manager) has the port's C(state), C(physical_state), C(rate), C(lid) and C(sm_lid), whether the
+          manager is C(reachable), and its C(guid), C(priority) and C(role) where it was asked. C(virtualization) is
+          whether VFs are served, null where no VF could show it.
+      type: list
+      elements: dict
+      sample:
+        - pci: '0000:18:00.0'
+          netdev: ibs1
+          mode: datagram
+          mtu: 4092
+          pkeys: ['0x8001']
+          children: [ibs1.8001]
+          known_pkeys: ['0x8001', '0xffff']
+          subnet_manager:
+            {state: ACTIVE, physical_state: LinkUp, rate: 400 Gb/sec (4X NDR), lid: 12, sm_lid: 1, reachable: true,
+             guid: '0x2c90200259201', priority: 14, role: SMINFO_MASTER, virtualization: true}
+errors:
+  description: What went wrong, each with C(place), C(message) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports import IbPorts
+
+
+def main() -> None:
+    port = {
+        "pci": {"type": "str"},
+        "netdev": {"type": "str"},
+        "mode": {"type": "str", "choices": ["datagram", "connected"]},
+        "pkeys": {"type": "list", "elements": "str", "default": []},
+    }
+    spec = {
+        "ports": {"type": "list", "elements": "dict", "options": port},
+        "subnet_manager": {"type": "str", "choices": ["reported", "required", "ignored"], "default": "reported"},
+        "persist": {"type": "bool", "default": True},
+        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+    }
+    required = [("state", "present", ["ports"])]
+    module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
+    task.run(module, IbPorts.from_options)
+
+
+if __name__ == "__main__":
+    main()

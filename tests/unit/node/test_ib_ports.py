@@ -1,0 +1,270 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""InfiniBand ports on a tree that answers as drivers/infiniband/ulp/ipoib does, and keeps what is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports import IbPorts
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from tests.unit.node.nic_kernel import Killed
+from tests.unit.node.trees import INFINIBAND, Tree
+
+FIRST, SECOND = "0000:18:00.0", "0000:40:00.0"
+NOBODY = Branch({}, {})
+SMINFO = "sminfo: sm lid 25 sm guid 0x21283a8620b0f0, activity count 25950 priority 15 state 3 SMINFO_MASTER\n"
+Option = t.Dict[str, t.Any]
+
+
+class IbKernel(System):
+    """Two ports with IPoIB. ``enhanced``: it has no connected mode; ``kill_at``: the write that is the last one."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root), self.answer)
+        self.tree = Tree(root)
+        self.enhanced = False
+        self.kill_at: int | None = None
+        self.writes: list[tuple[str, str]] = []
+        self.sminfo: CommandResult | None = None
+        for number, pci in enumerate((FIRST, SECOND), 1):
+            self.tree.function("pci0000:00/0000:00:0%d.0/%s" % (number, pci), INFINIBAND)
+            self.tree.rdma(pci, "mlx5_%d" % number)
+            name = "ibs%d" % number
+            self.tree.netdev(pci, name, type="32", mtu="4092", flags="0x1003", dev_port="0x0", mode="datagram")
+            self.port("mlx5_%d" % number)
+
+    def port(self, device: str, state: str = "4: ACTIVE", physical: str = "5: LinkUp", sm_lid: str = "0x19") -> None:
+        place = "/sys/class/infiniband/%s/ports/1" % device
+        values = {"state": state, "phys_state": physical, "sm_lid": sm_lid, "lid": "0xc", "rate": "400 Gb/sec (4X NDR)"}
+        for name, text in dict(values, **{"pkeys/0": "0xffff", "pkeys/1": "0x8001", "pkeys/2": "0x0000"}).items():
+            self.tree.write("%s/%s" % (place, name), text)
+
+    def which(self, program: str) -> str | None:
+        return "/usr/sbin/sminfo" if program == "sminfo" and self.sminfo else None
+
+    def answer(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        assert argv[0] == "/usr/sbin/sminfo" and argv[1] == "-C" and argv[3:] == ["-P", "1"]
+        return self.sminfo or CommandResult(127, "", "")
+
+    def write_attribute(self, path: str, text: str) -> None:
+        if self.kill_at is not None and len(self.writes) >= self.kill_at:
+            raise Killed
+        netdev, attribute = path.split("/")[-2:]
+        if attribute == "mode" and (text not in ("datagram\n", "connected\n") or (self.enhanced and "conn" in text)):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self.writes.append((path, text))
+        if attribute == "mode":
+            self.tree.write(path, text.strip())
+            return
+        key = int(text, 0)
+        child = "%s.%04x" % (netdev, key)
+        there = self.exists("/sys/class/net/" + child)
+        if attribute == "create_child":
+            if there:
+                raise OSError(errno.ENOTUNIQ, os.strerror(errno.ENOTUNIQ))
+            self.child(netdev, key)
+        else:
+            if not there:
+                raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+            os.unlink(self.tree.root / ("sys/class/net/" + child))
+
+    def child(self, netdev: str, key: int) -> str:
+        pci = os.path.basename(os.path.realpath(self.tree.root / ("sys/class/net/%s/device" % netdev)))
+        child = "%s.%04x" % (netdev, key)
+        self.tree.netdev(pci, child, type="32", mtu="4092", flags="0x1002", parent=netdev, pkey="0x%04x" % key)
+        return child
+
+    def up(self, netdev: str) -> None:
+        assert self.exists("/sys/class/net/" + netdev)
+        self.tree.write("/sys/class/net/%s/flags" % netdev, "0x1003")
+
+    def children(self) -> list[str]:
+        return [name for name in self.listdir("/sys/class/net") if "." in name]
+
+    def ports(self, *ports: Option, branch: Branch = NOBODY, **options: t.Any) -> IbPorts:
+        return IbPorts(dict(options, ports=list(ports)), self, branch=branch, bring_up=self.up)
+
+    def apply(self, *ports: Option, **options: t.Any) -> list[tuple[str, str, t.Any]]:
+        foreseen = self.ports(*ports, **options)
+        expected = [each.as_dict() for each in foreseen.changes(foreseen.observe())]
+        subsystem = self.ports(*ports, **options)
+        done: list[Change] = []
+        state = subsystem.observe()
+        converge(subsystem, state, subsystem.changes(state), done)
+        assert [each.as_dict() for each in done] == expected
+        again = self.ports(*ports, **options)
+        assert again.changes(again.observe()) == []
+        return [(each.subject, each.attribute, each.after) for each in done if not each.subject.startswith("/")]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> IbKernel:
+    return IbKernel(tmp_path)
+
+
+def test_mode_and_children_and_nothing_the_second_time(kernel: IbKernel) -> None:
+    kernel.tree.write("/sys/class/net/ibs1/mode", "connected")
+    wanted = [{"pci": FIRST, "mode": "datagram", "pkeys": ["0x8001", "2"]}, {"netdev": "ibs2", "pkeys": ["0x1"]}]
+    assert kernel.apply(*wanted) == [
+        ("ibs1", "mode", "datagram"),
+        ("ibs1.8001", "pkey", "0x8001"),
+        ("ibs1.8002", "pkey", "0x8002"),
+        ("ibs2.8001", "pkey", "0x8001"),
+    ]
+    assert kernel.children() == ["ibs1.8001", "ibs1.8002", "ibs2.8001"]
+    assert kernel.read("/sys/class/net/ibs1.8002/flags") == "0x1003"
+    kernel.tree.write("/sys/class/net/ibs1.8002/flags", "0x1002")
+    assert kernel.apply(*wanted) == [("ibs1.8002", "up", True)]
+
+
+def test_a_partition_that_is_not_wanted_goes_and_others_children_stay(kernel: IbKernel) -> None:
+    theirs = kernel.child("ibs1", 0x8009)
+    kernel.apply({"pci": FIRST, "pkeys": ["0x8001", "0x8002"]})
+    assert kernel.apply({"pci": FIRST, "pkeys": ["0x8002"]}) == [("ibs1.8001", "pkey", None)]
+    assert kernel.children() == ["ibs1.8002", theirs]
+    # a port that is not named any more loses what it had from here
+    assert kernel.apply({"pci": SECOND}) == [("ibs1.8002", "pkey", None)]
+    assert not kernel.exists("/etc/railyard/boot.d/15-ib_ports.json")
+
+
+def test_at_boot_the_same_is_laid_down(kernel: IbKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel.apply({"pci": FIRST, "netdev": "ibs1", "mode": "datagram", "pkeys": ["0x8001"]}, {"pci": SECOND})
+    rules = kernel.read_file("/etc/udev/rules.d/90-railyard-ib_ports.rules") or ""
+    assert 'KERNEL=="%s"' % FIRST in rules and SECOND not in rules
+    os.unlink(kernel.tree.root / "sys/class/net/ibs1.8001")
+    monkeypatch.setattr(
+        "ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports._bring_up", kernel.up, raising=True
+    )
+    assert boot_program.main([], kernel, patience=0) == 0
+    assert kernel.children() == ["ibs1.8001"]
+    # the manager may come later than the port
+    kernel.port("mlx5_1", "2: INIT", sm_lid="0x0")
+    assert boot_program.main([], kernel, patience=0) == 0
+
+
+def test_killed_anywhere_and_mended(kernel: IbKernel) -> None:
+    wanted = [{"pci": FIRST, "mode": "connected", "pkeys": ["0x8001", "0x8002"]}, {"pci": SECOND, "pkeys": ["0x8001"]}]
+    for at in range(4):
+        kernel.kill_at = len(kernel.writes) + at
+        subsystem = kernel.ports(*wanted)
+        with pytest.raises(Killed):
+            converge(subsystem, {}, subsystem.changes(subsystem.observe()), [])
+        kernel.kill_at = None
+        kernel.apply(*wanted)
+        assert kernel.children() == ["ibs1.8001", "ibs1.8002", "ibs2.8001"]
+        kernel.apply({"pci": FIRST, "mode": "datagram"}, {"pci": SECOND})
+        assert kernel.children() == []
+
+
+def test_a_card_without_connected_mode(kernel: IbKernel) -> None:
+    kernel.enhanced = True
+    subsystem = kernel.ports({"pci": FIRST, "mode": "connected"})
+    with pytest.raises(Unsupported, match="has none but datagram") as caught:
+        converge(subsystem, {}, subsystem.changes(subsystem.observe()), [])
+    assert caught.value.place == "ports[0].mode" and "ipoib_enhanced=0" in caught.value.remedy
+
+
+def test_the_interface_of_the_connection_is_left_alone(kernel: IbKernel) -> None:
+    branch = Branch({"ibs2": "carries this connection"}, {})
+    assert kernel.ports({"pci": SECOND, "mode": "datagram"}, branch=branch).changes
+    subsystem = kernel.ports({"pci": FIRST, "mode": "connected"}, {"pci": SECOND, "mode": "connected"}, branch=branch)
+    with pytest.raises(Refused, match="ibs2 is left alone: carries this connection"):
+        subsystem.changes(subsystem.observe())
+    assert kernel.writes == []
+
+
+def manager(kernel: IbKernel, **options: t.Any) -> tuple[dict[str, t.Any], list[str]]:
+    subsystem = kernel.ports({"pci": FIRST, "pkeys": ["0x8001"]}, **options)
+    state = subsystem.observe()
+    subsystem.changes(state)
+    return state["ports"][0]["subnet_manager"], subsystem.warnings
+
+
+def test_a_subnet_manager_that_is_there(kernel: IbKernel) -> None:
+    found, warnings = manager(kernel)
+    assert found["reachable"] and (found["lid"], found["sm_lid"], found["guid"]) == (12, 25, None) and not warnings
+    kernel.sminfo = CommandResult(0, SMINFO, "")
+    found, warnings = manager(kernel)
+    assert (found["guid"], found["priority"], found["role"]) == ("0x21283a8620b0f0", 15, "SMINFO_MASTER")
+    assert found["virtualization"] is None and not warnings
+
+
+def test_a_subnet_manager_that_is_not(kernel: IbKernel) -> None:
+    kernel.port("mlx5_1", "2: INIT", sm_lid="0x0")
+    found, warnings = manager(kernel)
+    assert not found["reachable"]
+    assert warnings[0].startswith("ports[0]: ibs1 has no subnet manager: the port is INIT (LinkUp). Remedy: start a")
+    with pytest.raises(RailyardError, match="has no subnet manager"):
+        manager(kernel, subnet_manager="required")
+    assert manager(kernel, subnet_manager="ignored")[1] == []
+    # the port keeps the LID of a manager that has died
+    kernel.port("mlx5_1")
+    kernel.sminfo = CommandResult(1, "", "ibwarn: [1] _do_madrpc: recv failed\nsminfo: iberror: failed: query\n")
+    _found, warnings = manager(kernel)
+    assert "the subnet manager with the LID 25 does not answer" in warnings[0]
+
+
+def test_a_partition_that_the_manager_does_not_give(kernel: IbKernel) -> None:
+    subsystem = kernel.ports({"pci": FIRST, "pkeys": ["0x8002"]}, subnet_manager="required")
+    with pytest.raises(RailyardError, match="has not put ibs1 into the partition 0x8002") as caught:
+        subsystem.changes(subsystem.observe())
+    assert caught.value.place == "ports[0].pkeys"
+
+
+def test_a_manager_that_does_not_serve_vfs(kernel: IbKernel) -> None:
+    vf = kernel.tree.vf(FIRST, 0, "pci0000:00/0000:00:01.0/0000:18:00.2")
+    kernel.tree.rdma(vf, "mlx5_9")
+    for name, text in (("node_guid", "0000:0000:0000:0000"), ("ports/1/state", "1: DOWN")):
+        kernel.tree.write("/sys/class/infiniband/mlx5_9/" + name, text)
+    assert manager(kernel)[0]["virtualization"] is None, "a VF without a GUID shows nothing"
+    kernel.tree.write("/sys/class/infiniband/mlx5_9/node_guid", "1234:0000:0000:0001")
+    found, warnings = manager(kernel)
+    assert found["virtualization"] is False and "none of its VFs that have GUIDs is" in warnings[0]
+    kernel.tree.write("/sys/class/infiniband/mlx5_9/ports/1/state", "4: ACTIVE")
+    assert manager(kernel)[0]["virtualization"] is True
+
+
+@pytest.mark.parametrize(
+    ("port", "place"),
+    [
+        ({"mode": "datagram"}, "ports[0].pci"),
+        ({"pci": "0000:99:00.0"}, "ports[0].pci"),
+        ({"netdev": "ibs9"}, "ports[0].netdev"),
+        ({"netdev": "eth0"}, "ports[0].netdev"),
+        ({"netdev": "ibs1", "pkeys": ["0xffff"]}, "ports[0].pkeys[0]"),
+        ({"netdev": "ibs1", "pkeys": ["x"]}, "ports[0].pkeys[0]"),
+    ],
+)
+def test_ports_that_are_none(kernel: IbKernel, port: Option, place: str) -> None:
+    kernel.tree.write("/sys/class/net/eth0/type", "1")
+    with pytest.raises(RailyardError) as caught:
+        kernel.ports(port).observe()
+    assert caught.value.place == place and caught.value.remedy
+
+
+def test_all_that_is_wrong_is_said_at_once(kernel: IbKernel) -> None:
+    with pytest.raises(Errors) as caught:
+        kernel.ports({"pci": "0000:99:00.0"}, {"netdev": "ibs9"}).observe()
+    assert [error.place for error in caught.value.errors] == ["ports[0].pci", "ports[1].netdev"]
+
+
+def test_all_ports_are_gathered_without_their_children(kernel: IbKernel) -> None:
+    kernel.child("ibs1", 0x8001)
+    options = {"ports": None, "state": "gathered", "persist": True}
+    rows = IbPorts.from_options(options, kernel).observe()["ports"]
+    assert [(row["pci"], row["netdev"], row["mode"], row["mtu"], row["children"]) for row in rows] == [
+        (FIRST, "ibs1", "datagram", 4092, ["ibs1.8001"]),
+        (SECOND, "ibs2", "datagram", 4092, []),
+    ]
+    assert rows[0]["known_pkeys"] == ["0x8001", "0xffff"]
