@@ -30,7 +30,17 @@ _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 
 def host(view: View, node: Node) -> dict[str, str]:
     """NCCL's settings on the host itself, where every rail port's own RDMA device is seen."""
-    return _settings(view, node, _devices(node))
+    return host_settings(view.fabric, node)
+
+
+def host_settings(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
+    """The same from the two variables that a host has, ``railyard_fabric`` and ``railyard_node``."""
+    return _settings(fabric, node, _devices(node))
+
+
+def host_ucx(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
+    """UCX's settings on the host itself."""
+    return _ucx_settings(fabric, _devices(node))
 
 
 def pod(view: View, options: Options, node: Node) -> dict[str, str]:
@@ -41,16 +51,19 @@ def pod(view: View, options: Options, node: Node) -> dict[str, str]:
     it sees its own and nothing else, under names that the kernel gives as it finds them.
     """
     names = _devices(node) if node["rdma_mode"] == "shared" else []
-    return dict(_settings(view, node, names), NCCL_SOCKET_IFNAME="=" + options.pod_interface)
+    return dict(_settings(view.fabric, node, names), NCCL_SOCKET_IFNAME="=" + options.pod_interface)
 
 
 def ucx(view: View, node: Node) -> dict[str, str]:
     """UCX's settings in the same sense; with no device named, UCX takes all that it sees."""
+    return _ucx_settings(view.fabric, _devices(node) if node["rdma_mode"] == "shared" else [])
+
+
+def _ucx_settings(fabric: t.Mapping[str, t.Any], names: t.Sequence[str]) -> dict[str, str]:
     settings = {}
-    names = _devices(node) if node["rdma_mode"] == "shared" else []
     if names:
         settings["UCX_NET_DEVICES"] = ",".join("%s:1" % name for name in names)
-    settings.update((_UCX[key], value) for key, value in _service(view).items() if key in _UCX)
+    settings.update((_UCX[key], value) for key, value in _service(fabric).items() if key in _UCX)
     return settings
 
 
@@ -88,26 +101,27 @@ def _devices(node: Node) -> list[str]:
     return [port["rdma"]["name"] for port in node["ports"] if port["rdma"]["name"]]
 
 
-def _settings(view: View, node: Node, names: t.Sequence[str]) -> dict[str, str]:
+def _settings(fabric: t.Mapping[str, t.Any], node: Node, names: t.Sequence[str]) -> dict[str, str]:
     settings = {}
     if names:
         # "=" asks for exactly these names; without it, mlx5_1 would take mlx5_10 as well.
         settings["NCCL_IB_HCA"] = "=" + ",".join("%s:1" % each for each in names)
-    if view.fabric["link_layer"] == "ethernet":
+    if fabric["link_layer"] == "ethernet":
         settings["NCCL_IB_ROCE_VERSION_NUM"] = "2"
-        families = {share.version for port in node["ports"] for share in view.shares(port)}
+        pods = [port.get("pods") or {} for port in node["ports"]]
+        families = {version for each in pods for version, first in ((4, "first"), (6, "first6")) if each.get(first)}
         if not families:
             families = {6 if ":" in port["address"] else 4 for port in node["ports"] if port.get("address")}
         if families:
             settings["NCCL_IB_ADDR_FAMILY"] = "AF_INET" if 4 in families else "AF_INET6"
-    settings.update(_service(view))
-    if not view.fabric["routing"]["cross_rail"]:
+    settings.update(_service(fabric))
+    if not fabric["routing"]["cross_rail"]:
         # Another rail's NIC cannot be reached: traffic between rails goes over NVLink to the GPU of the right one.
         settings.update(NCCL_CROSS_NIC="0", NCCL_PXN_DISABLE="0")
     return settings
 
 
-def _service(view: View) -> dict[str, str]:
+def _service(fabric: t.Mapping[str, t.Any]) -> dict[str, str]:
     """The class of service on Ethernet, as the plan's QoS has it; InfiniBand's level is the subnet manager's."""
-    qos = view.fabric["qos"]
-    return dict(qos["nccl"]) if qos and view.fabric["link_layer"] == "ethernet" else {}
+    qos = fabric["qos"]
+    return dict(qos["nccl"]) if qos and fabric["link_layer"] == "ethernet" else {}

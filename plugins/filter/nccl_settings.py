@@ -1,0 +1,70 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nccl_settings
+short_description: NCCL's or UCX's settings on a node, as the plan has them
+version_added: 0.2.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Gives the settings by which NCCL or UCX uses a node's rails and no other NIC, for what runs on the node itself.
+  - There is no GID index among them, because a GID's place differs between nodes and changes at run time.
+positional: fabric, library
+options:
+  _input:
+    description: C(railyard_node), the plan's values of the node.
+    type: dict
+    required: true
+  fabric:
+    description: C(railyard_fabric), those of the fabric.
+    type: dict
+    required: true
+  library:
+    description: Whose settings.
+    type: str
+    choices: [nccl, ucx]
+    default: nccl
+"""
+
+EXAMPLES = r"""
+- name: Show a node's settings
+  ansible.builtin.debug:
+    msg: "{{ railyard_node | railyard.fabric.nccl_settings(railyard_fabric) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Names and values of variables.
+  type: dict
+  sample: {NCCL_IB_ADDR_FAMILY: AF_INET, NCCL_IB_HCA: "=mlx5_gpu01:1,mlx5_gpu02:1", NCCL_IB_ROCE_VERSION_NUM: "2"}
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import nccl
+
+_LIBRARIES = {"nccl": nccl.host_settings, "ucx": nccl.host_ucx}
+
+
+def nccl_settings(node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], library: str = "nccl") -> dict[str, str]:
+    if library not in _LIBRARIES:
+        raise AnsibleFilterError("railyard.fabric.nccl_settings: %r is none of nccl and ucx" % library)
+    try:
+        return _LIBRARIES[library](fabric, node)
+    except (KeyError, TypeError) as error:
+        raise AnsibleFilterError(
+            "railyard.fabric.nccl_settings: these are not railyard_node and railyard_fabric: %s is missing" % error
+        ) from error
+
+
+class FilterModule:
+    """Railyard's filter of this name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"nccl_settings": nccl_settings}

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NCCL's and UCX's settings on a node from its two variables, the same as from the whole plan."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.railyard.fabric.plugins.filter.nccl_settings import nccl_settings
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, nccl
+
+from .documents import REGISTRY, combinations, document
+
+
+@pytest.mark.parametrize("provider, attachment, mode", combinations())
+def test_a_host_says_what_the_whole_plan_says(provider: str, attachment: str, mode: str) -> None:
+    plan = document(provider, attachment, mode, families=(4, 6))
+    files = {node: own["/etc/nccl.conf"] for node, own in components.node_files(plan, REGISTRY)}
+    for node in plan["nodes"]:
+        settings = nccl_settings(node, plan["fabric"])
+        assert nccl.text(settings) == files[node["name"]]
+        assert not [key for key in settings if "GID_INDEX" in key]
+        # the host sees every device of its own, whatever pods see
+        devices = [port["rdma"]["name"] for port in node["ports"]]
+        ucx = nccl_settings(node, plan["fabric"], "ucx")
+        assert ucx.get("UCX_NET_DEVICES", "") == ",".join("%s:1" % name for name in devices if name)
+
+
+def test_what_is_wrong_is_said() -> None:
+    plan = document()
+    with pytest.raises(AnsibleFilterError, match="none of nccl and ucx"):
+        nccl_settings(plan["nodes"][0], plan["fabric"], "mpi")
+    with pytest.raises(AnsibleFilterError, match="not railyard_node and railyard_fabric"):
+        nccl_settings({"name": "a"}, plan["fabric"])
