@@ -35,6 +35,7 @@ SECRET = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\n[A-Za-z0-9+/]{30}")
 CHECKERS = ROOT / ".cache" / "release"
 PACKAGES = ("galaxy-importer~=0.4.44", "cyclonedx-python-lib[json-validation]~=11.0", "ansible-lint~=26.10")
 PLAYS = ("validate", "plan")
+_ANSIBLE = str(Path(sys.executable).with_name("ansible"))
 
 
 class Wrong(Exception):
@@ -57,7 +58,7 @@ def build(scratch: Path) -> Path:
     run("git", "archive", "--output", str(scratch / "head.tar"), "HEAD")
     with tarfile.open(scratch / "head.tar") as tar:
         tar.extractall(copy, filter="tar")
-    run("ansible-galaxy", "collection", "build", "--output-path", str(scratch), cwd=copy)
+    run(_ANSIBLE + "-galaxy", "collection", "build", "--output-path", str(scratch), cwd=copy)
     (built,) = scratch.glob("*.tar.gz")
     return built
 
@@ -100,18 +101,16 @@ def see_that_it_works(archive: Path, scratch: Path) -> str:
     environment = {"ANSIBLE_COLLECTIONS_PATH": str(place), "HOME": str(empty)}
     environment["ANSIBLE_CONFIG"] = str(empty / "none.cfg")
     run(
-        *("ansible-galaxy", "collection", "install", str(archive), "-p", str(place), "--offline", "--no-deps"),
+        *(_ANSIBLE + "-galaxy", "collection", "install", str(archive), "-p", str(place), "--offline", "--no-deps"),
         cwd=empty,
         **environment,
     )
     example = place / "ansible_collections/railyard/fabric/inventories/macvlan-roce/fabric.yml"
     (empty / "fabric.yml").write_text(example.read_text())
-    for name in PLAYS:
-        run("ansible-playbook", "-i", "fabric.yml", "railyard.fabric.%s" % name, cwd=empty, **environment)
+    play = (_ANSIBLE + "-playbook", "-i", "fabric.yml")
+    run(*play, *("railyard.fabric.%s" % name for name in PLAYS), cwd=empty, **environment)
     names = sorted(path.stem for path in (place / "ansible_collections/railyard/fabric/playbooks").glob("*.yml"))
-    for name in names:
-        play = "railyard.fabric.%s" % name
-        run("ansible-playbook", "-i", "fabric.yml", "--syntax-check", play, cwd=empty, **environment)
+    run(*play, "--syntax-check", *("railyard.fabric.%s" % name for name in names), cwd=empty, **environment)
     return "%s run, %d playbooks found by name" % (" and ".join(PLAYS), len(names))
 
 

@@ -135,6 +135,20 @@ def test_reboots_are_told_from_other_failures(launch: Launch) -> None:
     assert none.status == "failed" and said["msg"].startswith("No node needs a reboot")
 
 
+@pytest.mark.parametrize(("answer", "consented"), [("false", False), ("true", True), (False, False), (True, True)])
+def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project: Path, tmp_path: Path) -> None:
+    """A survey's choice comes as text, and the text "false" is no consent. Nobody is at the host that would reboot."""
+    play = {"hosts": "nobody", "gather_facts": False, "roles": ["railyard.fabric.reboot"]}
+    (project / "consent.yml").write_text(yaml.safe_dump([play]))
+    variables = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_connection": "ssh"}
+    hosts = {"all": {"hosts": ["nobody"]}, "_meta": {"hostvars": {"nobody": variables}}}
+    given = {"reboot_allowed": answer, "reboot_reasons": ["its firmware"]}
+    job = runner.run(tmp_path, project, "consent.yml", hosts, given)
+    assert job.status == "failed"
+    assert ("UNREACHABLE" in job.said) is consented
+    assert ("nobody needs a reboot: its firmware" in job.said) is not consented
+
+
 @pytest.mark.parametrize("key", ["kubernetes", "teardown"])
 def test_without_a_cluster_there_is_one_line(key: str, launch: Launch) -> None:
     job = launch(key, {"teardown_consent": "ai-10-1-16"} if key == "teardown" else {}, "--check")

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ``make release`` builds is whole and works by itself; what Galaxy says of it, ``make release`` asks."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tools import release
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release.build(tmp_path_factory.mktemp("build"))
+
+
+def test_it_holds_what_users_need_and_nothing_else(archive: Path) -> None:
+    release.see_what_is_in(archive)
+
+
+def test_it_works_by_itself(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)
+    assert "playbooks found by name" in release.see_that_it_works(archive, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("tests/unit/test_release.py", b"", "tests/unit/test_release.py does not belong in it"),
+        ("plugins/modules/new.pyc", b"", "plugins/modules/new.pyc does not belong in it"),
+        (
+            "roles/x/files/id",
+            b"-----BEGIN OPENSSH PRIVATE KEY-----\n" + b"A" * 64 + b"\n",
+            "seems to hold a private key",
+        ),
+    ],
+)
+def test_what_does_not_belong_is_named(archive: Path, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    """The archive with one file more."""
+    (tmp_path / "more").write_bytes(content)
+    other = tmp_path / "other.tar.gz"
+    with tarfile.open(archive) as old, tarfile.open(other, "w:gz") as new:
+        for member in old:
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+        new.add(tmp_path / "more", name)
+    with pytest.raises(release.Wrong, match=said):
+        release.see_what_is_in(other)
+
+
+def test_what_is_missing_is_named(archive: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.tar.gz"
+    with tarfile.open(archive) as old, tarfile.open(other, "w:gz") as new:
+        for member in old:
+            if member.name != "meta/runtime.yml":
+                new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    with pytest.raises(release.Wrong, match="meta/runtime.yml is not in it"):
+        release.see_what_is_in(other)
