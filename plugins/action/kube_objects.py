@@ -16,8 +16,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.changes impor
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
-# Names of nodes in a warning.
+# Names of nodes in a warning, and whole objects in a difference.
 _SHOWN = 5
+_WHOLE = 256
+_MORE = "and %d objects more that come or go (playbooks/render.yml writes all that are planned)"
 
 
 class ActionModule(Door):
@@ -72,14 +74,17 @@ class ActionModule(Door):
         }
 
     def _diff(self, labels: t.Sequence[Change], writes: t.Sequence[Write]) -> dict[str, t.Any]:
-        """Whole objects where they come or go; they may be many, so only where somebody asked to see them."""
+        """Whole objects where they come or go, the first of them: nobody reads tens of thousands on a terminal."""
         if not self._task.diff:
             return {}
-        diff = as_diff([*labels, *(change for write in _sorted(writes) if write.fields for change in write.changes())])
-        for write in writes:
-            if not write.fields:
-                diff["before"][str(write.key)] = _shown(write.live)
-                diff["after"][str(write.key)] = _shown(write.wanted)
+        ordered = _sorted(writes)
+        diff = as_diff([*labels, *(change for write in ordered if write.fields for change in write.changes())])
+        whole = [write for write in ordered if not write.fields]
+        for write in whole[:_WHOLE]:
+            diff["before"][str(write.key)] = _shown(write.live)
+            diff["after"][str(write.key)] = _shown(write.wanted)
+        if whole[_WHOLE:]:
+            diff["after"][_MORE % len(whole[_WHOLE:])] = {}
         return diff
 
 

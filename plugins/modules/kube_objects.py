@@ -31,7 +31,7 @@ attributes:
       - The objects that differ are sent to the server as a dry run, so that what it refuses is known beforehand.
     support: full
   diff_mode:
-    description: Shows the fields that differ, and whole objects where they come or go.
+    description: Shows the fields that differ, and whole objects where they come or go, 256 of these at the most.
     support: full
 options:
   state:
