@@ -12,7 +12,7 @@ author:
   - Railyard contributors (@railyard)
 description:
   - Gives the C(targets) of M(railyard.fabric.rail_probe) for one node and the partner that serves it.
-positional: partner, servers
+positional: partner, servers, cross_rail
 options:
   _input:
     description: The plan of the probing node, C(railyard_node).
@@ -27,6 +27,13 @@ options:
     type: list
     elements: dict
     required: true
+  cross_rail:
+    description:
+      - Whether the plan has leaves lead from rail to rail, C(railyard_fabric.routing.cross_rail). Each target then has
+        the partner's next rail to see it, in the other case to see that it is not reached.
+    type: bool
+    default: true
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""

@@ -14,11 +14,12 @@ Node = t.Mapping[str, t.Any]
 Result = t.Mapping[str, t.Any]
 
 
-def targets(node: Node, partner: Node, servers: t.Sequence[Result]) -> list[dict[str, t.Any]]:
+def targets(node: Node, partner: Node, servers: t.Sequence[Result], cross_rail: bool = True) -> list[dict[str, t.Any]]:
     """What ``node`` probes: every rail on which both nodes have an address.
 
     :param node: ``railyard_node`` of the probing node; ``partner``: that of the serving one.
     :param servers: the ``results`` of the partner's ``rail_probe`` in mode ``serve``.
+    :param cross_rail: whether the plan has the leaves lead from rail to rail (``routing.cross_rail``).
     """
     theirs = {port["rail"]: port for port in partner["ports"] if port.get("address")}
     served = {result["rail"]: result for result in servers}
@@ -40,7 +41,7 @@ def targets(node: Node, partner: Node, servers: t.Sequence[Result]) -> list[dict
             "port": server.get("port"),
             "latency_port": server.get("latency_port"),
             "others": [each for each in addresses if each["rail"] != port["rail"]],
-            "cross": _cross(port, theirs),
+            "cross": _cross(port, theirs, cross_rail),
             "error": server.get("error") or "it was not started",
             "remedy": server.get("remedy") or "see why %s was not reached" % partner["name"],
         }
@@ -48,10 +49,12 @@ def targets(node: Node, partner: Node, servers: t.Sequence[Result]) -> list[dict
     return found
 
 
-def _cross(port: Result, theirs: t.Mapping[str, Result]) -> dict[str, t.Any] | None:
-    """The partner's next rail, where both ends have a gateway: without, there is no way between rails to be tried."""
-    rails = [rail for rail in theirs if rail != port["rail"] and theirs[rail].get("gateway")]
-    if not rails or not port.get("gateway"):
+def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool) -> dict[str, t.Any] | None:
+    """The partner's next rail. Where rails shall reach each other and have no gateways, there is no way to be tried."""
+    if cross_rail and not port.get("gateway"):
+        return None
+    rails = [rail for rail in theirs if rail != port["rail"] and (theirs[rail].get("gateway") or not cross_rail)]
+    if not rails:
         return None
     later = [rail for rail in rails if rail > port["rail"]]
     rail = later[0] if later else rails[0]

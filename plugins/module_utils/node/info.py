@@ -131,7 +131,8 @@ class Info:
     def _by_name(self, subset: t.Sequence[str], nics: t.Sequence[Row], listen: float) -> Row:
         from ansible_collections.railyard.fabric.plugins.module_utils.node import counters, lldp, sysctl
 
-        system, found = self._system, Row()
+        system = self._system
+        found: Row = {}
         netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}

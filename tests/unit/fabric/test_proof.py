@@ -68,6 +68,21 @@ def test_targets_are_the_rails_that_both_have() -> None:
     assert found[1]["mtu"] == 4200
     assert "port" not in found[1]
     assert found[1]["error"] == "it was not started"
+    assert [other["rail"] for other in found[0]["others"]] == ["gpu03"]
+    assert "cross" not in found[0]
+
+
+def test_rails_are_crossed_where_there_is_a_way_and_where_there_must_be_none() -> None:
+    one, two = (port(number, gateway="172.16.%d.254" % (10 + number)) for number in (1, 2))
+    mine, theirs = node("b", one, two), node("a", one, two)
+    assert [target["cross"]["rail"] for target in proof.targets(mine, theirs, [])] == ["gpu02", "gpu01"]
+    bare_node = node("a", port(1), port(2))
+    assert [target.get("cross") for target in proof.targets(bare_node, bare_node, [])] == [None, None]
+    closed = proof.targets(bare_node, bare_node, [], cross_rail=False)
+    assert [target["cross"] for target in closed] == [
+        {"rail": "gpu02", "address": "172.16.12.201"},
+        {"rail": "gpu01", "address": "172.16.11.201"},
+    ]
 
 
 def result(rail: str, peer: str, ok: bool = True) -> dict[str, t.Any]:

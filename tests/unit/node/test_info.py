@@ -238,3 +238,18 @@ def test_driver_information() -> None:
     assert ethtool.decode(data + bytes(32)) == DriverInfo("mlx5_core", "6.1.0", "16.35.2000 (MT_0000000008)")
     data = struct.pack("=I", 3) + b"".join(map(fixed, ("igb", "6.1.0", "N/A", "", "")))
     assert ethtool.decode(data + bytes(32)).firmware is None
+
+
+def test_what_is_asked_for_by_name_is_told_of_ports_and_not_of_the_connections(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for number in (1, 2):
+        tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "ens%d" % number)
+        tree.write("/proc/sys/net/ipv4/conf/ens%d/rp_filter" % number, "0")
+        tree.write("/sys/class/net/ens%d/statistics/rx_errors" % number, str(number))
+    tree.write("/proc/sys/net/ipv4/conf/all/rp_filter", "1")
+    links = [link("ens1", 4), link("ens2", 5, carrier=False)]
+    look = node(tree, links, branch_of=lambda system: Branch({"ens1": "carries this"}, {"0000:01:00.0": "it"})).look
+    found = look(["sysctls", "counters", "lldp"])
+    assert found["sysctls"]["ens2"]["rp_filter"] == 1
+    assert found["counters"]["netdevs"] == {"ens1": {"rx_errors": 1}, "ens2": {"rx_errors": 2}}
+    assert found["lldp"] == []

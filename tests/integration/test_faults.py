@@ -1,0 +1,358 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real harm to real nodes and cables, one at a time: verify names rail, node and cause, and drift what is state.
+
+Two nodes with four rails, SR-IOV and soft RDMA. Each harm is mended by what ``hosts.yml`` does, where verify says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
+from lab import cli
+from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
+from tests.integration.faults import Faults, cable
+
+pytestmark = pytest.mark.lab
+
+TAG = "before-faults"
+FABRIC = """
+plugin: railyard.fabric.rails
+fabric:
+  name: faults
+  attachment: sriov
+  provider: spiderpool
+  mtu: 4200
+  vfs: {count: 1, trust: true}
+  routing: {cross_rail: false} # nothing routes between the lab's leaves
+rails:
+  {count: 4, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", gateway: .254, pods: .1-.200, hosts: .201-.253}
+units:
+  su1: {nodes: 16, leaf: "leaf-{n}", leaf_port: "Ethernet{i}"}
+profiles:
+  guest:
+    soft_rdma: rxe
+    ports:
+      gpu01: {netdev: enp1s0, pci: "0000:01:00.0"}
+      gpu02: {netdev: enp2s0, pci: "0000:02:00.0"}
+      gpu03: {netdev: enp3s0, pci: "0000:03:00.0"}
+      gpu04: {netdev: enp4s0, pci: "0000:04:00.0"}
+nodes:
+  node-[1:2]: {profile: guest, unit: su1}
+"""
+
+
+class Fault(t.NamedTuple):
+    """One harm.
+
+    :param harm: a shell command on ``node``, or words for ``lab cable``.
+    :param mend: what takes it back, where no playbook does.
+    :param drifts: whether it is state.
+    :param either: the node may be the other one: of two nodes it cannot be told.
+    :param found: what the failure's ``found`` or ``cause`` must say.
+    """
+
+    name: str
+    code: str
+    node: str
+    rail: str | None
+    harm: str | list[list[str]]
+    mend: str | list[list[str]] = ""
+    drifts: bool = True
+    either: bool = False
+    found: str = ""
+
+
+ONE, TWO = "node-1", "node-2"
+PROC = "/proc/sys/net/ipv4/conf"
+PCI = "/sys/bus/pci/devices"
+ADDRESS = "172.16.13.20"
+STRANGER = (
+    "ip netns add stranger; ip link add stray link enp3s0 netns stranger type macvlan mode bridge;"
+    " ip -n stranger link set stray up; ip -n stranger addr add %s1/24 dev stray"
+)
+
+FAULTS = [
+    # -- NICs, drivers, VFs
+    Fault(
+        "PCI function gone",
+        "RV201",
+        ONE,
+        "gpu04",
+        "echo 1 > %s/0000:04:00.0/remove" % PCI,
+        "echo 1 > /sys/bus/pci/rescan",
+    ),
+    Fault(
+        *("driver unbound", "RV202", TWO, "gpu04", "echo 0000:04:00.0 > /sys/bus/pci/drivers/igb/unbind"),
+        mend="echo 0000:04:00.0 > /sys/bus/pci/drivers/igb/bind",
+    ),
+    Fault(
+        *("netdev in a namespace", "RV203", ONE, "gpu04", "ip netns add thief; ip link set enp4s0 netns thief"),
+        mend="ip netns del thief; sleep 1",
+    ),
+    Fault(
+        *("netdev renamed", "RV204", TWO, "gpu04", "ip link set enp4s0 down; ip link set enp4s0 name stray0 up"),
+        found="stray0",
+    ),
+    Fault("VF gone", "RV205", ONE, "gpu02", "echo 0 > %s/0000:02:00.0/sriov_numvfs" % PCI, found="0"),
+    Fault("VF's trust", "RV206", TWO, "gpu02", "ip link set enp2s0 vf 0 trust off", found="no"),
+    Fault(
+        "VF's MAC", "RV206", ONE, "gpu01", "ip link set enp1s0 vf 0 mac 02:00:00:00:00:77", found="02:00:00:00:00:77"
+    ),
+    # -- RDMA mode
+    Fault("rdma mode", "RV301", TWO, None, "rdma system set netns shared", found="shared"),
+    # -- links and RDMA devices
+    Fault("link set down", "RV401", ONE, "gpu02", "ip link set enp2s0 down"),
+    Fault("cable cut", "RV402", TWO, "gpu02", [["cut", "node-2:2"]], [["mend", "node-2:2"]], drifts=False),
+    Fault("MTU on one side", "RV404", ONE, "gpu01", "ip link set enp1s0 mtu 1500", found="1500"),
+    Fault("rxe link gone", "RV405", TWO, "gpu03", "rdma link delete rxe_gpu03"),
+    Fault("RDMA device renamed", "RV406", ONE, "gpu03", "rdma dev set rxe_gpu03 name stray0"),
+    # -- addresses
+    Fault("address gone", "RV501", TWO, "gpu01", "ip addr del 172.16.11.202/24 dev enp1s0"),
+    Fault(
+        *("address with another prefix", "RV502", ONE, "gpu01"),
+        harm="ip addr del 172.16.11.201/24 dev enp1s0; ip addr add 172.16.11.201/25 dev enp1s0",
+        found="172.16.11.201/25",
+    ),
+    Fault("subnet's route gone", "RV504", ONE, "gpu03", "ip route del 172.16.13.0/24 table 103"),
+    Fault(
+        *("route by a stranger", "RV504", TWO, "gpu02"),
+        harm="ip route replace 172.16.12.0/24 via 172.16.12.253 dev enp2s0 table 102",
+        found="via 172.16.12.253",
+    ),
+    Fault("rule gone", "RV505", ONE, "gpu02", "ip rule del pref 10002 from 172.16.12.201"),
+    Fault("both rules gone", "RV505", TWO, "gpu04", "ip rule del pref 10004; ip rule del pref 10004"),
+    Fault("rp_filter strict", "RV506", ONE, "gpu03", "echo 1 > %s/enp3s0/rp_filter" % PROC, found="1"),
+    Fault("arp_ignore", "RV506", TWO, "gpu03", "echo 0 > %s/enp3s0/arp_ignore" % PROC),
+    Fault("arp_announce", "RV506", ONE, "gpu04", "echo 0 > %s/enp4s0/arp_announce" % PROC),
+    Fault(
+        *("default route in main", "RV507", TWO, "gpu01"),
+        harm="ip route add default via 172.16.11.254 dev enp1s0 metric 9000",
+        mend="ip route del default via 172.16.11.254 dev enp1s0",
+    ),
+    Fault(
+        *("route to another rail", "RV508", ONE, "gpu01", "ip route add 172.16.12.128/25 dev enp1s0"),
+        mend="ip route del 172.16.12.128/25 dev enp1s0",
+    ),
+    Fault(
+        *("route in another rail's table", "RV508", TWO, "gpu02", "ip route add 10.9.0.0/16 dev enp2s0 table 101"),
+        mend="ip route del 10.9.0.0/16 table 101",
+    ),
+    Fault(
+        *("address of the other node", "RV510", TWO, "gpu03", "ip addr add %s1/24 dev enp3s0" % ADDRESS),
+        mend="ip addr del %s1/24 dev enp3s0" % ADDRESS,
+    ),
+    # -- cabling and reachability
+    Fault(
+        *("cables swapped, heard", "RV702", ONE, "gpu01"),
+        harm=[["swap", "node-1:1", "node-1:2"], ["lldp", "node-1:1", "on"], ["lldp", "node-1:2", "on"]],
+        mend=[["mend"], ["lldp", "node-1:1", "off"], ["lldp", "node-1:2", "off"]],
+        drifts=False,
+        found="gpu01 on leaf-2",
+    ),
+    Fault(
+        *("cables swapped, unheard", "RV702", TWO, "gpu02", [["swap", "node-2:2", "node-2:3"]], [["mend"]]),
+        drifts=False,
+        either=True,
+        found="gpu02 reaches gpu03",
+    ),
+    Fault(
+        *("another leaf", "RV701", TWO, "gpu04", [["lldp", "node-2:4", "on", "--chassis", "spine-9"]]),
+        mend=[["lldp", "node-2:4", "off"]],
+        drifts=False,
+        found="spine-9",
+    ),
+    Fault(
+        *("another leaf port", "RV704", ONE, "gpu04", [["lldp", "node-1:4", "on", "--port-name", "Ethernet9"]]),
+        mend=[["lldp", "node-1:4", "off"]],
+        drifts=False,
+        found="Ethernet9",
+    ),
+    Fault(
+        *("nothing comes through", "RV801", ONE, "gpu03", [["loss", "node-1:3", "100"]], [["mend", "node-1:3"]]),
+        drifts=False,
+        either=True,
+    ),
+    Fault(
+        *("leaf's MTU", "RV802", TWO, "gpu04", [["mtu", "node-2:4", "1500"]], [["mend", "node-2:4"]]),
+        drifts=False,
+        either=True,
+        found="1500 bytes pass",
+    ),
+    Fault(
+        *("packets lost", "RV803", ONE, "gpu01", [["loss", "node-1:1", "40"]], [["mend", "node-1:1"]]),
+        drifts=False,
+        either=True,
+    ),
+    # -- RDMA
+    Fault(
+        *("RoCE filtered", "RV852", TWO, "gpu02"),
+        harm="nft add table ip harm; nft add chain ip harm in '{ type filter hook input priority -300; }';"
+        " nft add rule ip harm in iifname enp2s0 udp dport 4791 drop",
+        mend="nft delete table ip harm",
+        drifts=False,
+        either=True,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("faults")
+    (place / "fabric.yml").write_text(FABRIC)
+    (place / "group_vars").symlink_to(ROOT / "inventories" / "lab" / "group_vars")
+    return place
+
+
+def play(inventory: Path, playbook: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook as a person does."""
+    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", RAILYARD_LAB=LAB)
+    env["RAILYARD_LAB_DIR"] = str(LAB_DIR.parent)
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    given = ["-e", "verify_report_dir=%s" % (inventory / "reports"), "-e", "verify_lldp_seconds=0"]
+    command = [program, "-i", str(inventory), "playbooks/" + playbook, *given, *words]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=900)
+
+
+@pytest.fixture(scope="module")
+def faults(node: t.Callable[[str], Node], inventory: Path) -> t.Iterator[Faults]:
+    """The nodes, prepared by ``hosts.yml``; and the lab as it was, at the end."""
+    assert cli.main(["snapshot", "save", TAG, "--name", LAB]) == 0
+    try:
+        done = play(inventory, "hosts.yml")
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+        prepared = Faults(node, FABRIC)
+        yield prepared
+    finally:
+        cable("mend")
+        assert cli.main(["snapshot", "restore", TAG, "--name", LAB]) == 0
+        assert cli.main(["snapshot", "delete", TAG, "--name", LAB]) == 0
+
+
+def do(faults: Faults, fault: Fault, deed: str | list[list[str]]) -> None:
+    if isinstance(deed, str):
+        faults.nodes[fault.node].run(deed)
+    else:
+        for words in deed:
+            cable(*words)
+
+
+def said(verdict: t.Any) -> list[str]:
+    return [each.line() for each in verdict.run.failures]
+
+
+def settle(faults: Faults) -> None:
+    """Wait until all links have their carriers again."""
+    line = "for w in $(seq 50); do grep -q 1 /sys/class/net/enp%ds0/carrier && break; sleep 0.2; done"
+    faults.each(lambda name: faults.nodes[name].run("; ".join(line % number for number in (1, 2, 3, 4))))
+
+
+def test_nothing_is_wrong_with_prepared_nodes(faults: Faults) -> None:
+    settle(faults)
+    assert said(faults.judge()) == []
+    assert said(faults.judge(DRIFT)) == []
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_a_fault_is_one_failure_of_the_right_place(faults: Faults, fault: Fault) -> None:
+    heard = isinstance(fault.harm, list) and any(words[0] == "lldp" for words in fault.harm)
+    faults.listen, faults.count = (2.0 if heard else 0.0), (12 if fault.code == "RV803" else 3)
+    do(faults, fault, fault.harm)
+    if heard:
+        faults.listen = 8.0
+        for words in fault.harm:
+            if words[0] == "lldp":
+                _speak(words[1:])
+    try:
+        verdict = faults.judge()
+        failures = verdict.run.failures
+        drifted = said(faults.judge(DRIFT))
+    finally:
+        if fault.mend:
+            do(faults, fault, fault.mend)
+    assert [(each.code, each.rail) for each in failures] == [(fault.code, fault.rail)], said(verdict)
+    (failure,) = failures
+    places = {failure.node, failure.peer} if fault.either else {failure.node}
+    assert fault.node in places, said(verdict)
+    assert fault.found in "%s %s" % (failure.found, failure.cause), said(verdict)
+    assert len(drifted) == int(fault.drifts), drifted
+    assert all(line.startswith(fault.code) for line in drifted)
+    if CODES[fault.code].mends or fault.drifts:
+        # what verify says mends it, does; after what hands have done, it is what comes back with the device
+        faults.converge(fault.node)
+    settle(faults)
+    assert said(faults.judge(DRIFT)) == []
+
+
+def _speak(words: t.Sequence[str]) -> None:
+    """A leaf speaks when it is told to, and then every thirty seconds: once more while the node listens."""
+    program = [sys.executable, "-m", "lab", "cable", "--name", LAB, "lldp", *words]
+    line = "sleep 4; exec %s" % " ".join(program)
+    subprocess.Popen(["sh", "-c", line], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def test_a_stranger_with_a_nodes_address_is_told_of_the_node(faults: Faults) -> None:
+    """A pod's interface, as it were, on the other node: nobody's that the plan knows."""
+    node = faults.nodes[TWO]
+    node.run(STRANGER % ADDRESS)
+    mac = json.loads(node.run("ip -n stranger -j link show stray"))[0]["address"]
+    try:
+        verdict = faults.judge()
+    finally:
+        node.run("ip netns del stranger; sleep 1")
+    ours = [each for each in verdict.run.failures if each.code == "RV510"]
+    assert [(each.node, each.rail) for each in ours] == [(ONE, "gpu03")], said(verdict)
+    assert mac in str(ours[0].found)
+    assert said(faults.judge(DRIFT)) == []
+
+
+def test_what_is_kept_for_boot_drifts(faults: Faults) -> None:
+    node = faults.nodes[ONE]
+    (path,) = node.run("ls /etc/systemd/network/*enp1s0*.network | head -1").split()
+    node.run("mv %s /root/kept" % path)
+    verdict = faults.judge(DRIFT)
+    assert [(each.code, each.node) for each in verdict.run.failures] == [("RV550", ONE)]
+    assert path in str(verdict.run.failures[0].found)
+    assert faults.converge(ONE)
+    assert said(faults.judge(DRIFT)) == []
+    node.run("rm -f /root/kept")
+
+
+def test_the_playbooks_end_as_they_say(faults: Faults, inventory: Path) -> None:
+    """verify and drift as a person runs them: green, then with a fault, then mended by the play that they name."""
+    began = time.monotonic()
+    done = play(inventory, "verify.yml")
+    took = time.monotonic() - began
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
+    assert "4 of 4 rails proven between 2 nodes" in done.stdout
+    assert "changed=0" in done.stdout and "ignored=0" in done.stdout
+    print("verify.yml took %.0f s" % took)
+    assert play(inventory, "drift.yml").returncode == 0
+    faults.nodes[TWO].run("ip link set enp2s0 mtu 1500; ip rule del pref 10003 from 172.16.13.202")
+    drifted = play(inventory, "drift.yml")
+    assert drifted.returncode == 2, drifted.stdout[-6000:]
+    verdict = json.loads((inventory / "reports" / "drift.json").read_text())
+    assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [
+        ("RV404", TWO, "gpu02"),
+        ("RV505", TWO, "gpu03"),
+    ]
+    assert verdict["boots"][TWO] == faults.nodes[TWO].boot_id()
+    failed = play(inventory, "verify.yml", "-e", "verify_rails=gpu02")
+    assert failed.returncode == 2
+    verdict = json.loads((inventory / "reports" / "verify.json").read_text())
+    assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [("RV404", TWO, "gpu02")]
+    assert verdict["failures"][0]["mends"] == "playbooks/hosts.yml --limit node-2"
+    mended = play(inventory, "hosts.yml", "--limit", "localhost,node-2")
+    assert mended.returncode == 0, mended.stdout[-4000:]
+    assert play(inventory, "drift.yml").returncode == 0
+    assert len(list((inventory / "reports" / "history").iterdir())) >= 2
