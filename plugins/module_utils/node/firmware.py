@@ -511,6 +511,11 @@ class Firmware(Subsystem):
                 for name in card.wishes
                 if self._hidden(card, name, parameters)
             ]
+            if wanted and state["cards"][card.device]["mode"] == MODES[0]:
+                self.warnings.append(
+                    "%s is a BlueField in DPU mode, whose firmware a reboot of the host does not restart. Remedy:"
+                    " power-cycle the server." % card.device
+                )
             self._check_total(card, parameters)
         return {
             "reboot_required": bool(reasons),

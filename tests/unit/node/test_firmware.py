@@ -614,4 +614,9 @@ def test_a_bluefield_tells_its_mode_and_is_not_reset(lab: Lab) -> None:
     assert "is a BlueField, which is not reset from the host" in warning
     assert firmware.outcome(state, changes)["reboot_required"]
     lab.put("INTERNAL_CPU_OFFLOAD_ENGINE", current=0, next=0)
-    assert lab.firmware({"pci": FIRST}).observe()["cards"][FIRST]["mode"] == "dpu"
+    firmware = lab.firmware({"pci": FIRST, "num_of_vfs": 16})
+    state = firmware.observe()
+    assert (
+        state["cards"][FIRST]["mode"] == "dpu" and firmware.outcome(state, firmware.changes(state))["reboot_required"]
+    )
+    assert "a reboot of the host does not restart" in firmware.warnings[0] and "power-cycle" in firmware.warnings[0]

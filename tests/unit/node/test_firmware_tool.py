@@ -31,6 +31,8 @@ def values(name: str, parameter: str) -> tuple[t.Any, t.Any, t.Any]:
     ("name", "rows"),
     [
         ("bluefield2-verbose", 13),
+        ("bluefield3-dpu-next", 19),
+        ("connectx3pro-types", 10),
         ("connectx4-changed", 4),
         ("connectx5-verbose-full-columns", 8),
         ("connectx6lx-verbose", 11),
@@ -55,6 +57,11 @@ def test_every_row_of_every_recording_is_understood(name: str, rows: int) -> Non
         ("connectx7-next", "MEMIC_ATOMIC", (None, None, "MEMIC_ATOMIC_ENABLE(2)")),
         ("connectx7-next", "DCR_LIFO_SIZE", (None, None, 16384)),
         ("bluefield2-verbose", "INTERNAL_CPU_MODEL", ("EMBEDDED_CPU(1)",) * 3),
+        ("bluefield3-dpu-next", "INTERNAL_CPU_OFFLOAD_ENGINE", (None, None, "ENABLED(0)")),
+        ("bluefield3-dpu-next", "MEMIC_ATOMIC", (None, None, "MEMIC_ATOMIC_ENABLE(2)")),
+        ("bluefield3-dpu-next", "ADVANCED_PCI_SETTINGS", (None, None, False)),
+        ("connectx3pro-types", "LINK_TYPE_P1", (None, None, "IB(1)")),
+        ("connectx3pro-types", "LINK_TYPE_P2", (None, None, "ETH(2)")),
     ],
 )
 def test_values(name: str, parameter: str, expected: tuple[t.Any, ...]) -> None:
@@ -239,3 +246,38 @@ def test_a_tool_that_does_not_answer(tmp_path: Path) -> None:
     with pytest.raises(RailyardError, match="no answer within 120 s") as caught:
         Tool(node).query("0000:01:00.0", ["SRIOV_EN"])
     assert "dmesg" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["connectx5-set", "connectx6-types-set", "connectx6dx-set", "connectx7-set"])
+def test_what_a_set_that_worked_says(tmp_path: Path, name: str) -> None:
+    node = Node(tmp_path, [(0, recording(name), "")])
+    Tool(node).set("0000:02:00.0", {"X": "1"})
+
+
+def test_a_reset_that_worked(tmp_path: Path) -> None:
+    node = Node(tmp_path, [(0, recording("connectx6dx-fwreset"), "")])
+    Tool(node).reset("0000:3d:00.0")
+
+
+def test_rows_of_roce_parameters() -> None:
+    head = "Configurations:                              Next Boot\n"
+    held = firmware_tool.parse_text(head + recording("connectx6dx-roce-next")).parameters
+    assert {name: row["next"] for name, row in held.items()} == {
+        "ROCE_NEXT_PROTOCOL": 254,
+        "ROCE_ADAPTIVE_ROUTING_EN": False,
+        "ROCE_CC_LEGACY_DCQCN": True,
+        "ROCE_CC_PRIO_MASK_P1": 255,
+        "ROCE_CC_PRIO_MASK_P2": 255,
+        "ROCE_CONTROL": "ROCE_ENABLE(2)",
+    }
+
+
+def test_a_parameter_that_the_card_has_not_is_left_out_and_the_others_are_asked_for(tmp_path: Path) -> None:
+    answers = [
+        (3, recording("mstflint-4.21-json"), ""),
+        (3, recording("connectx4lx-no-parameter"), ""),
+        (0, recording("connectx7-next"), ""),
+    ]
+    node = Node(tmp_path, answers)
+    found = Tool(node).query("0000:01:00.0", ["INTERNAL_CPU_OFFLOAD_ENGINE", "LINK_TYPE_P1"])
+    assert "INTERNAL_CPU_OFFLOAD_ENGINE" not in found.parameters and found.parameters["LINK_TYPE_P1"]["next"] == "IB(1)"
