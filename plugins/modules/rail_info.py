@@ -43,6 +43,8 @@ options:
       - limits
       - gpudirect
       - qos
+      - driver
+      - infiniband
     default: [all]
   listen:
     description:
@@ -319,6 +321,18 @@ limits:
     memlock: [{service: containerd, pid: 812, configured: unlimited, live: unlimited, reload: false}]
     neighbours: {gc_thresh1: 128, gc_thresh2: 512, gc_thresh3: 1024}
     rp_filter: {enp11s0f0np0: 2}
+driver:
+  description: What M(railyard.fabric.nic_driver) gathers, the NIC driver that is installed and the one that runs.
+  returned: when O(subset) has V(driver)
+  type: dict
+  version_added: 0.2.0
+  sample: {kind: doca, version: 2.9.3-0.2.2}
+infiniband:
+  description: What M(railyard.fabric.ib_ports) gathers, IPoIB's mode, partitions and the subnet manager by port.
+  returned: when O(subset) has V(infiniband)
+  type: dict
+  version_added: 0.2.0
+  sample: {ports: []}
 gpudirect:
   description: What M(railyard.fabric.gpudirect) gathers, the way that GPU memory takes to the NIC, and why.
   returned: when O(subset) has V(gpudirect)
@@ -341,7 +355,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import info
 
 def main() -> None:
     choices = ["all", "system", "nics", "rdma", "gids", "gpus", "vfs", "ip"]
-    choices += ["sysctls", "counters", "lldp", "duplicates", "pci", "kernel", "limits", "gpudirect", "qos"]
+    choices += ["sysctls", "counters", "lldp", "duplicates", "pci", "kernel", "limits", "gpudirect", "qos", "driver"]
+    choices += ["infiniband"]
     spec = {
         "subset": {"type": "list", "elements": "str", "choices": choices, "default": ["all"]},
         "listen": {"type": "float", "default": 0},

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
-PARTS = ("pci", "kernel", "limits", "gpudirect", "qos")
+PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
 Row = t.Dict[str, t.Any]
 Builder = t.Callable[[t.Mapping[str, t.Any], System], Subsystem]
 
@@ -42,7 +42,7 @@ def look(
                 {"pci": each} for each in pci.network_functions(system) if wanted is None or each in wanted
             ]
         state = dict(_builder(part)(options, system).observe())
-        if wanted is not None and part in ("pci", "qos"):
+        if wanted is not None and part in ("pci", "qos", "infiniband"):
             state["ports"] = [row for row in state["ports"] if row["pci"] in wanted]
         if wanted is not None and part == "pci":
             state["bridges"] = [row for row in state["bridges"] if wanted.intersection(row["ports"])]
@@ -72,6 +72,14 @@ def _builder(part: str) -> Builder:
         from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect import GpuDirect
 
         return GpuDirect.from_options
+    if part == "driver":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import NicDriver
+
+        return NicDriver.from_options
+    if part == "infiniband":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports import IbPorts
+
+        return IbPorts.from_options
     from ansible_collections.railyard.fabric.plugins.module_utils.node.qos import RoceQos
 
     return RoceQos.from_options

@@ -31,7 +31,7 @@ SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip")
 # What takes time, sends something or is much, and so must be asked for by name.
 BY_NAME = ("sysctls", "counters", "lldp", "duplicates")
 # What nodes are given beside their rail ports, as the modules of those layers read it: likewise.
-HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos")
+HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
 # Settings of netdevs that decide whether several NICs in one node go together.
 SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
 # Seconds in which a host on the same link answers, twice over.
