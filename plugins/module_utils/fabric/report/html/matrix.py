@@ -32,14 +32,16 @@ def matrix(made: Grid, anchors: Anchors) -> list[xml.Element]:
     """The legend and the tables."""
     if not made.large:
         tables = _tables(made.rails, _failures_first(made), anchors)
-        return [_legend(made), region("Rails and nodes", *tables, class_="scroll matrices")]
+        return [_legend(made), region("Matrix of nodes and rails", *tables, class_="scroll matrices")]
     failing = [row for row in made.rows if row.failed]
-    parts = [_legend(made), region("Rails and groups of nodes", _sums(made))]
+    key = "A row is a group with its number of nodes: ✓ all of its ports are ok, ✕ so many failed, – so many were not "
+    key += "checked and none failed."
+    parts = [_legend(made), h("p", key, class_="soft small"), region("Matrix of groups and rails", _sums(made))]
     if failing:
         left = failing[_MOST:]
         parts.append(h("h3", "Nodes with failures (%s)" % "{:,}".format(len(failing))))
         tables = _tables(made.rails, [Group("with failures", failing[:_MOST])], anchors)
-        parts.append(region("Nodes with failures", *tables, class_="scroll matrices"))
+        parts.append(region("Matrix of nodes with failures", *tables, class_="scroll matrices"))
         if left:
             parts.append(h("p", "And %s more: " % count(len(left), "node"), ", ".join(row.node for row in left)))
     unknown = [row for row in made.rows if row.unknown and not row.failed]
@@ -110,11 +112,7 @@ def _sums(made: Grid) -> xml.Element:
         for rail in range(len(made.rails)):
             row.append(_sum(group, rail))
         body.append(row)
-    said = (
-        "Each row is a group with its number of nodes, each column a rail: ✓ all of the group's ports are ok, "
-        "✕ so many failed, – so many were not checked and none failed."
-    )
-    return h("table", h("caption", said), _head("group", made.rails), body, class_="matrix sums")
+    return h("table", h("caption", "All groups"), _head("group", made.rails), body, class_="matrix sums")
 
 
 def _sum(group: Group, rail: int) -> xml.Element:

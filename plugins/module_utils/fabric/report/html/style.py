@@ -62,14 +62,14 @@ section { scroll-margin-top: 1rem }
 .badge.failed { color: var(--on-full); background: var(--bad-full); border-color: var(--bad-full) }
 .badge.open { color: var(--open) }
 .tiles {
-  display: grid; grid-template-columns: repeat(auto-fill, minmax(165px, 1fr)); gap: .8rem; margin: 1rem 0;
+  display: grid; grid-template-columns: repeat(auto-fill, minmax(170px, 1fr)); gap: .8rem; margin: 1rem 0;
   padding: 0; list-style: none
 }
 .tile {
   background: var(--plate); border: 1px solid var(--line); border-radius: 8px; padding: .6rem .9rem;
   line-height: 1.3
 }
-.tile strong { display: block; font-size: 1.25rem; white-space: nowrap }
+.tile strong { display: block; font-size: 1.25rem }
 .tile.failed strong { color: var(--bad) }
 .tile.failed { border-left: 5px solid var(--bad-full) }
 .steps { list-style: none; padding: 0; counter-reset: step }
@@ -86,6 +86,7 @@ table { margin: .6rem 0; border-collapse: collapse; font-size: .9rem; line-heigh
 caption { text-align: left; color: var(--soft); padding: .2rem 0; font-size: .875rem }
 th { text-align: left; font-weight: 600 }
 .cards { width: 100% }
+.cards tbody th { min-width: 8.5rem }
 .cards th, .cards td {
   border-bottom: 1px solid var(--line); padding: .35rem .8rem .35rem 0; vertical-align: top;
   overflow-wrap: anywhere
@@ -96,10 +97,10 @@ th { text-align: left; font-weight: 600 }
 .matrix { border-collapse: separate; border-spacing: 2px; margin: .4rem 0 }
 .matrix caption { padding-left: 2px; color: var(--ink); font-weight: 600 }
 .matrix thead th {
-  writing-mode: vertical-rl; transform: rotate(180deg); font-weight: 400; padding: .3rem 0; text-align: left;
-  vertical-align: bottom; color: var(--soft)
+  writing-mode: vertical-rl; transform: rotate(180deg); font-weight: 400; line-height: 1.9rem; padding: .3rem 0;
+  text-align: left; vertical-align: bottom; color: var(--soft)
 }
-.matrix thead th:first-child { writing-mode: horizontal-tb; transform: none }
+.matrix thead th:first-child { writing-mode: horizontal-tb; transform: none; line-height: 1.4 }
 .matrix tbody th {
   font-weight: 400; padding-right: .6rem; white-space: nowrap; max-width: 18rem; overflow: hidden;
   text-overflow: ellipsis
@@ -140,6 +141,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-block: 1
   .tiles { grid-template-columns: 1fr 1fr; gap: .5rem }
   .cards, .cards tbody, .cards tr, .cards th, .cards td { display: block; width: 100% }
   .cards caption { display: block }
+  .cards tbody th { min-width: 0 }
   .cards thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
   .cards tr { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8rem; margin: 0 0 .6rem }
   .cards th, .cards td { border: 0; padding: .1rem 0; white-space: normal }
@@ -150,6 +152,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-block: 1
   dl.facts dd { margin-bottom: .3rem }
   .matrix tbody th { max-width: 8rem }
   .matrix td { min-width: 1.55rem }
+  .matrix thead th { line-height: 1.55rem }
   .matrix.sums td { padding: 0 .25rem }
 }
 @media print {
