@@ -9,6 +9,7 @@ all rails.
 from __future__ import annotations
 
 import hashlib
+import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
@@ -71,7 +72,8 @@ def digest(config: t.Any) -> str:
     """What a DaemonSet's template carries, so that it restarts when the configuration changes: the plugins read
     theirs once.
     """
-    return hashlib.sha256(compact(config).encode()).hexdigest()[:16]
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:

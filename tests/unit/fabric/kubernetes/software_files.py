@@ -1,0 +1,220 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Charts and manifests for tests: upstream's where somebody has them, and small ones with the same keys and places."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import tarfile
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.charts import Chart
+from ansible_collections.railyard.fabric.plugins.plugin_utils import archives
+
+ROOT = Path(__file__).resolve().parents[4]
+# Upstream's archives and manifests under their own names. They are not in this project.
+UPSTREAM = Path(os.environ.get("RAILYARD_CHARTS") or ROOT.parent / "shared" / "charts")
+
+
+def upstream(name: str) -> Path:
+    """A file of upstream's, or the test is skipped."""
+    path = UPSTREAM / name
+    if not path.is_file():
+        pytest.skip("no %s in %s (RAILYARD_CHARTS names another directory)" % (name, UPSTREAM))
+    return path
+
+
+@functools.lru_cache(maxsize=None)
+def upstreams_chart(name: str) -> Chart:
+    """Upstream's chart of an archive's name, read once."""
+    path = upstream(name)
+    return archives.chart(archives.Archive(str(path), path.read_bytes()))
+
+
+@functools.lru_cache(maxsize=None)
+def upstreams_objects(name: str) -> tuple[dict[str, t.Any], ...]:
+    """The objects of an upstream's manifest, read once."""
+    path = upstream(name)
+    return tuple(archives.documents(path.read_bytes(), str(path)))
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def packed(path: Path, files: t.Mapping[str, t.Any], top: str) -> Path:
+    """A chart's archive: path -> text, or what YAML says of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as tar:
+        for name, value in files.items():
+            content = (value if isinstance(value, str) else yaml.safe_dump(value)).encode()
+            member = tarfile.TarInfo("%s/%s" % (top, name))
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def definition(group: str, kind: str, versions: t.Sequence[str] = ("v1",), **fields: t.Any) -> dict[str, t.Any]:
+    """A CustomResourceDefinition whose spec has text fields, and ``fields`` besides."""
+    plural = kind.lower() + "s"
+    properties = {"note": {"type": "string"}, **fields}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "%s.%s" % (plural, group), "creationTimestamp": None},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": kind + "List"},
+            "scope": "Cluster",
+            "versions": [
+                {"name": name, "served": True, "storage": name == versions[-1], "schema": {"openAPIV3Schema": schema}}
+                for name in versions
+            ],
+        },
+    }
+
+
+# The keys that the plan decides, as upstream's chart has them, with its defaults.
+SPIDERPOOL_VALUES: dict[str, t.Any] = {
+    "global": {"imageRegistryOverride": ""},
+    "ipam": {
+        "enableIPv4": True,
+        "enableIPv6": True,
+        "enableIPConflictDetection": False,
+        "enableGatewayDetection": False,
+        "spiderSubnet": {"enable": True, "autoPool": {"enable": True}},
+    },
+    "grafanaDashboard": {"install": False, "instanceSelector": {"matchLabels": None}},
+    "coordinator": {
+        "enabled": True,
+        "name": "default",
+        "mode": "auto",
+        "podCIDRType": "auto",
+        "detectGateway": False,
+        "tunePodRoutes": True,
+    },
+    "rdma": {
+        "rdmaSharedDevicePlugin": {
+            "install": False,
+            "name": "spiderpool-rdma-shared-device-plugin",
+            "image": {"registry": "upstream.example", "repository": "mellanox/plugin", "tag": "v1"},
+            "podAnnotations": {},
+            "deviceConfig": {"periodicUpdateInterval": 300, "configList": []},
+        }
+    },
+    "sriov": {
+        "install": False,
+        "resourcePrefix": "spidernet.io",
+        "operatorConfig": {
+            "disableDrain": True,
+            "enableOperatorWebhook": True,
+            "enableInjector": False,
+            "configDaemonNodeSelector": {"kubernetes.io/os": "linux"},
+        },
+    },
+    "plugins": {
+        each: True
+        for each in (
+            "installCNI",
+            "installRdmaCNI",
+            "installOvsCNI",
+            "installSriovCNI",
+            "installibSriovCNI",
+            "installIpoibCNI",
+            "installVlanCNI",
+        )
+    },
+    "spiderpoolAgent": {
+        "prometheus": {"enabled": False, "enabledRdmaMetric": False, "port": 5711},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tuneSysctlConfig": True,
+    },
+    "spiderpoolController": {"replicas": 1, "podResourceInject": {"enabled": False}},
+}
+SPIDERPOOL_TEMPLATE = """\
+{{- with .Values.rdma.rdmaSharedDevicePlugin }}
+{{- if .install }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .name }}
+  namespace: {{ $.Release.Namespace }}
+data:
+  config.json: {{ toJson .deviceConfig | quote }}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: {{ .name }}
+  namespace: {{ $.Release.Namespace }}
+spec:
+  selector: {matchLabels: {app: plugin}}
+  template:
+    metadata:
+      labels: {app: plugin}
+      annotations: {{ toJson .podAnnotations }}
+    spec:
+      nodeSelector: {{ toYaml $.Values.spiderpoolAgent.nodeSelector | nindent 8 }}
+      containers:
+        - name: plugin
+          image: {{ .image.registry }}/{{ .image.repository }}:{{ .image.tag }}
+{{- end }}
+{{- end }}
+{{- if .Values.spiderpoolAgent.extraArgs }}
+{{- fail "no arguments" }}
+{{- end }}
+"""
+
+
+def spiderpool(folder: Path, version: str = "1.2.2", **more: t.Any) -> Path:
+    """A small Spiderpool: its keys, a definition, and the device plugin."""
+    about = {"apiVersion": "v2", "name": "spiderpool", "version": version, "kubeVersion": ">= 1.16.0-0"}
+    files = {
+        "Chart.yaml": about,
+        "values.yaml": SPIDERPOOL_VALUES,
+        "crds/example.yaml": definition("railyard.example", "SmallPool"),
+        "templates/plugin.yaml": SPIDERPOOL_TEMPLATE,
+        **more,
+    }
+    return packed(folder / ("spiderpool-%s.tgz" % version), files, "spiderpool")
+
+
+FLANNEL = """\
+kind: Namespace
+apiVersion: v1
+metadata: {name: kube-flannel}
+---
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: kube-flannel-cfg, namespace: kube-flannel}
+data:
+  cni-conf.json: '{"name": "cbr0", "cniVersion": "0.3.1", "plugins": [{"type": "flannel"}]}'
+  net-conf.json: '{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}'
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: kube-flannel-ds, namespace: kube-flannel, creationTimestamp: null}
+spec:
+  selector: {matchLabels: {app: flannel}}
+  template:
+    metadata: {labels: {app: flannel}}
+    spec:
+      hostNetwork: true
+      containers:
+        - name: kube-flannel
+          image: upstream.example/flannel-io/flannel:v1
+          args: [--ip-masq, --kube-subnet-mgr]
+          env: [{name: EMPTY, value: ""}]
+      volumes:
+        - {name: bin, hostPath: {path: /opt/cni/bin}}
+        - {name: conf, hostPath: {path: /etc/cni/net.d}}
+status: {}
+"""

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values against charts: every value of every plan has its key, and what has none, or does nothing, is found."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import charts, components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.charts import Chart
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
+from ansible_collections.railyard.fabric.plugins.plugin_utils import archives
+
+from . import software_files
+from .documents import REGISTRY, combinations, document
+
+CHARTS = [pin for pin in PINS.values() if pin.chart]
+OPTIONS: list[dict[str, t.Any]] = [
+    {},
+    {"sriov_operator": "upstream"},
+    {"driver": "container", "gpudirect": "peermem", "grafana_labels": {"a": "b"}, "injection": False},
+]
+
+
+@pytest.fixture
+def spiderpool(tmp_path: Path) -> Chart:
+    path = software_files.spiderpool(tmp_path)
+    return archives.chart(archives.Archive(str(path), path.read_bytes()))
+
+
+def keys(found: t.Sequence[charts.Misfit]) -> list[tuple[str, bool]]:
+    return [(each.key, each.fatal) for each in found]
+
+
+def tree(path: str, value: t.Any) -> dict[str, t.Any]:
+    head, _dot, rest = path.partition(".")
+    return {head: tree(rest, value) if rest else value}
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("provider, attachment, mode", combinations())
+def test_what_the_plan_says_of_upstreams_charts_has_its_keys(
+    provider: str, attachment: str, mode: str, options: dict[str, t.Any]
+) -> None:
+    plan, given = document(provider, attachment, mode), {**REGISTRY, **options}
+    for name, values in components.values(plan, given).items():
+        pin = next(each for each in CHARTS if each.chart == name)
+        chart = software_files.upstreams_chart(pin.files[""][0].name)
+        whole = charts.merged(charts.mirrored(chart, "registry.example"), values)
+        assert charts.misfits(chart, whole, View(plan), Options.of(given)) == []
+        assert charts.restarting(chart, whole) == whole
+        # and a key that it does not have is found at every depth
+        wrong = charts.merged(whole, {"nonsense": 1})
+        assert keys(charts.misfits(chart, wrong)) == [("nonsense", True)]
+
+
+@pytest.mark.parametrize("pin", CHARTS, ids=lambda pin: str(pin.chart))
+def test_upstreams_own_values_have_their_keys_and_no_image_stays_elsewhere(pin: t.Any) -> None:
+    chart = software_files.upstreams_chart(pin.files[""][0].name)
+    dead = charts.DEAD.get(chart.name, {})
+    assert [key for key, _fatal in keys(charts.misfits(chart, chart.values)) if key not in dead] == []
+    assert chart.definitions and chart.templates
+
+    def hosts(values: t.Any, over: t.Any, place: str = "") -> t.Iterator[str]:
+        for key, value in values.items():
+            other = over.get(key) if isinstance(over, dict) else None
+            if isinstance(value, dict):
+                yield from hosts(value, other or {}, "%s.%s" % (place, key))
+            elif key in ("registry", "repository") and "." in str(value).split("/")[0]:
+                yield from ["%s.%s" % (place, key)] if not str(other).startswith("registry.example") else []
+
+    assert list(hosts(chart.values, charts.mirrored(chart, "registry.example/"))) == []
+
+
+def test_what_is_checked_of_the_pinned_files() -> None:
+    for name, pin in PINS.items():
+        for files in pin.files.values():
+            for file in files:
+                path = software_files.UPSTREAM / file.name
+                if file.sha256 and path.is_file():
+                    assert software_files.digest(path) == file.sha256, (name, file.name)
+
+
+@pytest.mark.parametrize("provider, attachment, mode", [each for each in combinations() if each[0] == "spiderpool"])
+def test_the_small_chart_takes_what_the_plan_says(spiderpool: Chart, provider: str, attachment: str, mode: str) -> None:
+    plan = document(provider, attachment, mode)
+    values = components.values(plan)["spiderpool"]
+    assert charts.misfits(spiderpool, values, View(plan), Options()) == []
+
+
+@pytest.mark.parametrize(
+    "path, value, said",
+    [
+        ("spiderpoolAgnet", {}, "did you mean spiderpoolAgent"),
+        ("spiderpoolAgent.tuneSysctl", False, "did you mean tuneSysctlConfig"),
+        ("ipam.enableIpv4", True, "did you mean enableIPv4"),
+        ("ipam", True, "a mapping there"),
+        ("rdma.rdmaSharedDevicePlugin.deviceConfig.configList", {}, "a list there"),
+        ("coordinator.detectGateway", True, "ipam.enableGatewayDetection"),
+        ("coordinator.detectIPConflict", False, "ipam.enableIPConflictDetection"),
+        ("global.tuneSysctlConfig", False, "spiderpoolAgent.tuneSysctlConfig"),
+        ("ipam.spidersubnet", {"enable": False}, "ipam.spiderSubnet"),
+    ],
+)
+def test_keys_that_do_nothing_are_found(spiderpool: Chart, path: str, value: t.Any, said: str) -> None:
+    found = charts.misfits(spiderpool, tree(path, value))
+    assert [(path, True)] == keys(found)
+    error = str(found[0].error("spiderpool"))
+    assert said in error and error.startswith("spiderpool: values.%s: " % path) and "Remedy: " in error
+
+
+def test_keys_that_a_template_reads_or_takes_whole_are_known(spiderpool: Chart) -> None:
+    selector = {"spiderpoolAgent": {"nodeSelector": {"railyard.fabric/fabric": "ai", "any": "x"}, "extraArgs": ["-v"]}}
+    assert charts.misfits(spiderpool, selector) == []
+    labels = {"sriov": {"operatorConfig": {"configDaemonNodeSelector": {"a": "b"}, "disableDrain": False}}}
+    assert charts.misfits(spiderpool, labels) == []
+
+
+@pytest.mark.parametrize(
+    "entries, place, said",
+    [
+        ([], "", "is empty"),
+        ([{"resourceName": "a"}], "[0].selectors", "selects no device"),
+        ([{"selectors": {"ifNames": ["a"]}}, {"selectors": {"vendors": "15b3"}}], "[1].selectors.vendors", "a list"),
+        ([{"selectors": {"ifName": ["a"]}}], "[0].selectors.ifName", "did you mean ifNames"),
+    ],
+)
+def test_lists_that_end_the_device_plugin_are_found(
+    spiderpool: Chart, entries: list[t.Any], place: str, said: str
+) -> None:
+    plugin = {"install": True, "deviceConfig": {"configList": entries}}
+    (found,) = charts.misfits(spiderpool, {"rdma": {"rdmaSharedDevicePlugin": plugin}})
+    assert found.fatal and found.key == "rdma.rdmaSharedDevicePlugin.deviceConfig.configList" + place
+    assert said in str(found.error("spiderpool"))
+
+
+def test_what_works_and_is_dangerous_is_a_warning(spiderpool: Chart) -> None:
+    drain = {"sriov": {"install": True}}
+    assert keys(charts.misfits(spiderpool, drain)) == [("sriov.operatorConfig.disableDrain", False)]
+    alone = {"spiderpoolController": {"podResourceInject": {"enabled": True}}}
+    assert keys(charts.misfits(spiderpool, alone)) == [("spiderpoolController.replicas", False)]
+
+
+def test_gpu_settings_are_held_against_the_options() -> None:
+    plan = View(document("network-operator"))
+    values = {"driver": {"enabled": True, "rdma": {"enabled": False}}, "gdrcopy": {"enabled": True}}
+    chart = Chart("gpu-operator", "1", values={**values, "nfd": {"enabled": True}}, templates=".Values.driver.x")
+    found = charts.misfits(chart, {}, plan, Options(gpudirect="peermem"))
+    assert keys(found) == [("driver.rdma.enabled", True), ("nfd.enabled", False)]
+    old = {"driver": {"useOpenKernelModules": True}}
+    assert ("driver.useOpenKernelModules", True) in keys(charts.misfits(chart, old, plan, Options()))
+
+
+def test_the_plugin_restarts_with_a_list_of_the_users_too(spiderpool: Chart) -> None:
+    values = components.values(document())["spiderpool"]
+    assert charts.restarting(spiderpool, values) == values
+    other = copy.deepcopy(values)
+    other["rdma"]["rdmaSharedDevicePlugin"]["deviceConfig"]["configList"][0]["rdmaHcaMax"] = 7
+    restarting = charts.restarting(spiderpool, other)
+    plugin = restarting["rdma"]["rdmaSharedDevicePlugin"]
+    assert plugin["podAnnotations"] != values["rdma"]["rdmaSharedDevicePlugin"]["podAnnotations"]
+    assert charts.restarting(spiderpool, restarting) == restarting
+
+
+def test_images_move_with_their_paths_and_nothing_else_does() -> None:
+    chart = Chart(
+        "c",
+        "1",
+        values={
+            "image": {"registry": "a.example", "repository": "x/y", "tag": "1"},
+            "driver": {"repository": "b.example/nvidia", "image": "driver"},
+            "images": {"one": "c.example:5000/p/one:1", "two": "d.example/two"},
+            "resource": "nvidia.com/gpu",
+            "url": "https://a.example/x",
+            "own": {"repository": "short/name"},
+        },
+        parts={"part": Chart("part", "1", values={"image": {"repository": "e.example/nfd/nfd"}})},
+    )
+    assert charts.mirrored(chart, "registry.example/m") == {
+        "image": {"registry": "registry.example/m"},
+        "driver": {"repository": "registry.example/m/nvidia"},
+        "images": {"one": "registry.example/m/p/one:1", "two": "registry.example/m/two"},
+        "part": {"image": {"repository": "registry.example/m/nfd/nfd"}},
+    }
+    assert charts.relocated("busybox:1", "registry.example") == "registry.example/busybox:1"
+    assert charts.relocated("library/busybox:1", "registry.example") == "registry.example/library/busybox:1"
+    assert charts.relocated("localhost/a/b@sha256:1", "r.example") == "r.example/a/b@sha256:1"
+
+
+def test_definitions_of_parts_that_are_left_out_are_left_out() -> None:
+    def one(name: str) -> dict[str, t.Any]:
+        return {"metadata": {"name": name}}
+
+    chart = Chart(
+        "c",
+        "1",
+        values={"nfd": {"enabled": True}, "b": {"enabled": False}},
+        parts={
+            "nfd": Chart("nfd", "1", definitions=[one("n"), one("a")]),
+            "b": Chart("b", "1", definitions=[one("b")]),
+        },
+        conditions={"nfd": "nfd.enabled", "b": "b.enabled"},
+        definitions=[one("a")],
+    )
+    assert [each["metadata"]["name"] for each in charts.definitions(chart, {})] == ["a", "n"]
+    other = charts.definitions(chart, {"nfd": {"enabled": False}, "b": {"enabled": True}})
+    assert [each["metadata"]["name"] for each in other] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "wants, server, older",
+    [(">= 1.24.0-0", (1, 20), "1.24"), (">=1.20", (1, 20), ""), (">= 1.21.0-0", (1, 30), ""), ("", (1, 20), "")],
+)
+def test_the_server_that_a_chart_asks_for(wants: str, server: tuple[int, int], older: str) -> None:
+    assert Chart("c", "1", wants).too_old(server) == older
