@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import read
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, foreign
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
 
@@ -26,16 +24,7 @@ class ActionModule(Door):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         raw = fabric_files.read(options["file"], "name the data file with -e awx_file=PATH (docs/awx.md)")
         made = objects(read(raw, fabric_files.shown_path(options["file"]), options["secrets"]))
-        _see_that_there_is("awx.awx")
+        missing = foreign.missing("awx.awx")
+        if missing:
+            raise missing
         return {"changed": False, "objects": made}
-
-
-def _see_that_there_is(collection: str) -> None:
-    """Before a task of it is read, for Ansible's own message names neither the collection nor a remedy."""
-    try:
-        found = importlib.util.find_spec("ansible_collections.%s" % collection)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        remedy = "install it with: ansible-galaxy collection install %s" % collection
-        raise Unsupported("the collection %s is not installed" % collection, "control node", remedy)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -14,10 +13,10 @@ import subprocess
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported, raise_all
+from ansible_collections.railyard.fabric.plugins.plugin_utils import foreign
 
 # kubernetes.core asks Helm for things that its version 4 no longer has, and older ones do not have yet.
 _MAJOR = 3
-_COLLECTION = "ansible_collections.kubernetes.core"
 
 
 def program(named: str) -> str:
@@ -37,16 +36,7 @@ def program(named: str) -> str:
         )
     else:
         errors.extend(_wrong(path))
-    try:
-        importlib.import_module(_COLLECTION)
-    except ImportError:
-        errors.append(
-            Unsupported(
-                "the collection kubernetes.core is not there",
-                "control node",
-                "install it with ansible-galaxy, or the Python package ansible, which has it",
-            )
-        )
+    errors.extend(filter(None, [foreign.missing("kubernetes.core")]))
     raise_all(errors)
     return str(path)
 
