@@ -33,7 +33,7 @@ MOST = 3 * 1024 * 1024
 # What a secret would look like.
 SECRET = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\n[A-Za-z0-9+/]{30}")
 CHECKERS = ROOT / ".cache" / "release"
-PACKAGES = ("galaxy-importer~=0.4.44", "cyclonedx-python-lib[json-validation]~=11.0", "ansible-lint~=26.10")
+PACKAGES = ("galaxy-importer~=0.4.44", "cyclonedx-python-lib[json-validation]~=11.0")
 PLAYS = ("validate", "plan")
 _ANSIBLE = str(Path(sys.executable).with_name("ansible"))
 
@@ -126,8 +126,9 @@ def checkers() -> Path:
 
 def see_what_galaxy_says(archive: Path, scratch: Path) -> str:
     config = scratch / "importer.cfg"
-    checks = ("CHECK_REQUIRED_TAGS", "RUN_ANSIBLE_DOC", "RUN_ANSIBLE_LINT")
-    config.write_text("[galaxy-importer]\n%s" % "".join("%s = True\n" % check for check in checks))
+    # ansible-lint is make lint's: here it would have three minutes and no more, however busy the machine
+    checks = {"CHECK_REQUIRED_TAGS": True, "RUN_ANSIBLE_DOC": True, "RUN_ANSIBLE_LINT": False}
+    config.write_text("[galaxy-importer]\n%s" % "".join("%s = %s\n" % check for check in checks.items()))
     said = run(
         *(str(checkers() / "python"), "-m", "galaxy_importer.main", str(archive)),
         cwd=scratch,
