@@ -6,7 +6,7 @@
 
 It stands last in a chain, and is a program of its own on the node (:mod:`.cni_plugins` packs it). The released plugins
 are no help: up to 1.5 ``sbr`` knows no table and takes the first free one, from 1.6 on it adds rules that point to a
-table which nothing fills; and up to 1.3 ``tuning`` fails each CHECK of an interface's sysctls.
+table which nothing fills; and up to 1.2 ``tuning`` fails each CHECK of an interface's sysctls.
 
 Its configuration, beside ``type``: ``sysctl``, the interface's in ``net.ipv4.conf``; ``mtu``; ``table``, which what
 comes from the pod's addresses is looked up in, ``priority`` of the rules for that, and ``routes``, ``[{dst, gw}]``, of
