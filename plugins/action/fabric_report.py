@@ -116,12 +116,16 @@ def _read(path: str) -> bytes:
 
 
 def _verdicts(directory: str) -> dict[str, Verdict]:
-    """The newest documents that are there; all that are wrong are said at once."""
+    """The newest documents that are there; all that are wrong are said at once.
+
+    A proof beside a verdict of verify is a part of it, or of a run that it does not say.
+    """
     found: dict[str, Verdict] = {}
     errors = []
     for kind in _KINDS:
         path = os.path.join(directory, kind + ".json")
-        if os.path.exists(path):
+        beside = kind == documents.PROOF and os.path.exists(os.path.join(directory, documents.VERIFY + ".json"))
+        if os.path.exists(path) and not beside:
             try:
                 found[kind] = documents.verdict(_read(path), fabric_files.shown_path(path), kind)
             except RailyardError as error:

@@ -18,17 +18,12 @@ from pathlib import Path
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import findings, plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS
 
 Data = t.Dict[str, t.Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN = datetime.datetime(2026, 11, 21, 20, 15, tzinfo=datetime.timezone.utc)
-LAYERS = (
-    *(("firmware", "Firmware"), ("driver", "Driver"), ("rdma_mode", "RDMA mode"), ("link", "Links")),
-    *(("addresses", "Addresses"), ("qos", "QoS"), ("cabling", "Cabling"), ("reach", "Reachability")),
-    *(("rdma", "RDMA between nodes"), ("kubernetes", "Kubernetes")),
-)
-HOSTS = "playbooks/hosts.yml --limit %s"
 _UNIT = 32
 _FABRIC = """\
 plugin: railyard.fabric.rails
@@ -111,13 +106,11 @@ class Sample:
             matrix[node] = dict.fromkeys(self.rails, "not checked")
         measures = self._measures(matrix, speed)
         slow = self._slow(faults)
-        failures += (
-            [self._failure("RV501", "rdma", slow, self.rails[4], "bandwidth", "360 Gb/s", "241 Gb/s")] if slow else []
-        )
+        failures += [self._failure("RV853", slow, self.rails[4], "bandwidth", "360 Gb/s", "241 Gb/s")] if slow else []
         if slow:
             matrix[slow][self.rails[4]] = "failed"
         made = self._document("verify", began, failures, matrix)
-        warning = self._failure("RV601", "qos", self.nodes[0], self.rails[0], "PFC on priority 4", "off", "on")
+        warning = self._failure("RV601", self.nodes[0], self.rails[0], "PFC on priority 4", "off", "on")
         made["warnings"] = [warning] if faults else []
         made["measures"] = measures
         made["counters"] = [
@@ -131,7 +124,7 @@ class Sample:
     def drift(self, began: datetime.datetime, faults: bool) -> Data:
         node = self.nodes[0]
         found = [
-            self._failure("RV402", "addresses", node, rail, "rule", "from 172.16.0.0/12 lookup 10%d" % at, "none")
+            self._failure("RV505", node, rail, "rule of rail0%d" % at, "from 172.16.%d.201" % at, "none")
             for at, rail in enumerate(self.rails[:3])
         ]
         matrix = {each: dict.fromkeys(self.rails, "ok") for each in self.nodes}
@@ -171,14 +164,14 @@ class Sample:
 
     def _document(self, kind: str, began: datetime.datetime, failures: list[Data], matrix: Data) -> Data:
         layers = []
-        for name, title in LAYERS:
-            failed = sum(failure["layer"] == name for failure in failures)
+        for layer in LAYERS.values():
+            failed = sum(failure["layer"] == layer.name for failure in failures)
             ports = len(self.nodes) * len(self.rails)
             unknown = sum(state == "not checked" for rails in matrix.values() for state in rails.values())
             layers.append(
                 {
-                    "name": name,
-                    "title": title,
+                    "name": layer.name,
+                    "title": layer.title,
                     "checked": ports - unknown,
                     "failed": failed,
                     "not_checked": unknown,
@@ -211,35 +204,29 @@ class Sample:
 
     def _failures(self) -> list[Data]:
         """A dead port; and of a fabric with leaves, one leaf's MTU."""
-        down = self._failure("RV301", "link", self.nodes[1], self.rails[1], "link", "up at 400 Gb/s", "down")
-        down["cause"] = "the cable or the leaf port is dead: the port has no carrier"
-        down["remedy"] = "see the cable and the leaf port"
-        down["mends"] = None
+        down = self._failure("RV402", self.nodes[1], self.rails[1], "carrier of rail02", "yes", "no")
         if len(self.nodes) <= 8:
             return [down]
         leaf = [node["name"] for node in self.plan["nodes"] if node["unit"] == "su2"][:_UNIT] or self.nodes[2:6]
-        wrong = [
-            self._failure("RV701", "reach", node, self.rails[2], "MTU to the leaf", "4200", "1500") for node in leaf
-        ]
-        for failure in wrong:
-            failure["cause"] = "the leaf's port carries less than the plan's MTU"
-            failure["remedy"] = "set the leaf's MTU to 4200 or more"
-            failure["mends"] = None
+        wrong = [self._failure("RV802", node, self.rails[2], "path to its leaf", "4200", "1500") for node in leaf]
         return [down, *(each for each in wrong if each["node"] not in self.nodes[-2:])]
 
-    def _failure(self, code: str, layer: str, node: str, rail: str, what: str, expected: str, found: str) -> Data:
+    @staticmethod
+    def _failure(code: str, node: str, rail: str, what: str, expected: str, found: str) -> Data:
+        known = CODES[code]
         return {
             "code": code,
-            "layer": layer,
+            "layer": known.layer,
             "node": node,
             "rail": rail,
+            "rails": [rail],
             "peer": None,
             "what": what,
             "expected": expected,
             "found": found,
-            "cause": "the %s of %s is not what the plan says" % (what, rail),
-            "remedy": "run the host phase for the node",
-            "mends": HOSTS % node,
+            "cause": known.cause,
+            "remedy": known.remedy,
+            "mends": "%s --limit %s" % (known.mends, node) if known.mends else None,
         }
 
     def _slow(self, faults: bool) -> str:

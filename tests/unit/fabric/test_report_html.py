@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import types
 import typing as t
 from html.parser import HTMLParser
 
@@ -26,6 +27,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.grid import grid
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.spread import BANDWIDTH, often, spreads
 from tests.browser.samples import BEGAN, Sample
+from tests.unit.fabric.test_verify import HARMS, swapped
+from tests.unit.fabric.verify_nodes import World
+from tests.unit.fabric.verify_nodes import plan as server_plan
 
 Data = t.Dict[str, t.Any]
 VOID = {"meta", "link", "br"}
@@ -195,7 +199,7 @@ def test_failures_are_in_the_matrix_the_steps_and_the_tables(many: Sample) -> No
     assert len(made.all("td", "failed")) == len(places) == 32
     assert len(made.all("td", "open")) == 16 and len(made.all("td", "ok")) == 512 - 32 - 16
     # the leaf's is one step of many places, and a cell leads to its step
-    shared = [step for step in report.steps if step.code == "RV701"]
+    shared = [step for step in report.steps if step.code == "RV802"]
     assert len(shared) == 1 and shared[0].shared == "all behind leaf su2-r03 (30 of its 32 ports)"
     number = report.steps.index(shared[0]) + 1
     cells = [keys for keys in made.all("a") if keys["href"] == "#step-%d" % number]
@@ -228,9 +232,9 @@ def test_a_large_fabric_is_a_row_a_unit_and_the_failing_nodes(huge: Sample) -> N
 
 def test_a_cause_that_drift_has_too_is_one_step(two: Sample) -> None:
     verify, drift = two.verify(BEGAN, True, 1.0), two.drift(BEGAN, True)
-    drift["failures"].append(dict(verify["failures"][0], code="RV999"))
+    drift["failures"].append(dict(verify["failures"][0], expected="100 Gb/s", found="none"))
     report = _report(two, verify, drift)
-    assert [step.code for step in report.steps] == ["RV301", "RV402"]
+    assert [step.code for step in report.steps] == ["RV402", "RV505"]
 
 
 def test_plays_are_joined() -> None:
@@ -255,7 +259,7 @@ def test_plays_are_joined() -> None:
 def test_what_failures_share(many: Sample, places: list[tuple[str, str]], said: str) -> None:
     verify = many.verify(BEGAN, False, 1.0)
     template = many.drift(BEGAN, True)["failures"][0]
-    verify["failures"] = [dict(template, node=node, rail=rail, layer="link") for node, rail in places]
+    verify["failures"] = [dict(template, node=node, rail=rail, rails=[rail]) for node, rail in places]
     (step,) = _report(many, dict(verify, ok=False)).steps
     assert step.shared == said and list(step.places) == places
 
@@ -267,13 +271,39 @@ def test_errors_of_lint_come_before_all(two: Sample) -> None:
     assert "jumbo is no number" in _page(report).text
 
 
-def test_swapped_ports_lead_from_both_cells(two: Sample) -> None:
-    verify = two.verify(BEGAN, False, 1.0)
-    failure = dict(two.drift(BEGAN, True)["failures"][0], layer="cabling", rail="gpu01, gpu02", what="ports swapped")
-    verify["failures"], verify["ok"] = [failure], False
-    verify["matrix"][failure["node"]].update(gpu01="failed", gpu02="failed")
-    cells = [keys for keys in _page(_report(two, verify)).all("a") if keys["href"] == "#step-1"]
-    assert len(cells) == 2
+# -- what verify itself writes
+
+
+def _judged(world: World) -> page.Report:
+    sample = t.cast(Sample, types.SimpleNamespace(plan=server_plan().document()))
+    return _report(sample, world.document())
+
+
+@pytest.mark.parametrize("harm", [row[1] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_every_harm_is_a_step_to_which_its_cells_lead(harm: t.Callable[[World], t.Any]) -> None:
+    world = World(server_plan())
+    harm(world)
+    report = _judged(world)
+    (step,) = report.steps
+    assert step.code and step.title and step.causes and step.remedy
+    made = _page(report)
+    assert step.title in made.text and step.remedy in made.text
+    assert len(made.all("td", "failed")) == len([keys for keys in made.all("a") if keys["href"] == "#step-1"])
+
+
+def test_swapped_cables_are_one_step_of_both_rails() -> None:
+    world = World(server_plan())
+    swapped(world)
+    report = _judged(world)
+    (step,) = report.steps
+    assert list(step.places) == [("ai-2", "gpu03"), ("ai-2", "gpu04")] and step.shared == "all on node ai-2"
+    cells = [keys["aria-label"] for keys in _page(report).all("a") if keys["href"] == "#step-1"]
+    assert cells == ["ai-2 gpu03 failed: why", "ai-2 gpu04 failed: why"]
+
+
+def test_a_good_world_is_good() -> None:
+    report = _judged(World(server_plan()))
+    assert report.state == "ok" and len(_page(report).all("td", "ok")) == 16
 
 
 # -- measures
@@ -430,6 +460,15 @@ def test_a_node_without_a_port_on_a_rail() -> None:
     made = grid(sample.plan, None)
     assert made.number("no port") == 1 and made.number("not checked") == 15
     assert _page(_report(sample)).all("td", "open")
+
+
+def test_what_a_run_was_limited_to_is_said(two: Sample) -> None:
+    verify = two.verify(BEGAN, False, 1.0)
+    whole = dict(verify, asked={"limit": two.nodes, "layers": ["link"], "rails": two.rails, "budget_s": None})
+    assert "no more than" not in _page(_report(two, whole)).text
+    part = dict(verify, asked={"limit": two.nodes[:1], "layers": ["link"], "rails": two.rails[:2], "budget_s": 90})
+    said = "It was asked for no more than nodes ai-10-1-16-1; rails gpu01, gpu02; a budget of 1 min 30 s."
+    assert said in _page(_report(two, part)).text
 
 
 # -- what is in documents is a text

@@ -55,7 +55,7 @@ def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
     assert not (tmp_path / "reports" / "report.html").exists()
     done = _play(tmp_path, "-i", "localhost,")
     assert done.returncode == 0 and "changed=1" in done.stdout, done.stdout + done.stderr
-    assert "1. ai-10-1-16-2 gpu02: RV301 link. Remedy: see the cable and the leaf port." in done.stdout
+    assert "1. ai-10-1-16-2 gpu02: RV402 there is no carrier. Remedy: see " in done.stdout
     assert "the report: reports/report.html" in done.stdout and "WARNING" not in done.stdout + done.stderr
     page = (tmp_path / "reports" / "report.html").read_bytes()
     assert page.startswith(b"<!DOCTYPE html>\n") and b'class="chart"' in page
@@ -114,8 +114,8 @@ def test_a_fabric_file_with_errors_is_said(tmp_path: Path) -> None:
 def test_steps_say_what_mends_them(two: Sample, tmp_path: Path) -> None:
     result = _work(two.write(tmp_path))
     assert [(step["code"], step["places"][0], step["mends"]) for step in result["steps"]] == [
-        ("RV301", "ai-10-1-16-2 gpu02", []),
-        ("RV402", "ai-10-1-16-1 gpu01", ["playbooks/hosts.yml --limit ai-10-1-16-1"]),
+        ("RV402", "ai-10-1-16-2 gpu02", []),
+        ("RV505", "ai-10-1-16-1 gpu01", ["playbooks/hosts.yml --limit ai-10-1-16-1"]),
     ]
     assert result["state"] == "failed"
 

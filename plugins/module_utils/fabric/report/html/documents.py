@@ -41,7 +41,8 @@ class Layer(t.NamedTuple):
 
 
 class Failure(t.NamedTuple):
-    """One cause. Texts are empty where there is none; ``mends`` is a playbook with its ``--limit``."""
+    """One cause. Texts are empty where there is none; ``mends`` is a playbook with its ``--limit``; ``rails``: all that
+    it is about, the node's own where it is of no rail."""
 
     code: str
     layer: str
@@ -54,6 +55,12 @@ class Failure(t.NamedTuple):
     cause: str
     remedy: str
     mends: str
+    rails: t.Sequence[str] = ()
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Node and rail of what it is about."""
+        return [(self.node, rail) for rail in (self.rails or (self.rail,))] if self.rail else [(self.node, "")]
 
 
 class Measure(t.NamedTuple):
@@ -278,10 +285,10 @@ class _Read:
             raise self.wrong(key, "%s is no mapping" % _shown(value))
         return value
 
-    def names(self, data: Data, key: str) -> list[str]:
+    def names(self, data: Data, key: str, place: str = "") -> list[str]:
         value = data.get(key)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.wrong(key, "%s is no list of names" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is no list of names" % _shown(value))
         return value
 
 
@@ -316,7 +323,9 @@ def _layer(read: _Read, data: Data, place: str) -> Layer:
 
 
 def _failure(read: _Read, data: Data, place: str) -> Failure:
-    return Failure(*(read.text(data, key, place) for key in Failure._fields))
+    texts = {key: read.text(data, key, place) for key in Failure._fields if key != "rails"}
+    rails = read.names(data, "rails", place) if data.get("rails") is not None else ()
+    return Failure(rails=rails, **texts)
 
 
 def _measure(read: _Read, data: Data, place: str) -> Measure:

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
     Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES
 
 Document = t.Mapping[str, t.Any]
 
@@ -22,12 +23,14 @@ _LIMIT = " --limit "
 
 
 class Step(t.NamedTuple):
-    """One thing to do. ``origin``: lint, verify, drift or proof; ``places``: node and rail of each failure; ``shared``:
-    what all of them have in common; ``plays``: playbooks with their limits."""
+    """One thing to do. ``origin``: lint, verify, drift or proof; ``what``: what is wrong, of each failure; ``places``:
+    node and rail of each; ``shared``: what they have in common; ``plays``: playbooks with their limits; ``cells``:
+    nodes and rails that fail for it."""
 
     origin: str
     code: str
     title: str
+    what: t.Sequence[str]
     expected: t.Sequence[str]
     found: t.Sequence[str]
     causes: t.Sequence[str]
@@ -35,6 +38,7 @@ class Step(t.NamedTuple):
     places: t.Sequence[tuple[str, str]]
     shared: str
     plays: t.Sequence[str]
+    cells: t.Sequence[tuple[str, str]] = ()
 
 
 def steps(plan: Document, said: t.Sequence[Said], verdicts: t.Sequence[Verdict]) -> list[Step]:
@@ -51,13 +55,13 @@ def steps(plan: Document, said: t.Sequence[Said], verdicts: t.Sequence[Verdict])
 
 
 def _same(failure: Failure) -> tuple[str, ...]:
-    return failure.node, failure.rail, failure.what, failure.found
+    return failure.node, failure.rail, failure.what
 
 
 def _of_finding(said: Said) -> Step:
     place = "%s:%s" % (said.file, said.line) if said.line else said.file
     title = "%s: %s" % (said.place, said.message) if said.place else said.message
-    return Step("lint", said.code, title, (), (), (), said.remedy, [(place, "")], "", ())
+    return Step("lint", said.code, title, (), (), (), (), said.remedy, [(place, "")], "", ())
 
 
 def _of_verdict(
@@ -67,7 +71,7 @@ def _of_verdict(
     groups: dict[tuple[str, ...], list[Failure]] = {}
     for failure in verdict.failures:
         if _same(failure) not in known:
-            key = (failure.layer, failure.code, failure.what, failure.remedy)
+            key = (failure.layer, failure.code, failure.remedy, "" if failure.code in CODES else failure.what)
             groups.setdefault(key, []).append(failure)
     ordered = sorted(
         groups.values(),
@@ -78,11 +82,15 @@ def _of_verdict(
 
 def _step(origin: str, members: t.Sequence[Failure], leaves: t.Mapping[str, str], ports: t.Mapping[str, int]) -> Step:
     first = members[0]
-    places = list(dict.fromkeys((each.node, each.rail) for each in members))
+    places = list(dict.fromkeys(place for each in members for place in each.places))
+    peers = [(each.peer, rail) for each in members for rail in (each.rails or (each.rail,)) if each.peer]
+    whole = [(each.node, rail) for each in members for rail in each.rails]
+    title = CODES[first.code].title if first.code in CODES else first.what
     return Step(
         origin,
         first.code,
-        first.what or first.layer or "failure",
+        title or first.layer or "failure",
+        [text for text in _distinct(each.what for each in members) if text != title],
         _distinct(each.expected for each in members),
         _distinct(each.found for each in members),
         _distinct(each.cause for each in members),
@@ -90,6 +98,7 @@ def _step(origin: str, members: t.Sequence[Failure], leaves: t.Mapping[str, str]
         places,
         _shared(places, leaves, ports),
         joined([each.mends for each in members if each.mends]),
+        [*places, *whole, *peers],
     )
 
 
@@ -143,11 +152,9 @@ def joined(mends: t.Sequence[str]) -> list[str]:
 
 
 def anchors(found: t.Sequence[Step], origin: str) -> dict[tuple[str, str], str]:
-    """Node and rail -> the id of the first step of this origin that is about it; a step of no rail, or of several, is
-    about each."""
+    """Node and rail -> the id of the first step of this origin that is about it."""
     named: dict[tuple[str, str], str] = {}
     for number, step in enumerate(found, 1):
-        for node, rails in step.places if step.origin == origin else ():
-            for rail in rails.split(","):
-                named.setdefault((node, rail.strip()), "step-%d" % number)
+        for cell in step.cells if step.origin == origin else ():
+            named.setdefault(cell, "step-%d" % number)
     return named

@@ -212,9 +212,15 @@ def _judged(material: Material) -> list[Child]:
     if not judged:
         return [h("p", "Nothing was verified yet.", class_="soft")]
     said = "From %s, %s." % (judged.kind, when(judged.began))
-    asked = ["%s %s" % (key, _list(value)) for key, value in judged.asked.items() if value not in (None, [], "", {})]
+    asked = []
+    for key, whole in (("limit", material.plan["nodes"]), ("rails", material.plan["rails"])):
+        names = judged.asked.get(key)
+        if isinstance(names, list) and names and len(names) < len(whole):
+            asked.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
+    if isinstance(judged.asked.get("budget_s"), (int, float)):
+        asked.append("a budget of %s" % took(judged.asked["budget_s"]))
     if asked:
-        said += " It was asked for: %s." % "; ".join(asked)
+        said += " It was asked for no more than %s." % "; ".join(asked)
     return [h("p", said, class_="soft")]
 
 

@@ -50,6 +50,7 @@ def _step(step: Step, name: str) -> xml.Element:
     facts: list[tuple[str, Child]] = [
         ("where", _places(step.places)),
         ("together", step.shared),
+        ("what", _few(step.what)),
         ("expected", _few(step.expected)),
         ("found", _few(step.found)),
         ("likeliest cause", _few(step.causes)),
