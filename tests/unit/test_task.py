@@ -8,13 +8,13 @@ import typing as t
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.railyard.fabric.plugins.module_utils import task
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from tests.module_args import patch_module_args
 
 
 class Lamps(Subsystem):
