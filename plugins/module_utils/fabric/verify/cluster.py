@@ -55,6 +55,8 @@ def _objects(changes: t.Iterable[Row]) -> list[Row]:
     """One row an object or node: its changes together."""
     found: dict[str, Row] = {}
     for change in changes:
+        if change["before"] == change["after"]:
+            continue  # a field that another has written, and as planned: only whose it is would change
         row = found.setdefault(str(change["subject"]), {"subject": str(change["subject"]), "changes": []})
         row["changes"].append(change)
     return list(found.values())
@@ -86,6 +88,12 @@ def _short(value: t.Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _plain(subject: str) -> str:
+    """An object's kind and name without its namespace, which not all who speak of it say."""
+    kind, _blank, name = subject.partition(" ")
+    return "%s %s" % (kind, name.rpartition("/")[2])
+
+
 def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping[str, str]) -> None:
     rail = _rail_in(lack["what"], rails) or _rail_in(subject, rails)
     node = subject if subject in run.told else None
@@ -93,7 +101,7 @@ def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping
         return
     if node and run.blocked("kubernetes", node, rail):
         return
-    if any(each.what == subject for each in run.failures):
+    if any(_plain(each.what) == _plain(subject) for each in run.failures):
         return
     reason = str(lack["reason"]).replace("NODE", subject)
     mends = "playbooks/hosts.yml" if "playbooks/hosts.yml" in reason else None
