@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit integration soak molecule bench release compat clean
+.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit browser integration soak molecule bench release compat clean
 
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
@@ -37,7 +37,7 @@ lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on 
 lab-down: ## end the lab's guests
 	lab/lab down --all
 
-test: lint types docs changelog sanity molecule pytest ## every test there is
+test: lint types docs changelog sanity molecule pytest browser ## every test there is
 
 lint: $(VENV)/ready ## ruff and ansible-lint
 	ruff check .
@@ -65,6 +65,10 @@ pytest: $(VENV)/ready
 
 unit: $(VENV)/ready ## the pure tests, in seconds
 	$(BIN)/python -m pytest tests/unit
+
+browser: $(VENV)/ready ## the report in headless Chromium, which is installed where there is none
+	tools/chromium
+	$(BIN)/python -m pytest tests/browser
 
 integration: $(VENV)/ready ## the tests on the lab's guests
 	$(call on_lab,$(side_by_side) tests/integration && $(BIN)/python -m pytest -m lab tests/integration)
