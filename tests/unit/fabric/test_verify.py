@@ -289,6 +289,11 @@ def refuses(world: World) -> None:
     world.states[NODE]["rail_ports"] = {"failed": True, "msg": "x", "errors": errors, "changes": []}
 
 
+def refuses_by_number(world: World) -> None:
+    error = {"place": "ports[2].netdev", "message": "there is no netdev ens3 here", "remedy": "compare"}
+    world.states[NODE]["rdma_link"] = {"failed": True, "msg": "x", "errors": [error], "changes": []}
+
+
 def state(module: str, **change: t.Any) -> Harm:
     def act(world: World) -> None:
         world.states[NODE][module] = {"changes": [dict({"before": 1, "after": 2}, **change)]}
@@ -346,6 +351,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("GID gone", gid_gone, "RV511", NODE, RAIL),
     ("GID of RoCE v1", v1_gid, "RV511", NODE, RAIL),
     ("refused", refuses, "RV590", NODE, RAIL),
+    ("refused by number", refuses_by_number, "RV590", NODE, RAIL),
     ("PFC off", state("roce_qos", subject="ens3", attribute="pfc"), "RV601", NODE, RAIL),
     ("MaxReadReq", state("pci_tuning", subject="0000:03:00.0", attribute="MaxReadReq"), "RV602", NODE, RAIL),
     ("kernel argument", state("kernel_arguments", subject="kernel", attribute="iommu"), "RV603", NODE, None),

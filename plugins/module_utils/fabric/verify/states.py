@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import CHOICES
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.live import Live
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, Row, Run, Told
@@ -111,14 +112,15 @@ def _rail(told: Told, module: str, subject: str, attribute: str) -> str | None:
 def _refused(told: Told, module: str, result: Row) -> list[Drifted]:
     """A module that cannot even say what it would do: each of its errors, of the rail that it names."""
     rails = [port["rail"] for port in told.plan["ports"]]
+    choose = CHOICES.get(module, lambda port: {})
+    given = [port["rail"] for port in told.plan["ports"] if choose(port) is not None]
     found: list[Drifted] = []
     for error in result.get("errors") or [{"place": module, "message": _first(result), "remedy": ""}]:
         named = [rail for rail in _RAIL.findall(str(error["place"])) if rail in rails]
         numbered = _PLACE.match(str(error["place"]))
-        ports = list(result.get("rails") or rails)
         rail = named[0] if named else None
-        if rail is None and numbered and int(numbered.group(1)) < len(ports):
-            rail = ports[int(numbered.group(1))]
+        if rail is None and numbered and int(numbered.group(1)) < len(given):
+            rail = given[int(numbered.group(1))]
         code = "RV102" if module == "mlx_linktype" else "RV590"
         layer = CODES[_CODES[module]].layer
         text = "%s: %s" % (error["place"], error["message"])
