@@ -14,7 +14,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 
 # The vendor's packages: those of its own names, and those of others' names with its mark in the version, such as
 # rdma-core 2410mlnx54-1.2410068, knem 1.1.4.90mlnx3-OFED.23.10.0.2.1.1 and ucx 1.18.0-1.2410068.
-NAMES = re.compile(r"(doca-|mlnx-|mlnx_|ofed-scripts$|kernel-mft|kmod-mlnx|kmod-kernel-mft|mft$)")
+# The firmware tools (mft) are none of the driver's.
+NAMES = re.compile(r"(doca-|mlnx-|mlnx_|ofed-scripts$|kmod-mlnx)")
 MARKS = re.compile(r"mlnx\d|OFED|MLNX|[.-](?:2[3-9]\d{5}|58\d{5})(?:\D|$)")
 # Those that stand for the whole driver, by kind.
 METAS = {
@@ -22,6 +23,8 @@ METAS = {
     "mlnx": re.compile(r"mlnx-ofed-(all|basic|dpdk|guest|hpc|hypervisor|kernel-only|vma|eth-only|dkms-only)(-exact)?$"),
 }
 KERNEL_PART = re.compile(r"(mlnx-ofed-kernel|kmod-mlnx-ofa_kernel|mlnx-ofa_kernel)")
+# The package mlnx-fw-updater burns cards' firmware while it is installed, unless it is told not to.
+ENVIRONMENT = ("env", "RUN_FW_UPDATER=no")
 SECONDS = 3600.0
 ASK_SECONDS = 120.0
 MEND = "mend what it says and run the task again"
@@ -111,7 +114,7 @@ class Apt(Packages):
     pin = "/etc/apt/preferences.d/railyard-nic-driver"
     directory = "DEBS"
     # no questions, no restarts of services by needrestart, and a turn behind other package managers
-    _QUIET = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "UCF_FORCE_CONFFOLD=1")
+    _QUIET = (*ENVIRONMENT, "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "UCF_FORCE_CONFFOLD=1")
     _OPTIONS = (
         "-y",
         "-o",
@@ -159,8 +162,9 @@ class Apt(Packages):
         argv = ["apt-get", "update", *(only if own else []), "-o", "DPkg::Lock::Timeout=300"]
         remedy = "see that the repository can be reached from the node, and that key is its own"
         result = self._system.run([*argv, "-o", "APT::Update::Error-Mode=any"], SECONDS)
-        if result.rc:
-            said = [line for line in (result.err + result.out).splitlines() if line[:2] in ("E:", "W:")]
+        said = [line for line in (result.err + result.out).splitlines() if line[:2] in ("E:", "W:")]
+        # older releases call a repository that they could not read a warning
+        if result.rc or any(re.match(r"W: (Failed|GPG|Some index)", line) for line in said):
             raise RailyardError(" / ".join(said[:3]) or "exit status %d" % result.rc, "source", remedy)
 
     def versions(self, package: str) -> list[str]:
@@ -276,7 +280,7 @@ class Dnf(Packages):
         self._dnf("install", path)
 
     def _dnf(self, *words: str) -> None:
-        _check(self._system, ["dnf", "-y"], words)
+        _check(self._system, [*ENVIRONMENT, "dnf", "-y"], words)
 
 
 def _check(system: System, program: t.Sequence[str], words: t.Sequence[str]) -> None:

@@ -158,6 +158,7 @@ def driver(place: Path, ofed: str, metas: t.Mapping[str, str]) -> None:
         "postinst": """
             if [ "$1" = configure ]; then
                 [ -e /srv/die ] && kill -9 $PPID
+                [ "$RUN_FW_UPDATER" = no ] || echo BURNT >> /srv/log
                 mkdir -p /usr/src/ofa_kernel; echo %s > /usr/src/ofa_kernel/VERSION
                 dkms autoinstall -k %s || exit 1
                 systemctl restart openibd || true

@@ -95,6 +95,7 @@ def test_doca_from_a_repository_and_back(node: DebianNode) -> None:
     assert Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
     # nobody restarted the stack, though a package's script tried to
     assert "systemctl restart openibd" in node.log() and "RESTARTED" not in node.log()
+    assert "BURNT" not in node.log(), "mlnx-fw-updater burns firmware unless it is told not to"
     assert not os.path.lexists(sources.MASK)
     assert told["reboot_reasons"] == ["the NIC driver that runs is inbox, and the next boot loads doca 2.9.3"]
     assert (told["gathered"]["kind"], told["gathered"]["version"]) == ("doca", "2.9.3-0.2.2")
