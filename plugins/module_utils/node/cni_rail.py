@@ -273,7 +273,7 @@ def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document 
         )
     with within(path):
         (add if command == "ADD" else check)(wish, name, addresses)
-    return result or {} if command == "ADD" else None
+    return (result or {"cniVersion": conf.get("cniVersion", VERSIONS[-1])}) if command == "ADD" else None
 
 
 def answer(environ: t.Mapping[str, str], text: str) -> tuple[int, Document | None]:

@@ -361,6 +361,46 @@ def test_a_pod_on_eight_rails(first: str) -> None:
 
 @needs_plugins
 @in_own_namespace
+def test_a_pod_of_both_families(node: LiveNode) -> None:
+    cni = runtime(node, 1)
+    before = everything()
+    conf = conflist(1)
+    six = {"subnet": "fd00:11::/64", "rangeStart": "fd00:11::10", "rangeEnd": "fd00:11::2f", "gateway": "fd00:11::fe"}
+    conf["plugins"][0]["ipam"]["ranges"].append([six])
+    conf["plugins"][1]["routes"].append({"dst": "::/0", "gw": "fd00:11::fe"})
+    result = cni.up("pod", [(conf, "net1")])[0]
+    assert [each["address"] for each in result["ips"]] == ["172.16.11.1/24", "fd00:11::10/64"]
+    cni.check(conf, "pod", "net1")
+    assert rules() == [(10001, "172.16.11.1", "101")] and rules("-6") == [(10001, "fd00:11::10", "101")]
+    away = in_pod("route", "get", "2001:db8::1", "from", "fd00:11::10")[0]
+    assert (away["gateway"], away["table"]) == ("fd00:11::fe", "101")
+    cni.down("pod", [(conf, "net1")])
+    assert everything() == before
+
+
+@needs_plugins
+@in_own_namespace
+def test_a_whole_device_with_its_link_of_two_addresses_goes_and_comes_back(node: LiveNode) -> None:
+    cni = runtime(node, 1)
+    before = everything()
+    ipam = {"type": "static", "addresses": [{"address": "10.2.0.0/31", "gateway": "10.2.0.1"}]}
+    conf = conflist(1)
+    conf["plugins"][0] = {"type": "host-device", "device": "rail1", "ipam": ipam}
+    conf["plugins"][1].update(mtu=4200, routes=[{"dst": "0.0.0.0/0", "gw": "10.2.0.1"}])
+    node.leaf("ip", "addr", "add", "10.2.0.1/31", "dev", "leaf1")
+    cni.up("pod", [(conf, "net1")])
+    assert "rail1" not in everything()["links"] and rules() == [(10001, "10.2.0.0", "101")]
+    assert {(each["dst"], each.get("gateway")) for each in in_pod("route", "show", "table", "101")} == {
+        ("10.2.0.0/31", None),
+        ("default", "10.2.0.1"),
+    }
+    cni.check(conf, "pod", "net1")
+    cni.down("pod", [(conf, "net1")])
+    assert everything() == before
+
+
+@needs_plugins
+@in_own_namespace
 def test_adds_and_deletes_leave_nothing(node: LiveNode) -> None:
     cni = runtime(node, 1)
     attached = [(conflist(1), "net1")]
