@@ -128,6 +128,7 @@ class Faults:
         read = self.each(self.read)
         pairs = self.pairs if kind == VERIFY else []
         probed: dict[str, list[Row]] = {name: [] for name in self.plans}
+        refused: dict[str, str] = {}
         for server, client in pairs:
             ports = port_options(self.plans[server]["ports"], "rail_probe")
             options = {"iterations": 20, "lifetime": 60}
@@ -136,9 +137,15 @@ class Faults:
             targets = proof.targets(*given, self.fabric["routing"]["cross_rail"])
             options.update(targets=targets, count=self.count, timeout=1)
             (result,) = self.call(client, ("rail_probe", options, False))
-            probed[client] += result["results"]
+            probed[client] += result.get("results") or []
+            for name, each in ((server, served), (client, result)):
+                if each.get("failed"):
+                    refused[name] = str(each["msg"])
             self.call(server, ("rail_probe", {"mode": "stop"}, False))
-        told = [Told(name, plan, *read[name], probed[name]) for name, plan in self.plans.items()]
+        told = [
+            Told(name, plan, *read[name], probed[name], refused=refused.get(name, ""))
+            for name, plan in self.plans.items()
+        ]
         return judge(kind, self.fabric, told, Asked(list(self.plans)), pairs)
 
     def close(self) -> None:

@@ -125,6 +125,9 @@ def address_gone(world: World) -> None:
     world.drop(NODE, "addresses", row)
     for route in world.of(NODE, RAIL, "routes"):
         world.drop(NODE, "routes", route)
+    # rail_info tells of a rule by its address
+    rules = world.infos[NODE]["ip"]["rules"]
+    rules.remove(next(row for row in rules if row["from"] == "172.16.13.202/32"))
     gid = next(row for row in world.infos[NODE]["gids"] if row["device"] == "mlx5_gpu03")
     world.infos[NODE]["gids"].remove(gid)
     world.lose(NODE, RAIL, error="no socket from 172.16.13.202 on ens3: Cannot assign requested address")

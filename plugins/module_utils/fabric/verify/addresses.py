@@ -30,8 +30,9 @@ def address(run: Run) -> None:
         # what is there twice is told first: the rest may follow from it
         _twice(run, told, port, netdev, live, owners, macs)
         there = [_address(run, told, port, netdev, key, live) for key in ("address", "address6") if port[key]]
-        _rules(run, told.name, port, netdev, live)
+        # without the address its routes are gone, and its rule is told of by nobody
         if there and all(there):
+            _rules(run, told.name, port, netdev, live)
             _routes(run, told.name, port, netdev, live)
             _gid(run, told.name, port, live)
         _leaks(run, told, port, netdev, live)
