@@ -120,6 +120,8 @@ class Firmware(Subsystem):
         self._drivers = drivers or _drivers_firmware
         self._staged: set[tuple[str, str]] = set()
         self._restarted: set[str] = set()
+        # what the card did not show at first: a reset may show it, and the next run sets it
+        self._unseen: set[tuple[str, str]] = set()
         self._by_port: list[tuple[str, Card]] = []
         self._cards: dict[str, Card] = {}
         self._gather(ports)
@@ -305,7 +307,7 @@ class Firmware(Subsystem):
                             % (name, str(parameters[name]["next"]).replace("Array", name)),
                         )
                     )
-                elif not _is(parameters[name]["next"], wish):
+                elif not _is(parameters[name]["next"], wish) and (card.device, name) not in self._unseen:
                     if parameters[name]["read_only"]:
                         errors.append(
                             Unsupported(
@@ -343,6 +345,7 @@ class Firmware(Subsystem):
             if wish.every_port and (name != others[0] or any(other in parameters for other in others)):
                 return None  # means the ports that there are; the first one's error is enough
             if self._hidden(card, name, parameters):
+                self._unseen.add((card.device, name))
                 return None
             guard = parameters.get(firmware_names.ADVANCED)
             remedy = "see what '%s -d %s -e q' lists" % (self._tool.path, card.device)
@@ -393,7 +396,7 @@ class Firmware(Subsystem):
         """The wishes that are not in force, though they are staged or about to be: name -> value."""
         found = {}
         for name, wish in card.wishes.items():
-            if name not in parameters:
+            if name not in parameters or (card.device, name) in self._unseen:
                 continue
             current = parameters[name]["current"]
             unknown = current is None and (name in batch or (card.device, name) in self._staged)
@@ -510,6 +513,11 @@ class Firmware(Subsystem):
                 % (card.device, name, firmware_names.ADVANCED)
                 for name in card.wishes
                 if self._hidden(card, name, parameters)
+            ]
+            reasons += [
+                "%s: %s shows now that %s is in force; the next run sets it" % (device, name, firmware_names.ADVANCED)
+                for device, name in sorted(self._unseen)
+                if device == card.device and name in parameters
             ]
             if wanted and state["cards"][card.device]["mode"] == MODES[0]:
                 self.warnings.append(

@@ -536,7 +536,8 @@ def test_values_that_a_parameter_does_not_take(lab: Lab, name: str, value: t.Any
 
 
 def test_a_parameter_that_another_one_hides_waits_for_it(lab: Lab) -> None:
-    put_in(lab, ADVANCED_PCI_SETTINGS=number(0, bool=True))
+    guarded = number(0, guard="ADVANCED_PCI_SETTINGS")
+    put_in(lab, ADVANCED_PCI_SETTINGS=number(0, bool=True), MAX_ACC_OUT_READ=guarded)
     port = {"pci": FIRST, "parameters": {"advanced_pci_settings": True, "max_acc_out_read": 128}}
     done, outcome = lab.apply(port)
     assert [each.attribute for each in done] == ["ADVANCED_PCI_SETTINGS"]
@@ -544,12 +545,26 @@ def test_a_parameter_that_another_one_hides_waits_for_it(lab: Lab) -> None:
         "%s: MAX_ACC_OUT_READ does not show before ADVANCED_PCI_SETTINGS is in force; the run after the reboot sets it"
         % FIRST
     )
+    assert lab.apply(port) == ([], outcome)
     lab.reboot()
-    put_in(lab, MAX_ACC_OUT_READ=number(0))
     done, outcome = lab.apply(port)
     assert [(each.attribute, each.after) for each in done] == [("MAX_ACC_OUT_READ", 128)] and outcome["reboot_required"]
     lab.reboot()
     assert lab.apply(port) == ([], CALM)
+
+
+def test_a_reset_shows_a_hidden_parameter_and_the_next_run_sets_it(lab: Lab) -> None:
+    guarded = number(0, guard="ADVANCED_PCI_SETTINGS")
+    put_in(lab, ADVANCED_PCI_SETTINGS=number(0, bool=True), MAX_ACC_OUT_READ=guarded)
+    port = {"pci": FIRST, "parameters": {"advanced_pci_settings": True, "max_acc_out_read": 128}}
+    done, outcome = lab.apply(port, reset="allowed")
+    assert [each.attribute for each in done] == ["ADVANCED_PCI_SETTINGS", "reset"]
+    assert outcome["reboot_reasons"] == [
+        "%s: MAX_ACC_OUT_READ shows now that ADVANCED_PCI_SETTINGS is in force; the next run sets it" % FIRST
+    ]
+    done, outcome = lab.apply(port, reset="allowed")
+    assert [each.attribute for each in done] == ["MAX_ACC_OUT_READ", "reset"] and outcome == CALM
+    assert lab.parameter("MAX_ACC_OUT_READ")["current"] == 128
 
 
 def test_a_hidden_parameter_without_what_shows_it(lab: Lab) -> None:
