@@ -203,4 +203,4 @@ def test_markup_in_names_is_a_text(browser: Browser, tmp_path: Path) -> None:
     with opened(browser, report(tmp_path)) as page:
         assert page.evaluate("window.ran") is None
         assert page.locator("img, script").count() == 0
-        assert page.locator("h3", has_text="<script>window.ran = 1</script>").first.is_visible()
+        assert page.locator("#first dd", has_text="<script>window.ran = 1</script>").first.is_visible()
