@@ -40,6 +40,7 @@ _STATES = {
     "roce_qos": "qos_result",
 }
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
+_PREFIX = "Task failed: "
 _PROBED, _REFUSED = "__proof_results", "__proof_refused"
 
 Row = t.Dict[str, t.Any]
@@ -142,7 +143,9 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
 
 
 def _first(text: t.Any) -> str:
-    return next((line.strip() for line in str(text or "").splitlines() if line.strip()), "no message")
+    line = next((line.strip() for line in str(text or "").splitlines() if line.strip()), "no message")
+    # as ansible-core 2.19 begins what it says of a connection
+    return line[len(_PREFIX) :] if line.startswith(_PREFIX) else line
 
 
 def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
