@@ -165,7 +165,9 @@ def _header(report: Report) -> list[Child]:
         h("h1", "Rails of fabric %s" % material.plan["fabric"]["name"]),
         h("p", h("span", signs[state] + _word(report, state), class_="badge %s" % state)),
         h("p", seen, h("br"), lines[0].partition(": ")[2], "; ", lines[1], class_="soft"),
-        h("ul", *(h("li", note) for note in material.notes), aria_label="Notes") if material.notes else None,
+        h("ul", *(h("li", note) for note in material.notes), class_="notes", aria_label="Notes")
+        if material.notes
+        else None,
         h("ul", *_tiles(report), class_="tiles", aria_label="In numbers"),
     ]
 

@@ -118,6 +118,8 @@ th { text-align: left; font-weight: 600 }
 .key.failed { background: var(--bad-full); color: var(--on-full); font-weight: 700 }
 .key.open { background: var(--open-plate); color: var(--open) }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; list-style: none; padding: 0; font-size: .875rem }
+.word { white-space: nowrap }
+.notes { padding: .5rem 1rem .5rem 2rem; border: 1px solid var(--line); border-left: 5px solid var(--bad-full) }
 .word.failed { color: var(--bad); font-weight: 600 }
 .word.ok { color: var(--good) }
 .word.open { color: var(--open) }
