@@ -29,7 +29,8 @@ FAMILIES = {
     "RY8": "Kubernetes and its providers",
     "RY90": "GPUs and their rails",
     "RY95": "Scale",
-    "RY96": "What nodes are given: PCI, limits, GPUDirect",
+    "RY96": "What nodes are given: PCI and limits",
+    "RY97": "What nodes are given: GPUDirect",
 }
 
 HEAD = """\

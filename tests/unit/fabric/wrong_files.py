@@ -762,7 +762,7 @@ WRONG = [
     common("a netdev out of order", "netdev: eth1", "netdev: eth3", "RY817", "profiles.old.ports.gpu02.netdev", 22),
     common("a serial number for two", "  o-1:", "  o-[1:2]:", "RY417", "profiles.old.ports.gpu01.serial", 21),
     common("an idle GPU", "gpu: [2, 3]", "gpu: 2", "RY902", "profiles.old.gpus", 23),
-    # RY96x: what nodes are given
+    # RY96x, RY97x: what nodes are given
     change(
         "an unknown key of limits",
         "mtu: 4200",
@@ -842,21 +842,21 @@ WRONG = [
         "DMA-BUF of closed modules",
         "soft_rdma: null",
         "gpudirect: {path: dmabuf, flavour: proprietary}",
-        "RY967",
+        "RY971",
         "profiles.hgx.gpudirect.path",
     ),
     change(
         "GPUDirect of soft RDMA",
         "soft_rdma: null",
         "gpudirect: {}\n    soft_rdma: siw",
-        "RY968",
+        "RY972",
         "profiles.hgx.gpudirect",
     ),
     sriov(
         "GPUDirect without GPUs",
         "vfs: {count: 8}",
         "vfs: {count: 8}\n    gpudirect: {path: auto}",
-        "RY969",
+        "RY973",
         "profiles.hgx.gpudirect.path",
     ),
     change(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY96x: what nodes are given beside their rail ports: the PCI bus, limits, GPUDirect."""
+"""RY96x and RY97x: what nodes are given beside their rail ports: the PCI bus, limits, GPUDirect."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ ACS_IDLE = rule(
     WARNING,
 )
 CLOSED = rule(
-    "RY967",
+    "RY971",
     "DMA-BUF is wanted of the proprietary kernel modules",
     _profile("gpudirect: {path: dmabuf, flavour: proprietary}"),
     _profile("gpudirect: {path: dmabuf, flavour: open}"),
     why="The kernel exports dma_buf_export to modules under the GPL alone, and of NVIDIA's only the open ones are.",
 )
 SOFT = rule(
-    "RY968",
+    "RY972",
     "GPUDirect is wanted of a soft RDMA device",
     _profile("soft_rdma: rxe\n    gpudirect: {path: dmabuf}"),
     _profile("soft_rdma: rxe\n    gpudirect: {path: none}"),
@@ -76,14 +76,14 @@ SOFT = rule(
     why="Soft RDMA copies with the processor, which cannot read GPU memory through DMA-BUF or nvidia-peermem.",
 )
 NO_GPUS = rule(
-    "RY969",
+    "RY973",
     "GPUDirect is wanted of a server model without GPUs",
     _profile("gpudirect: {path: auto}", gpus=False),
     _profile("gpudirect: {path: auto}"),
     WARNING,
 )
 PEERMEM_INBOX = rule(
-    "RY970",
+    "RY974",
     "nvidia-peermem is wanted beside the distribution's own NIC driver",
     _profile("driver: {kind: inbox}\n    gpudirect: {path: peermem}"),
     _profile("driver: {kind: inbox}\n    gpudirect: {path: dmabuf}"),
@@ -92,7 +92,7 @@ PEERMEM_INBOX = rule(
     " distributions' kernels have it, and without it the module does not load (Invalid argument).",
 )
 PEERMEM_APART = rule(
-    "RY971",
+    "RY975",
     "The NIC driver and nvidia-peermem are to come from different places",
     "fabric: {name: ai, provider: network-operator, attachment: sriov, vfs: {count: 4}, mtu: 4200}\n"
     "addresses: {mode: prefix, node_prefix: 27}\n"
