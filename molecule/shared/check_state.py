@@ -30,6 +30,8 @@ QUESTIONS = {
     "numvfs": 'for f in /sys/bus/pci/devices/*/sriov_numvfs; do [ -e "$f" ] && echo "$f $(cat "$f")"; done; true',
     "sysctl": "grep . /proc/sys/net/ipv4/conf/*/arp_ignore /proc/sys/net/ipv4/conf/*/arp_announce"
     " /proc/sys/net/ipv4/conf/*/rp_filter",
+    "pages": "grep . /sys/kernel/mm/hugepages/*/nr_hugepages",
+    "neighbours": "grep . /proc/sys/net/ipv?/neigh/default/gc_thresh?",
     "boot_unit": "systemctl is-failed railyard-boot.service || true",
 }
 
@@ -69,6 +71,7 @@ def differences(node: dict[str, t.Any], live: Live) -> t.Iterator[str]:
         yield "railyard-boot.service has failed"
     main = [route for route in live.routes if route.get("table", "main") == "main" and route["dst"] == "default"]
     rails = {port["netdev"] for port in node["ports"]}
+    yield from limit_differences(node.get("limits") or {}, live)
     if not main:
         yield "there is no default route in the main table"
     for route in main:
@@ -77,6 +80,18 @@ def differences(node: dict[str, t.Any], live: Live) -> t.Iterator[str]:
     for port in node["ports"]:
         for difference in port_differences(port, live):
             yield "%s: %s" % (port["rail"], difference)
+
+
+def limit_differences(limits: dict[str, t.Any], live: Live) -> t.Iterator[str]:
+    pages = dict(line.split(":") for line in live.text["pages"].split())
+    for page in limits.get("hugepages") or []:
+        held = pages.get("/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages" % page["size_kb"])
+        if held != str(page["count"]):
+            yield "hugepages of %d kB are %s, planned %d" % (page["size_kb"], held, page["count"])
+    for line in live.text["neighbours"].split():
+        path, held = line.split(":")
+        if int(held) < limits.get("neighbours", {}).get(path.rpartition("/")[2], 0):
+            yield "%s is %s, planned %d" % (path, held, limits["neighbours"][path.rpartition("/")[2]])
 
 
 def port_differences(port: dict[str, t.Any], live: Live) -> t.Iterator[str]:
