@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 import types
 import typing as t
 from html.parser import HTMLParser
@@ -262,6 +263,28 @@ def test_what_failures_share(many: Sample, places: list[tuple[str, str]], said: 
     verify["failures"] = [dict(template, node=node, rail=rail, rails=[rail]) for node, rail in places]
     (step,) = _report(many, dict(verify, ok=False)).steps
     assert step.shared == said and list(step.places) == places
+
+
+def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
+    """Each port fails, and each has drifted: what is said is bounded, and the whole command is there."""
+    template = huge.drift(BEGAN, True)["failures"][0]
+    ports = [(node, rail) for node in huge.nodes for rail in huge.rails]
+    verify, drift = huge.verify(BEGAN, False, 1.0), huge.drift(BEGAN, False)
+    for made, what in ((verify, "rule"), (drift, "other rule")):
+        made["ok"] = False
+        made["matrix"] = {node: dict.fromkeys(huge.rails, "failed") for node in huge.nodes}
+        made["failures"] = [
+            dict(template, node=node, rail=rail, rails=[rail], what=what, mends="playbooks/hosts.yml --limit " + node)
+            for node, rail in ports
+        ]
+    report = _report(huge, verify, drift)
+    started = time.process_time()
+    raw = report.html()
+    assert time.process_time() - started < 20 and len(raw) < 1_500_000
+    assert [len(step.places) for step in report.steps] == [len(ports)] * 2
+    assert (
+        Page(raw).texts.count("ansible-playbook -i INVENTORY playbooks/hosts.yml --limit " + ",".join(huge.nodes)) == 2
+    )
 
 
 def test_errors_of_lint_come_before_all(two: Sample) -> None:

@@ -34,6 +34,9 @@ _OPEN = 20
 _STEPS = 8
 _PLACES = 12
 _VALUES = 3
+# Names of a step on demand, and characters of a command that is shown at once.
+_NAMES = 2000
+_LONG = 400
 _COUNTERS = 100
 
 
@@ -55,12 +58,20 @@ def _step(step: Step, name: str) -> xml.Element:
         ("found", _few(step.found)),
         ("likeliest cause", _few(step.causes)),
         ("remedy", step.remedy),
-        ("run", [h("div", code("ansible-playbook -i INVENTORY %s" % play)) for play in step.plays]),
+        ("run", [_command(play) for play in step.plays]),
     ]
     said = [part for name, value in facts if value for part in (h("dt", name), h("dd", value))]
     title = "%s %s" % (step.code, step.title) if step.code else step.title
     head = h("h3", title, " ", h("span", "(%s)" % step.origin, class_="soft small"))
     return h("li", head, h("dl", *said, class_="facts"), id=name)
+
+
+def _command(play: str) -> xml.Element:
+    """One line to copy; of many nodes on demand."""
+    said = "ansible-playbook -i INVENTORY %s" % play
+    if len(said) <= _LONG:
+        return h("div", code(said))
+    return more("%s with all of their names" % said.partition(" --limit")[0], code(said))
 
 
 def _places(places: t.Sequence[tuple[str, str]]) -> list[Child]:
@@ -78,7 +89,8 @@ def _places(places: t.Sequence[tuple[str, str]]) -> list[Child]:
     said = "%s: %s" % (summary, ", ".join(named[:_PLACES]))
     if len(named) <= _PLACES:
         return [said]
-    return [said, ", ...", more("all of them", h("p", ", ".join(named)))]
+    rest = ", and {:,} more".format(len(named) - _NAMES) if len(named) > _NAMES else ""
+    return [said, ", ...", more("all of them", h("p", ", ".join(named[:_NAMES]), rest))]
 
 
 def _few(texts: t.Sequence[str]) -> str:
@@ -128,13 +140,17 @@ def _left(number: int, file: str) -> xml.Element | None:
 
 def drifted(found: t.Sequence[Failure], boots: t.Mapping[str, str], runs: t.Sequence[Run]) -> xml.Element | None:
     """When each node that drifted was last seen clean."""
+    numbers: dict[str, int] = {}
+    for each in found:
+        if each.node:
+            numbers[each.node] = numbers.get(each.node, 0) + 1
     lines = []
-    for node in dict.fromkeys(each.node for each in found if each.node):
-        number = sum(each.node == node for each in found)
-        lines.append((node, "{:,}".format(number), clean_since(runs, node, boots.get(node, "")), boots.get(node, "")))
+    for node, number in list(numbers.items())[:MOST]:
+        boot = boots.get(node, "")
+        lines.append((node, "{:,}".format(number), clean_since(runs, node, boot), boot))
     if not lines:
         return None
-    return rows(("node", "drifted", "since", "boot"), lines[:MOST], "Nodes that drifted", brief=True)
+    return rows(("node", "drifted", "since", "boot"), lines, "Nodes that drifted", brief=True)
 
 
 def findings(said: t.Sequence[Said]) -> list[Child]:
