@@ -119,14 +119,15 @@ def test_the_second_run_changes_nothing(site: Site) -> None:
     assert wrote == [] and "changed=0" in done.stdout
 
 
-def test_what_left_the_file_goes_and_the_rest_stays(site: Site) -> None:
+def test_what_left_the_file_goes_the_rest_stays_and_secrets_are_new_where_asked(site: Site) -> None:
     less = site.place / "less.yml"
     text = SAMPLE.read_text().replace("forks: 64", "forks: 32").replace("    cluster: cluster\n", "")
     text = text.replace('    drift: {at: "03:00", timezone: Europe/Amsterdam}\n', "").replace("#rails", "#ops")
     less.write_text(text)
     awx = site.awx
     before = set(awx.names("job_templates"))
-    done, wrote = site.play(file=less)
+    new = {**SECRETS, "nodes": {"ssh_key_data": "KEY-of-new-nodes"}, "ops": {"token": "TOKEN-of-new-ops"}}
+    done, wrote = site.play("-e", "awx_update_secrets=true", file=less, secrets=new)
     ok(done)
     hidden(done)
     assert before - set(awx.names("job_templates")) == {"Railyard ai-east: kubernetes", "Railyard ai-east: teardown"}
@@ -135,10 +136,12 @@ def test_what_left_the_file_goes_and_the_rest_stays(site: Site) -> None:
     assert awx.one("job_templates", "Railyard ai-east: hosts")["forks"] == 32
     assert awx.one("notification_templates", "Railyard ops")["notification_configuration"] == {
         "channels": ["#ops"],
-        "token": "TOKEN-of-ops",
+        "token": "TOKEN-of-new-ops",
     }
+    assert awx.one("credentials", "Railyard nodes")["inputs"]["ssh_key_data"] == "KEY-of-new-nodes"
     touched = {path.split("/")[3] for _method, path, _data in wrote}
-    assert touched <= {"job_templates", "schedules", "workflow_job_template_nodes", "notification_templates"}
+    expected = {"job_templates", "schedules", "workflow_job_template_nodes", "notification_templates", "credentials"}
+    assert touched == expected
 
 
 def test_nobody_said_which_awx(site: Site) -> None:
