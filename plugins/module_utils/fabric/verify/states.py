@@ -147,7 +147,7 @@ def states(run: Run, layer: str) -> None:
                 continue
             if run.has(code, told.name, rail) or run.blocked(layer, told.name, rail):
                 continue
-            if code == "RV590" and _explained(run, told.name, rail):
+            if code != "RV506" and _explained(run, told.name, rail, None if code == "RV590" else layer):
                 continue
             # a module's refusal says itself what to do about it
             more = {"remedy": said} if said else {}
@@ -161,9 +161,15 @@ def _known(run: Run, node: str, text: str) -> bool:
     return any(each.node == node and text == each.what + str(each.found) for each in run.failures)
 
 
-def _explained(run: Run, node: str, rail: str | None) -> bool:
-    """A refusal follows from what was found before on the rail."""
-    return any(each.node == node and (rail is None or rail in each.rails) for each in run.failures)
+def _explained(run: Run, node: str, rail: str | None, layer: str | None) -> bool:
+    """Whether it follows from what was seen before on the rail: in the same layer, or (None) in whichever.
+
+    What the node's own state was seen to lack is told by what was seen; a module names each step of mending it.
+    """
+    return any(
+        each.node == node and (rail in each.rails if rail else layer is None) and layer in (None, each.layer)
+        for each in run.failures
+    )
 
 
 def _keep(run: Run, node: str, layer: str, kept: t.Sequence[str]) -> None:
