@@ -121,7 +121,7 @@ def _compared(place: Path, kubeconfig: Path, rival: str, pools: t.Sequence[t.Any
         beside.append(_ours(place / "fabric.yml", kubeconfig, "nothing differs").wall)
     created = base + (made.wall - base) * count / SUBSET
     say("kubernetes.core.k8s, a task an object, from %d to %d objects: first" % (SUBSET, count), "%.0f s" % created)
-    say("  / kubernetes.yml, first run, wall", "%.1f" % (created / first.wall))
+    say("  / kubernetes.yml, first run, wall (no pair: that was minutes ago)", "%.1f" % (created / first.wall))
     say("  nothing to do", spread(again, "s"))
     say("  / kubernetes.yml with nothing to do, wall (goal: at least 10)", ratio(again, beside))
     one = _theirs(rival, kubeconfig, every, "-e", "one_task=true")
