@@ -16,7 +16,7 @@ description:
   - Finds the archive of a chart or the manifest of a release, fetches it where it is elsewhere, and holds it against
     its checksum before anything of it is used.
   - For a chart, gives the values that the plan decides with the user's over them, held against the keys that the chart
-    reads, and brings the chart's CustomResourceDefinitions and the namespace, so that M(kubernetes.core.helm) can
+    reads, and brings the chart's CustomResourceDefinitions and the namespace, so that the module C(kubernetes.core.helm) can
     install the release that RV(release) describes.
   - For a manifest (Calico, Flannel, Multus), applies its objects by server-side apply under the field manager
     C(railyard), with what O(settings) say, and deletes what left it since the last release.
@@ -106,7 +106,6 @@ notes:
   - Fetched files are kept under C(~/.cache/railyard/archives) (E(XDG_CACHE_HOME)) by their checksum.
 seealso:
   - module: railyard.fabric.kube_objects
-  - module: kubernetes.core.helm
 """
 
 EXAMPLES = r"""

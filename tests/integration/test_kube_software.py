@@ -1,0 +1,371 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Software into a cluster and away again, by the playbooks, through Helm, on a real API server.
+
+The small charts and manifests have the keys and places of upstream's; where upstream's own are at hand they are
+installed too. No kubelet runs, so nothing waits for pods, and hooks that are pods are left out.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
+from lab.cluster import schemas, tools
+from lab.image import cache_directory
+from tests.integration.cluster import Cluster, Object
+from tests.unit.fabric.kubernetes import plans, software_files
+
+ROOT = Path(__file__).resolve().parents[2]
+GROUP = "railyard.example"
+FABRIC = "ai"
+
+pytest.importorskip("ansible_collections.kubernetes.core", reason="the collection kubernetes.core is not installed")
+
+
+class Bench:
+    """A cluster, a fabric file, and a directory of archives."""
+
+    def __init__(self, cluster: Cluster, place: Path) -> None:
+        self.cluster = cluster
+        self.place = place
+        self.archives = place / "archives"
+        self.archives.mkdir()
+        self.helm = tools.ensure("helm", cache_directory())
+        self.checksums: dict[str, dict[str, str]] = {}
+        self.plan()
+
+    def plan(self, provider: str = "spiderpool", attachment: str = "macvlan", mode: str = "subnet") -> None:
+        (self.place / "fabric.yml").write_text(json.dumps(plans.fabric_file(provider, attachment, mode, (4,))))
+
+    def vouch(self, name: str, path: Path) -> None:
+        self.checksums.setdefault(name, {})[path.name] = software_files.digest(path)
+
+    def play(self, name: str, *words: str, env: t.Mapping[str, str] | None = None, **more: t.Any) -> tuple[int, str]:
+        """Return code, and what was said, in one line."""
+        given = {
+            "fabric_file": str(self.place / "fabric.yml"),
+            "kubernetes_kubeconfig": str(self.cluster.kubeconfig),
+            "cluster_archives": str(self.archives),
+            "cluster_checksums": self.checksums,
+            "cluster_helm": self.helm,
+            "cluster_hooks": False,
+            "cluster_wait": False,
+            **more,
+        }
+        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "playbooks/%s.yml" % name]
+        argv += ["-e", json.dumps(given), *words]
+        own = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "XDG_CACHE_HOME": str(self.place)}
+        done = subprocess.run(
+            argv, cwd=ROOT, env={**os.environ, **own, **(env or {})}, capture_output=True, text=True, timeout=400
+        )
+        said = " ".join((done.stdout + done.stderr).split())
+        assert "Traceback" not in said, said
+        return done.returncode, said
+
+    def releases(self) -> dict[str, t.Any]:
+        listed = json.loads(self.cluster.helm("list", "-A", "-a", "-o", "json"))
+        return {each["name"]: each for each in listed}
+
+    def values(self, name: str, namespace: str) -> t.Any:
+        return json.loads(self.cluster.helm("get", "values", name, "-n", namespace, "-o", "json"))
+
+    def get(self, kind: str, name: str, namespace: str = "", api: str = "v1") -> Object | None:
+        return self.cluster.get({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}})
+
+
+@pytest.fixture
+def bench(clean_cluster: Cluster, tmp_path: Path) -> t.Iterator[Bench]:
+    bench = Bench(clean_cluster, tmp_path)
+    yield bench
+    for name, release in bench.releases().items():
+        clean_cluster.helm("uninstall", name, "-n", release["namespace"], "--no-hooks")
+    for name in clean_cluster.crds():
+        if name.endswith(GROUP):
+            clean_cluster.kubectl("delete", "crd", name, "--wait=false")
+    for kind in ("daemonset,deployment,configmap,serviceaccount", "clusterrole,clusterrolebinding"):
+        clean_cluster.kubectl("delete", kind, "-A", "-l", "railyard.fabric/software", "--wait=false")
+
+
+@pytest.fixture
+def chart(bench: Bench) -> Path:
+    path = software_files.spiderpool(bench.archives)
+    bench.vouch("spiderpool", path)
+    return path
+
+
+def plugin(bench: Bench) -> Object:
+    found = bench.get("DaemonSet", "spiderpool-rdma-shared-device-plugin", "spiderpool", "apps/v1")
+    assert found
+    return found
+
+
+def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> None:
+    # check mode says all and does nothing
+    rc, said = bench.play("cluster", "--check", "--diff")
+    assert rc == 0 and "smallpools.%s" % GROUP in said and "nothing is written in check mode" in said, said
+    assert bench.releases() == {} and not bench.get("Namespace", "spiderpool")
+    assert "smallpools.%s" % GROUP not in bench.cluster.crds()
+    # it installs what the plan says, with its definitions before it
+    rc, said = bench.play("cluster")
+    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", said
+    values = bench.values("spiderpool", "spiderpool")
+    (entry, *_others) = values["rdma"]["rdmaSharedDevicePlugin"]["deviceConfig"]["configList"]
+    assert entry["rdmaHcaMax"] == 100 and values["ipam"]["enableIPv6"] is False
+    space = bench.get("Namespace", "spiderpool")
+    assert space and space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert "smallpools.%s" % GROUP in bench.cluster.crds()
+    first = plugin(bench)
+    # a second time is nothing
+    rc, said = bench.play("cluster")
+    assert rc == 0 and "changed=0" in said and bench.releases()["spiderpool"]["revision"] == "1", said
+    # another list is another template, and the plugin restarts; the registry moves the image
+    options = {"rdma_hca_max": 64, "registry": "registry.example/m"}
+    rc, said = bench.play("cluster", kubernetes_options=options)
+    assert rc == 0 and bench.releases()["spiderpool"]["revision"] == "2", said
+    second = plugin(bench)
+    notes = [each["spec"]["template"]["metadata"]["annotations"]["railyard.fabric/config"] for each in (first, second)]
+    assert notes[0] != notes[1]
+    image = second["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert image == "registry.example/m/mellanox/plugin:v1"
+    # another release brings its definitions first
+    more = {"crds/example.yaml": software_files.definition(GROUP, "SmallPool", ("v1", "v2"))}
+    newer = software_files.spiderpool(bench.archives, "1.3.0", **more)
+    bench.checksums["spiderpool"] = {newer.name: software_files.digest(newer)}
+    rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"}, kubernetes_options=options)
+    assert rc == 0 and bench.releases()["spiderpool"]["chart"] == "spiderpool-1.3.0", said
+    assert len(bench.cluster.crds()["smallpools.%s" % GROUP]["spec"]["versions"]) == 2
+    rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"}, kubernetes_options=options)
+    assert rc == 0 and "changed=0" in said, said
+    # and it goes: the release, then by leave the definitions
+    rc, said = bench.play("teardown", teardown_consent=FABRIC)
+    assert rc == 0 and "spiderpool" in bench.releases(), "the software stays unless somebody says so"
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {} and "smallpools.%s" % GROUP in bench.cluster.crds(), said
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
+    assert rc == 0 and "smallpools.%s" % GROUP not in bench.cluster.crds(), said
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
+    assert rc == 0 and "changed=0" in said, said
+
+
+def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> None:
+    def refused(*words: str, env: t.Mapping[str, str] | None = None, **more: t.Any) -> None:
+        rc, said = bench.play("cluster", env=env, **more)
+        assert rc == 2 and bench.releases() == {}, said
+        assert "smallpools.%s" % GROUP not in bench.cluster.crds(), said
+        for word in words:
+            assert word in said, (word, said)
+
+    wrong = {"spiderpool": {"spiderpoolAgnet": {}, "coordinator": {"detectGateway": True}}}
+    refused("did you mean spiderpoolAgent", "set ipam.enableGatewayDetection", cluster_values=wrong)
+    refused("has no checksum here", cluster_checksums={}, cluster_versions={"spiderpool": "9.9.9"})
+    refused("should have " + "0" * 64, cluster_checksums={"spiderpool": {chart.name: "0" * 64}})
+    refused("should have", cluster_checksums={})  # the small chart is not the pinned one
+    refused("nobody says where", cluster_archives="")
+    refused("is no program", cluster_helm="/nowhere/helm")
+    four = bench.place / "helm4"
+    four.write_text("#!/bin/sh\necho v4.1.4\n")
+    four.chmod(0o755)
+    refused("says that it is v4.1.4", "Helm 3", cluster_helm=str(four))
+    about = {"apiVersion": "v2", "name": "spiderpool", "version": "1.2.2", "kubeVersion": ">= 1.99.0-0"}
+    later = software_files.spiderpool(bench.place / "later", "1.2.2", **{"Chart.yaml": about})
+    vouched = {"spiderpool": {later.name: software_files.digest(later)}}
+    refused("asks for 1.99 or later", cluster_archives=str(later.parent), cluster_checksums=vouched)
+
+
+def test_the_registry_is_said_where_an_object_must_name_it(bench: Bench) -> None:
+    bench.plan("network-operator", "macvlan")
+    rc, said = bench.play("kubernetes", kubernetes_wait=False)
+    assert rc == 2 and "kubernetes.registry: nobody says from which registry the image" in said, said
+
+
+def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:
+    bench.cluster.need("spiderippools.spiderpool.spidernet.io")
+    rc, said = bench.play("cluster")
+    assert rc == 0, said
+    pool = {
+        "apiVersion": "spiderpool.spidernet.io/v2beta1",
+        "kind": "SpiderIPPool",
+        "metadata": {"name": "one", "labels": {"app.kubernetes.io/managed-by": "railyard"}},
+        "spec": {"subnet": "172.16.1.0/24", "ips": ["172.16.1.10"]},
+    }
+    bench.cluster.apply(pool)
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 2 and "it still serves 1 SpiderIPPool" in said and "spiderpool" in bench.releases(), said
+    bench.cluster.resource(pool).delete(name="one")
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {}, said
+
+
+def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Path) -> None:
+    small = {
+        "apiVersion": GROUP + "/v1",
+        "kind": "SmallPool",
+        "metadata": {"name": "one", "finalizers": ["a.example/x"]},
+    }
+    rc, said = bench.play("cluster")
+    assert rc == 0, said
+    bench.cluster.kubectl("apply", "-f", "-", text=json.dumps(small))
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
+    assert rc == 2 and "one would never go: it waits for a.example/x" in said, said
+    assert "smallpools.%s" % GROUP in bench.cluster.crds()
+    bench.cluster.kubectl("patch", "smallpool", "one", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
+    assert rc == 0 and "smallpools.%s" % GROUP not in bench.cluster.crds(), said
+    # what a release of somebody's holds is that release's
+    held = software_files.definition(GROUP, "SmallPool")
+    held["metadata"] = {"name": held["metadata"]["name"], "annotations": {"meta.helm.sh/release-name": "theirs"}}
+    bench.cluster.kubectl("create", "-f", "-", text=json.dumps(held))
+    rc, said = bench.play("cluster")
+    assert rc == 0 and "is a part of Helm's release theirs and left as it is" in said, said
+    # and a version in which objects are stored is not taken away under them
+    bench.cluster.kubectl("annotate", "crd", held["metadata"]["name"], "meta.helm.sh/release-name-")
+    more = {"crds/example.yaml": software_files.definition(GROUP, "SmallPool", ("v2",))}
+    newer = software_files.spiderpool(bench.archives, "1.3.0", **more)
+    bench.checksums["spiderpool"] = {newer.name: software_files.digest(newer)}
+    rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"})
+    assert rc == 2 and "objects are stored as v1" in said, said
+
+
+@pytest.fixture
+def flannel(bench: Bench) -> Path:
+    path = bench.archives / "kube-flannel.yml"
+    path.write_text(software_files.FLANNEL)
+    bench.vouch("flannel", path)
+    software_files.spiderpool(bench.archives)
+    bench.vouch("spiderpool", bench.archives / "spiderpool-1.2.2.tgz")
+    return path
+
+
+def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) -> None:
+    def daemon() -> Object | None:
+        return bench.get("DaemonSet", "kube-flannel-ds", "kube-flannel", "apps/v1")
+
+    settings = {"cluster_cni": "flannel", "flannel_interface": "eth0", "flannel_mtu": 1400}
+    rc, said = bench.play("cluster", "--check", "--diff", **settings)
+    assert rc == 0 and "flannel v0.28.9: 3 changes" in said and daemon() is None, said
+    rc, said = bench.play("cluster", **settings)
+    made = daemon()
+    assert rc == 0 and made, said
+    assert made["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "--iface=eth0"
+    rc, said = bench.play("cluster", **settings)
+    assert rc == 0 and "changed=0" in said, said
+    # what somebody took away comes again
+    bench.cluster.kubectl("-n", "kube-flannel", "delete", "configmap", "kube-flannel-cfg")
+    rc, said = bench.play("cluster", **settings)
+    assert (
+        rc == 0 and "flannel v0.28.9: 1 changes" in said and bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
+    )
+    # what left the manifest goes
+    documents = list(yaml.safe_load_all(flannel.read_text()))
+    more = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "once", "namespace": "kube-flannel"}}
+    flannel.write_text(yaml.safe_dump_all([*documents, more]))
+    bench.vouch("flannel", flannel)
+    rc, said = bench.play("cluster", **settings)
+    assert rc == 0 and bench.get("ConfigMap", "once", "kube-flannel"), said
+    flannel.write_text(yaml.safe_dump_all(documents))
+    bench.vouch("flannel", flannel)
+    rc, said = bench.play("cluster", **settings)
+    assert rc == 0 and bench.get("ConfigMap", "once", "kube-flannel") is None, said
+    # a rail is no pod network
+    rails = {**settings, "flannel_interface": ".*"}
+    rc, said = bench.play("cluster", **rails)
+    assert rc == 2 and "the port of rail" in said, said
+    # it goes by consent alone
+    rc, said = bench.play("teardown", "--check", teardown_cni="flannel")
+    assert rc == 0 and daemon(), said
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_cni="flannel")
+    assert rc == 0 and daemon() is None, said
+
+
+def test_what_stood_there_before_is_taken_over_by_leave_alone(bench: Bench, flannel: Path) -> None:
+    objects = list(yaml.safe_load_all(flannel.read_text()))
+    other = copy.deepcopy(objects)
+    other[1]["data"]["net-conf.json"] = '{"Network": "10.9.0.0/16", "Backend": {"Type": "vxlan"}}'
+    bench.cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(other[:2]))
+    rc, said = bench.play("cluster", cluster_cni="flannel")
+    assert rc == 2 and "ConfigMap kube-flannel/kube-flannel-cfg" in said and "net-conf.json" in said, said
+    rc, said = bench.play("cluster", cluster_cni="flannel", cluster_force=True)
+    assert rc == 0, said
+    found = bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
+    assert found and "10.244.0.0/16" in found["data"]["net-conf.json"]
+
+
+@pytest.fixture
+def definitions_again(cluster: Cluster) -> t.Iterator[None]:
+    """Upstream's definitions are on the server for all tests; what takes them away brings them back."""
+    yield
+    folders = [Path(each) for each in cluster.running.crds or ()] or [schemas.DEFAULT]
+    if folders[0].is_dir():
+        cluster.load_crds(*folders)
+
+
+@pytest.mark.usefixtures("definitions_again")
+@pytest.mark.parametrize("name", ["spiderpool", "gpu-operator", "multus", "flannel", "calico"])
+def test_upstreams_own(bench: Bench, name: str) -> None:
+    """What the server is new enough for; the others are rendered by Helm in the test below."""
+    pin = PINS[name]
+    for files in pin.files.values():
+        for file in files:
+            (bench.archives / file.name).symlink_to(software_files.upstream(file.name))
+    if name != "spiderpool":
+        bench.plan("cni", "macvlan", "block")
+        (bench.archives / "multus-daemonset-thick.yml").unlink(missing_ok=True)
+        (file,) = PINS["multus"].files[""]
+        (bench.archives / file.name).symlink_to(software_files.upstream(file.name))
+    more = {
+        "gpu-operator": {"cluster_gpu_operator": True},
+        "flannel": {"cluster_cni": "flannel"},
+        # its manifests need policy/v1 of 1.21; its operator's do not
+        "calico": {"cluster_cni": "calico", "calico_method": "operator", "calico_pod_cidr": "10.42.0.0/16"},
+    }.get(name, {})
+    rc, said = bench.play("cluster", **more)
+    assert rc == 0, said
+    rc, said = bench.play("cluster", **more)
+    assert rc == 0 and "changed=0" in said, said
+    cni = more.pop("cluster_cni", "")
+    going = {"teardown_software": True, "teardown_purge": True, "teardown_consent": FABRIC, "teardown_cni": cni}
+    rc, said = bench.play("teardown", **going, **more)
+    assert rc == 0 and bench.releases() == {}, said
+    kinds = "crd,daemonset,deployment,clusterrole"
+    left = bench.cluster.kubectl("get", kinds, "-A", "-o", "name", "-l", "railyard.fabric/software")
+    assert left == "", left
+
+
+@pytest.mark.parametrize("name", [name for name, pin in PINS.items() if pin.chart])
+def test_helm_renders_upstreams_charts_with_the_values_of_plans(bench: Bench, name: str) -> None:
+    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import charts, components
+    from tests.unit.fabric.kubernetes.documents import combinations, document
+
+    pin = PINS[name]
+    (file,) = pin.files[""]
+    path, chart = software_files.upstream(file.name), software_files.upstreams_chart(file.name)
+    seen: dict[str, None] = {}
+    for combination in combinations():
+        for options in ({}, {"sriov_operator": "upstream"}, {"driver": "container", "gpudirect": "peermem"}):
+            given = {"registry": "registry.example", **options}
+            values = components.values(document(*combination), given).get(pin.chart)
+            if values is not None:
+                seen[yaml.safe_dump(charts.merged(charts.mirrored(chart, "registry.example"), values))] = None
+    assert seen
+    for number, text in enumerate(seen):
+        values = bench.place / ("%d.yaml" % number)
+        values.write_text(text)
+        version = ("--kube-version", "1.30.0", "-n", "x", "--skip-crds")
+        made = bench.cluster.helm("template", pin.chart, str(path), "-f", str(values), *version)
+        images = [
+            each["image"]
+            for one in yaml.safe_load_all(made)
+            if one and one["kind"] in ("DaemonSet", "Deployment", "Job")
+            for each in one["spec"]["template"]["spec"]["containers"]
+        ]
+        assert all(each.startswith("registry.example/") for each in images), images
