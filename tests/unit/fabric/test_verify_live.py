@@ -8,6 +8,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import Asked, judge
@@ -112,8 +113,13 @@ class Ground:
         }
 
     def failures(self, kind: str) -> list[t.Any]:
-        states = {"rail_ports": {"changes": predicted(self.live, self.ports)}}
-        told = [Told("node-1", self.node, self.info(), states)]
+        try:
+            result: dict[str, t.Any] = {"changes": predicted(self.live, self.ports)}
+        except RailyardError as error:
+            # as task.fail has it
+            errors = error.errors if isinstance(error, Errors) else [error]
+            result = {"failed": True, "changes": [], "errors": [each.as_dict() for each in errors]}
+        told = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
         return judge(kind, self.fabric, told, Asked(["node-1"])).run.failures
 
 

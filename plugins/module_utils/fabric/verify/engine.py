@@ -20,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.code
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Row, Run, Told
 
 FORMAT = 1
+# The last layer of nodes' own state: by then all that could explain a refusal has been seen.
+_LAST = "qos"
 OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 
 
@@ -76,11 +78,13 @@ def judge(
     }
     # whoever cannot be read fails whatever was asked for
     _nodes(run)
-    for name in names:
-        if name in steps:
+    for name in LAYERS:
+        if name in names and name in steps:
             steps[name]()
-        if name in STATE and name != "kubernetes":
+        if name in names and name in STATE and name != "kubernetes":
             states.states(run, name)
+        if name == _LAST:
+            states.refusals(run)
     _why_not(run)
     return Verdict(run, asked, planned_pairs, seen)
 

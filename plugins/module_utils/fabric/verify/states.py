@@ -18,6 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run 
 _FOLLOWS = {"rail_ports": ("loaded", "done"), "sriov_vfs": ("left by a run that was cut off",)}
 # A node's files, which say what the next boot has.
 _KEPT = "RV550"
+# What a module will not do, or cannot.
+_REFUSED = "RV590"
 # module -> the code of what it would change, where the change itself does not say better
 _CODES = {
     "mlx_linktype": "RV101",
@@ -121,7 +123,7 @@ def _refused(told: Told, module: str, result: Row) -> list[Drifted]:
         rail = named[0] if named else None
         if rail is None and numbered and int(numbered.group(1)) < len(given):
             rail = given[int(numbered.group(1))]
-        code = "RV102" if module == "mlx_linktype" else "RV590"
+        code = "RV102" if module == "mlx_linktype" else _REFUSED
         layer = CODES[_CODES[module]].layer
         text = "%s: %s" % (error["place"], error["message"])
         found.append((layer, code, rail, module, "what the plan says", text, error.get("remedy") or None))
@@ -137,8 +139,8 @@ def states(run: Run, layer: str) -> None:
     """Add what the modules would change in a layer, and nothing else has told of."""
     for told in run.nodes():
         kept: list[str] = []
-        for where, code, rail, what, expected, found, said in of_node(told):
-            if where != layer or (rail is not None and rail not in run.rails):
+        for where, code, rail, what, expected, found, _said in of_node(told):
+            if where != layer or code == _REFUSED or (rail is not None and rail not in run.rails):
                 continue
             if code in (_KEPT, "RV302"):
                 kept.append(what)
@@ -147,13 +149,23 @@ def states(run: Run, layer: str) -> None:
                 continue
             if run.has(code, told.name, rail) or run.blocked(layer, told.name, rail):
                 continue
-            if code != "RV506" and _explained(run, told.name, rail, None if code == "RV590" else layer):
+            if code != "RV506" and _explained(run, told.name, rail, layer):
                 continue
-            # a module's refusal says itself what to do about it
-            more = {"remedy": said} if said else {}
-            run.fail(code, told.name, rail, what, expected=expected, found=found, **more)
+            run.fail(code, told.name, rail, what, expected=expected, found=found)
         if kept:
             _keep(run, told.name, layer, kept)
+
+
+def refusals(run: Run) -> None:
+    """Add what modules refuse, where nothing that was seen in any layer explains it."""
+    for told in run.nodes():
+        for where, code, rail, what, expected, found, said in of_node(told):
+            if code != _REFUSED or where not in run.layers or (rail is not None and rail not in run.rails):
+                continue
+            if run.has(code, told.name, rail) or _explained(run, told.name, rail, None):
+                continue
+            # a module's refusal says itself what to do about it
+            run.fail(code, told.name, rail, what, expected=expected, found=found, remedy=said)
 
 
 def _known(run: Run, node: str, text: str) -> bool:
