@@ -102,8 +102,8 @@ def _tell_swap(
 
 def is_named(run: Run, node: str, port: Row) -> bool:
     """Whether the fabric file says the leaf's name: UNIT-RAIL is only what it is called where nobody does."""
-    leaf = port.get("leaf")
-    return bool(leaf and leaf["name"]) and leaf["name"] != "%s-%s" % (run.told[node].plan["unit"], port["rail"])
+    leaf = port.get("leaf") or {}
+    return bool(leaf.get("name")) and leaf["name"] != "%s-%s" % (run.told[node].plan["unit"], port["rail"])
 
 
 def _is_leaf(row: Row, name: str) -> bool:

@@ -216,8 +216,8 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
         if any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
         expected = "%.0f Gb/s or more" % (_too_slow(run, probe, share) or 0)
-        seen = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
-        run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=seen, peer=peer)
+        reached = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
+        run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=reached, peer=peer)
     for probe in fast:
         _stands_out(run, probe, medians)
     _counters(run)
