@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import tarfile
 import typing as t
 
@@ -136,8 +137,8 @@ class Plugins:
 
     def _own(self, path: str) -> list[Change]:
         held = self._system.read_bytes(path)
-        program = self.program(held)
-        if held == program:
+        wanted = self.program(held)
+        if held is not None and program.same(held, wanted):
             return []
         return [
             Change(
@@ -145,7 +146,7 @@ class Plugins:
                 "plugin",
                 None if held is None else "other",
                 "as packed",
-                lambda: self._system.write_file(path, program, 0o755),
+                lambda: self._system.write_file(path, wanted, 0o755),
             )
         ]
 
@@ -156,8 +157,9 @@ class Plugins:
         kept = (held or b"").partition(b"\n")[0]
         path = kept[2:].split(b" ")[0].decode("utf-8", "replace") if kept.startswith(b"#!") else None
         # isolated, and without site: a third of its time
-        head = "#!%s -IS\n" % program.interpreter(self._system, path)
-        return head.encode() + program.pack(PACKED, "node.cni_rail")
+        python = program.interpreter(self._system, path)
+        ours = os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable)
+        return b"#!%s -IS\n" % python.encode() + program.pack(PACKED, "node.cni_rail", compiled=ours)
 
     # -- what is where ------------------------------------------------------------------------------------------------
 

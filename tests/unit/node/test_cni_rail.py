@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import io
 import json
 import os
 import subprocess
 import typing as t
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -71,11 +73,62 @@ def test_the_plan_names_the_plugin_as_it_is_installed() -> None:
     assert chain.RAIL == cni_rail.NAME
 
 
+def built() -> bytes:
+    return cni_plugins.Plugins(System(), "/nowhere", [], None).program()
+
+
+def parts(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(head: bytes, members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return head + stream.getvalue()
+
+
+def test_bytecode_is_for_one_python_and_no_reason_to_write_anew(tmp_path: Path) -> None:
+    wanted = built()
+    head, members = wanted.partition(b"\n")[0] + b"\n", parts(wanted)
+    sources = {name: data for name, data in members.items() if name.endswith(".py")}
+    codes = {name: data for name, data in members.items() if name.endswith(".pyc")}
+    assert {name + "c" for name in sources} == set(codes)
+
+    def says(members: dict[str, bytes]) -> str:
+        path = tmp_path / "plugin"
+        path.write_bytes(zipped(head, members))
+        path.chmod(0o755)
+        environ = {"PATH": os.environ["PATH"], "CNI_COMMAND": "VERSION"}
+        done = subprocess.run([str(path)], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    # either part runs alone, and bytecode of another Python is passed by
+    assert (
+        says(codes) == says(sources) == says({**members, **{name: b"abcd" + data[4:] for name, data in codes.items()}})
+    )
+    assert "supportedVersions" in says(codes)
+    other_bytes = {name: data + b"another's" for name, data in codes.items()}
+    assert program.same(zipped(head, {**sources, **other_bytes}), wanted)
+    assert program.same(wanted, zipped(head, sources))
+    for held in (
+        zipped(head, sources),
+        zipped(b"#!/opt/python -IS\n", members),
+        zipped(head, {**members, "__main__.py": b"pass"}),
+        zipped(head, {**members, "__main__.pyc": b"old!"}),
+        wanted[:-100],
+        b"",
+    ):
+        assert not program.same(held, wanted)
+
+
 def installed() -> str:
     """The plugin as a program."""
     os.makedirs(BIN, exist_ok=True)
     path = Path(BIN, "railyard-rail")
-    path.write_bytes(cni_plugins.Plugins(System(), BIN, [], None).program())
+    path.write_bytes(built())
     path.chmod(0o755)
     return str(path)
 
