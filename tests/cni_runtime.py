@@ -73,7 +73,7 @@ class Runtime:
                 return result or {}
             more: Document = {"prevResult": result} if result else {}
             if device:
-                more["runtimeConfig"] = {"deviceID": device}
+                more.update(chosen(device))
             result = self.run("ADD", plugin, conf, pod, name, more) or result
         with open(self._kept(conf, pod, name), "w") as stream:
             json.dump(result, stream)
@@ -98,7 +98,7 @@ class Runtime:
         with open(self._kept(conf, pod, name)) as stream:
             more: Document = {"prevResult": json.load(stream)}
         if device:
-            more["runtimeConfig"] = {"deviceID": device}
+            more.update(chosen(device))
         for plugin in conf["plugins"]:
             self.run("CHECK", plugin, conf, pod, name, more)
 
@@ -109,7 +109,7 @@ class Runtime:
             with open(kept) as stream:
                 more["prevResult"] = json.load(stream)
         if device:
-            more["runtimeConfig"] = {"deviceID": device}
+            more.update(chosen(device))
         for plugin in reversed(conf["plugins"]):
             self.run("DEL", plugin, conf, pod, name, more)
         if os.path.exists(kept):
@@ -135,6 +135,11 @@ class Runtime:
         for conf, name in reversed(attachments):
             self.delete(conf, pod, name)
         self.unmake(pod)
+
+
+def chosen(device: str) -> Document:
+    """What Multus adds to each plugin of a chain for the function that a device plugin has chosen."""
+    return {"deviceID": device, "pciBusID": device}
 
 
 def together(jobs: t.Sequence[t.Callable[[], t.Any]]) -> list[str]:

@@ -305,14 +305,13 @@ def test_ipvlan_pods_of_two_nodes(ready: list[Guest]) -> None:
 def test_a_vf_goes_into_a_pod_and_comes_back(ready: list[Guest]) -> None:
     """host-device with the VF that a device plugin chose, as Multus tells it."""
     guest, peer = ready
-    vf = "0000:05:10.0"
     node = guest.node
     node.run("echo 1 > /sys/bus/pci/devices/0000:05:00.0/sriov_numvfs; udevadm settle")
     vf = node.run("basename $(readlink /sys/bus/pci/devices/0000:05:00.0/virtfn0)").strip()
     name = node.run("ls /sys/bus/pci/devices/%s/net" % vf).strip()
     conf = json.loads(json.dumps(guest.networks[4]))
     plugin = conf["plugins"][0]
-    conf["plugins"][0] = {"type": "host-device", "capabilities": {"deviceID": True}, "ipam": plugin["ipam"]}
+    conf["plugins"][0] = {"type": "host-device", "pciBusID": "0000:05:00.0", "ipam": plugin["ipam"]}
     # the VF does not follow its port
     conf["plugins"][1]["mtu"] = MTU
     guest.lay(networks=[*guest.networks[:4], conf, *guest.networks[5:]])
