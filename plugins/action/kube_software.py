@@ -220,7 +220,9 @@ class _Run:
         absent = [] if not self.check else [each for each in rest if self._unmade(each, definitions)]
         for each in absent:
             self.done.append(Change(str(Key.of(each)), "object", None, "present", lambda: None))
-        self._apply([each for each in rest if each not in absent], manifests.ORDER, not absent)
+        # what was made, or in check mode said, is not said again
+        told = absent + [each for each in spaces if self.check and self._missing_namespace(each["metadata"]["name"])]
+        self._apply([each for each in rest if each not in told], manifests.ORDER, not absent)
 
     def _unmade(self, made: t.Mapping[str, t.Any], definitions: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
         """Whether the object needs a namespace or a definition that is not there yet."""
