@@ -80,7 +80,7 @@ def run(
     for name in ("inventory", "env", "artifacts"):
         (place / name).mkdir(parents=True, exist_ok=True)
     script = place / "inventory" / "hosts"
-    script.write_text("#!%s\nprint(r%r)\n" % (sys.executable, json.dumps(hosts)))
+    script.write_text("#!%s\nprint(%r)\n" % (sys.executable, json.dumps(hosts)))
     script.chmod(0o700)
     given = {**extra_vars, "awx_job_id": 7, "awx_user_name": "somebody"}
     (place / "env" / "extravars").write_text(yaml.safe_dump(_unsafe(given)))
