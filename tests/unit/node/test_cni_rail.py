@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib.util
 import io
 import json
 import os
+import shutil
 import subprocess
+import sys
 import typing as t
 import zipfile
 from pathlib import Path
@@ -429,6 +432,73 @@ def test_a_pod_of_both_families(node: LiveNode) -> None:
     assert (away["gateway"], away["table"]) == ("fd00:11::fe", "101")
     cni.down("pod", [(conf, "net1")])
     assert everything() == before
+
+
+ECHO = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    sock.bind(("172.16.12.254", 7))
+    while True:
+        sock.sendto(*sock.recvfrom(9000))
+"""
+ASK = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    sock.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: never in parts
+    sock.bind(("172.16.11.1", 0))
+    sock.settimeout(1)
+    for _try in range(20):
+        try:
+            sock.sendto(bytes(4200 - 28), ("172.16.12.254", 7))
+            print(len(sock.recv(9000)))
+            break
+        except OSError:
+            pass  # nobody listens yet
+    try:
+        sock.sendto(bytes(4200 - 27), ("172.16.12.254", 7))
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+@needs_plugins
+@in_own_namespace
+def test_what_a_rails_address_sends_leaves_by_its_rail_and_whole(node: LiveNode) -> None:
+    cni = runtime(node, 2)
+    cni.up("pod", [(conflist(1), "net1"), (conflist(2), "net2")])
+    server = subprocess.Popen(["nsenter", "--net=/proc/%d/ns/net" % node._leaf.pid, sys.executable, "-c", ECHO])
+    try:
+        before = _received(node, "leaf1", "leaf2")
+        said = ip("netns", "exec", "pod", sys.executable, "-c", ASK).split()
+        after = _received(node, "leaf1", "leaf2")
+    finally:
+        server.kill()
+        server.wait()
+    assert said == [str(4200 - 28), str(errno.EMSGSIZE)]
+    # the address that is asked is on the other rail; by destination alone the packet would have gone there
+    assert after[0] - before[0] > 4000 and after[1] - before[1] < 1000
+
+
+def _received(node: LiveNode, *names: str) -> list[int]:
+    lines = [line.replace(":", " ").split() for line in node.leaf("cat", "/proc/self/net/dev").splitlines()]
+    return [int(line[1]) for name in names for line in lines if line and line[0] == name]
+
+
+@needs_plugins
+@in_own_namespace
+def test_a_reboot_leaves_no_address_taken(node: LiveNode) -> None:
+    cni = runtime(node, 1)
+    attached = [(conflist(1), "net1")]
+    assert cni.up("pod", attached)[0]["ips"][0]["address"] == "172.16.11.1/24"
+    assert leases()
+    # what a node forgets: namespaces, and all that is in memory
+    cni.unmake("pod")
+    shutil.rmtree("/run/railyard")
+    # the runtime's own knowledge is on disk: it deletes what is gone
+    cni.delete(*attached[0][:1], "pod", "net1")
+    assert cni.up("pod", attached)[0]["ips"][0]["address"] == "172.16.11.1/24"
+    cni.down("pod", attached)
+    assert leases() == []
 
 
 @needs_plugins
