@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import LABEL
 from lab.cluster import schemas
 from tests.integration.cluster import Cluster
 from tests.unit.fabric.kubernetes import plans
@@ -61,9 +62,13 @@ class Site:
 
 
 @pytest.fixture
-def site(clean_cluster: Cluster, tmp_path: Path) -> Site:
+def site(clean_cluster: Cluster, tmp_path: Path) -> t.Iterator[Site]:
     clean_cluster.need("spiderippools.spiderpool.spidernet.io")
-    return Site(clean_cluster, tmp_path)
+    yield Site(clean_cluster, tmp_path)
+    # the nodes are the whole session's
+    for node in json.loads(clean_cluster.kubectl("get", "nodes", "-o", "json"))["items"]:
+        ours = ["%s-" % key for key in node["metadata"]["labels"] if key.startswith(LABEL)]
+        clean_cluster.kubectl("label", "node", node["metadata"]["name"], *ours, "unused-")
 
 
 def test_without_a_cluster_it_says_so_in_a_line(site: Site) -> None:
