@@ -49,6 +49,7 @@ options:
     description:
       - How many hugepages the node shall have of each size. Left alone if not given; an empty list ends what an earlier
         run kept for boot.
+      - More than leave the node a sixteenth of its memory, and 512 MiB, are an error.
       - Where memory is too scattered for all, those that there are stay, and RV(reboot_required) is true.
       - kubelet tells the cluster of them when it is started next.
     type: list

@@ -10,6 +10,7 @@ is only told: reverse path filter, firewall, clock, processors' governor.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
@@ -35,6 +36,9 @@ HEAD = "# Written by railyard.fabric.rail_limits.\n"
 THRESHOLDS = ("gc_thresh1", "gc_thresh2", "gc_thresh3")
 # Where a later file of the same setting counts.
 SYSCTL_DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+MEMORY = re.compile(r"^MemTotal:\s+([0-9]+) kB$", re.MULTILINE)
+# What is left beside hugepages, in kB at the least, and as a part of all memory.
+LEFT_KB, LEFT_PART = 512 << 10, 16
 UNMANAGED, DISABLED = "unmanaged", "disabled"
 SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
 STRICT = 1
@@ -104,6 +108,7 @@ class RailLimits(Subsystem):
                 errors.append(RailyardError(text, place + ".size_kb", "give one of those that it has: " + known))
             if page["count"] < 0:
                 errors.append(RailyardError("%d is no number of pages" % page["count"], place, "give 0 or more"))
+        errors += self._too_many()
         wanted = self._thresholds()
         given = [wanted[key] for key in THRESHOLDS if key in wanted]
         if given != sorted(given):
@@ -137,6 +142,17 @@ class RailLimits(Subsystem):
             if size.isdigit() and count is not None:
                 found.append({"size_kb": int(size), "count": count, "free": free})
         return sorted(found, key=lambda page: int(page["size_kb"]))
+
+    def _too_many(self) -> list[RailyardError]:
+        """Hugepages that would leave the node too little to run: it would not even boot again."""
+        found = MEMORY.search(self._system.read("/proc/meminfo") or "")
+        wanted = sum(int(page["size_kb"]) * int(page["count"]) for page in self._options.get("hugepages") or [])
+        total = int(found.group(1)) if found else 0
+        most = total - max(total // LEFT_PART, LEFT_KB)
+        if not found or wanted <= max(most, 0):
+            return []
+        text = "%d MiB of hugepages would leave too little of the node's %d MiB of memory" % (wanted >> 10, total >> 10)
+        return [RailyardError(text, "hugepages", "ask for %d MiB at most" % (max(most, 0) >> 10))]
 
     def _threshold(self, key: str) -> int | None:
         """The smaller of IPv4's and IPv6's."""

@@ -243,6 +243,17 @@ def test_scattered_memory_needs_a_reboot(node: Node) -> None:
     assert run(node, hugepages=[{"size_kb": 2048, "count": 64}])[0] == []
 
 
+@pytest.mark.parametrize(
+    ("memory", "most"), [(1 << 20, 256), (64 << 20, 30720), (256 << 10, 0)], ids=["1 GiB", "64 GiB", "256 MiB"]
+)
+def test_hugepages_that_leave_too_little_are_refused(node: Node, memory: int, most: int) -> None:
+    node.tree.write("/proc/meminfo", "MemTotal:       %d kB\nMemFree:          9 kB" % memory)
+    with pytest.raises(RailyardError, match="too little of the node's %d MiB of memory" % (memory >> 10)) as caught:
+        run(node, hugepages=[{"size_kb": 2048, "count": most + 1}])
+    assert caught.value.place == "hugepages" and not node.operations
+    assert run(node, hugepages=[{"size_kb": 2048, "count": most}])[1]["hugepages"][0]["count"] == most
+
+
 def test_neighbour_tables_grow_and_never_shrink(node: Node) -> None:
     node.tree.write("/proc/sys/net/ipv6/neigh/default/gc_thresh3", "99999")
     done, state, _it = run(node, neighbours={"gc_thresh1": 4096, "gc_thresh3": 16384, "gc_thresh2": None})
