@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -57,12 +58,11 @@ class Node:
     def json(self, command: str) -> t.Any:
         return json.loads(self.run(command) or "[]")
 
-    def put(self, path: str, text: str, mode: str = "0644") -> None:
+    def put(self, path: str, data: str | bytes, mode: str = "0644") -> None:
         """Write a file as root."""
         subprocess.run(
             [*self._ssh, self.name, "sudo install -D -m %s /dev/stdin %s" % (mode, shlex.quote(path))],
-            input=text,
-            text=True,
+            input=data.encode("utf-8") if isinstance(data, str) else data,
             check=True,
             timeout=60,
         )
@@ -73,6 +73,7 @@ class Node:
             *(str(Path(sys.executable).with_name("ansible")), self.name, "-i", "%s," % self.name),
             *("-m", "railyard.fabric.%s" % name, "-a", json.dumps(options), "--become", "--user", "ops"),
             *("-e", "ansible_python_interpreter=/usr/bin/python3"),
+            *("--timeout", "120"),  # sudo, on a guest that is emulated beside other work
             # the nodes of every lab have the same names: a kept connection must not serve another lab
             *("-e", "ansible_control_path_dir=%s" % self._control),
             *("--ssh-common-args", "-F %s" % (LAB_DIR / "ssh_config")),
@@ -91,6 +92,9 @@ class Node:
         if not arrow:
             raise AssertionError("no result from %s: %s%s" % (name, out, err))
         result: dict[str, t.Any] = json.loads(body)
+        # they are shown apart, in lines of a terminal's width
+        told = re.findall(r"^\[WARNING\]: (.*?)(?=^\[|\Z)", err, re.M | re.S)
+        result.setdefault("warnings", [" ".join(each.split()) for each in told])
         if "FAILED" in head or "UNREACHABLE" in head:
             raise Failed(result)
         return result
@@ -102,7 +106,7 @@ class Node:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             time.sleep(2)
-            subprocess.run([*self._ssh, "-O", "exit", self.name], capture_output=True)
+            self.forget()
             try:
                 if self.boot_id() != before and self.run("systemctl is-system-running --wait", check=False):
                     return
@@ -111,6 +115,10 @@ class Node:
         raise AssertionError(
             "%s did not come back within %g s; see its console log in %s" % (self.name, timeout, LAB_DIR)
         )
+
+    def forget(self) -> None:
+        """End the connection that is kept: its other end goes away."""
+        subprocess.run([*self._ssh, "-O", "exit", self.name], capture_output=True)
 
     def boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()

@@ -43,6 +43,8 @@ for n in 1 2 3 4 5 6 7 8; do
   ip address flush dev enp${n}s0
   ip link set enp${n}s0 down mtu 1500
 done
+rm -f /etc/tmpfiles.d/*railyard*
+echo 0 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 systemctl daemon-reload
 networkctl reload
 true
