@@ -16,8 +16,8 @@ description:
   - Finds the archive of a chart or the manifest of a release, fetches it where it is elsewhere, and holds it against
     its checksum before anything of it is used.
   - For a chart, gives the values that the plan decides with the user's over them, held against the keys that the chart
-    reads, and brings the chart's CustomResourceDefinitions and the namespace, so that the module C(kubernetes.core.helm) can
-    install the release that RV(release) describes.
+    reads, and brings the chart's CustomResourceDefinitions and the namespace, so that the module
+    C(kubernetes.core.helm) can install the release that RV(release) describes.
   - For a manifest (Calico, Flannel, Multus), applies its objects by server-side apply under the field manager
     C(railyard), with what O(settings) say, and deletes what left it since the last release.
   - Versions and checksums are in one place, C(plugins/module_utils/fabric/kubernetes/software.py).
