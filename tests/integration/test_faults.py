@@ -222,7 +222,9 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("faults")
+    # what is beside it would be read as inventory, too
+    place = tmp_path_factory.mktemp("faults") / "inventory"
+    place.mkdir()
     (place / "fabric.yml").write_text(FABRIC)
     (place / "group_vars").symlink_to(ROOT / "inventories" / "lab" / "group_vars")
     return place
@@ -233,7 +235,7 @@ def play(inventory: Path, playbook: str, *words: str) -> subprocess.CompletedPro
     env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", RAILYARD_LAB=LAB)
     env["RAILYARD_LAB_DIR"] = str(LAB_DIR.parent)
     program = str(Path(sys.executable).with_name("ansible-playbook"))
-    given = ["-e", "verify_report_dir=%s" % (inventory / "reports"), "-e", "verify_lldp_seconds=0"]
+    given = ["-e", "verify_report_dir=%s" % (inventory.parent / "reports"), "-e", "verify_lldp_seconds=0"]
     command = [program, "-i", str(inventory), "playbooks/" + playbook, *given, *words]
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=900)
 
@@ -369,7 +371,7 @@ def test_the_playbooks_end_as_they_say(faults: Faults, inventory: Path) -> None:
     faults.nodes[TWO].run("ip link set enp2s0 mtu 1500; ip rule del pref 10003 from 172.16.13.202")
     drifted = play(inventory, "drift.yml")
     assert drifted.returncode == 2, drifted.stdout[-6000:]
-    verdict = json.loads((inventory / "reports" / "drift.json").read_text())
+    verdict = json.loads((inventory.parent / "reports" / "drift.json").read_text())
     assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [
         ("RV404", TWO, "gpu02"),
         ("RV505", TWO, "gpu03"),
@@ -377,10 +379,10 @@ def test_the_playbooks_end_as_they_say(faults: Faults, inventory: Path) -> None:
     assert verdict["boots"][TWO] == faults.nodes[TWO].boot_id()
     failed = play(inventory, "verify.yml", "-e", "verify_rails=gpu02")
     assert failed.returncode == 2
-    verdict = json.loads((inventory / "reports" / "verify.json").read_text())
+    verdict = json.loads((inventory.parent / "reports" / "verify.json").read_text())
     assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [("RV404", TWO, "gpu02")]
     assert verdict["failures"][0]["mends"] == "playbooks/hosts.yml --limit node-2"
     mended = play(inventory, "hosts.yml", "--limit", "localhost,node-2")
     assert mended.returncode == 0, mended.stdout[-4000:]
     assert play(inventory, "drift.yml").returncode == 0
-    assert len(list((inventory / "reports" / "history").iterdir())) >= 2
+    assert len(list((inventory.parent / "reports" / "history").iterdir())) >= 2
