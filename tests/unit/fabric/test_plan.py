@@ -48,6 +48,10 @@ def test_fabric_variables_are_the_contract() -> None:
         "namespace": "kube-system",
         "infiniband": None,
         "qos": None,
+        "subnets": {
+            "gpu%02d" % number: {"mode": "subnet", "subnet": "172.16.%d.0/24" % (10 + number), "subnet6": None}
+            for number in (1, 2, 3)
+        },
     }
     assert planned(SRIOV).fabric_vars()["rdma_mode"] == "exclusive"
 
