@@ -38,6 +38,8 @@ _STATES = {
     "rail_limits": "limits_result",
     "gpudirect": "gpudirect_result",
     "roce_qos": "qos_result",
+    "nic_driver": "ofed_result",
+    "ib_ports": "infiniband_result",
 }
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "

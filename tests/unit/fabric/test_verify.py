@@ -330,6 +330,8 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("PCIe x4", narrow, "RV207", NODE, RAIL),
     ("GPU in another slot", gpu_moved, "RV208", NODE, RAIL),
     ("GPU fell off", gpu_lost, "RV209", NODE, RAIL),
+    ("driver package", state("nic_driver", subject="doca-ofed", attribute="version"), "RV210", NODE, None),
+    ("IPoIB mode", state("ib_ports", subject="ens3", attribute="mode"), "RV408", NODE, RAIL),
     ("rdma mode", lambda w: w.infos[NODE]["system"].update(rdma_mode="shared"), "RV301", NODE, None),
     ("link set down", link_down, "RV401", NODE, RAIL),
     ("cable out", cable_out, "RV402", NODE, RAIL),

@@ -32,6 +32,8 @@ _CODES = {
     "kernel_arguments": "RV603",
     "rail_limits": "RV604",
     "gpudirect": "RV605",
+    "nic_driver": "RV210",
+    "ib_ports": "RV408",
 }
 _PORTS = {"name": "RV204", "mtu": "RV404", "state": "RV401", "address": "RV501"}
 _RAIL = re.compile(r"\(([^()]+)\)")
