@@ -31,11 +31,11 @@ options:
     default: {}
   kubeconfig:
     description:
-      - The kubeconfig on the control node. Without it and without O(context), the cluster that E(K8S_AUTH_HOST) names, as
+      - The kubeconfig on the control node. Without it and O(context), the cluster that E(K8S_AUTH_HOST) names, as
         AWX's credential for Kubernetes does; it asks with E(K8S_AUTH_API_KEY), or E(K8S_AUTH_CERT_FILE) and
         E(K8S_AUTH_KEY_FILE), and heeds E(K8S_AUTH_SSL_CA_CERT), E(K8S_AUTH_VERIFY_SSL), E(K8S_AUTH_PROXY) and
         E(K8S_AUTH_NO_PROXY).
-      - Else that of E(K8S_AUTH_KUBECONFIG) or E(KUBECONFIG), else C(~/.kube/config), else the account of the pod in which
+      - Else that of E(K8S_AUTH_KUBECONFIG) or E(KUBECONFIG), else C(~/.kube/config), else the pod's account in which
         Ansible runs.
       - A cluster that is reached through a jump host is named by the C(proxy-url) of a kubeconfig's cluster; else
         E(HTTPS_PROXY) and E(NO_PROXY) count, as the Python client heeds them.

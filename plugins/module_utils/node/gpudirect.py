@@ -105,7 +105,7 @@ class GpuDirect(Subsystem):
         flavour = found.driver["flavour"] if found.driver else None
         if self._flavour and flavour not in (None, self._flavour):
             told.append(
-                "The GPU driver has the %s kernel modules, and the %s ones are wanted. Remedy: install those and reboot."
+                "The GPU driver has the %s kernel modules, and %s ones are wanted. Remedy: install those and reboot."
                 % (flavour, self._flavour)
             )
         return told

@@ -563,7 +563,7 @@ def test_gathering_warns_and_changes_nothing(inbox: Host) -> None:
 def test_kernel_modules_of_another_flavour_are_told(inbox: Host, flavour: str | None, told: int) -> None:
     direct = inbox.direct(flavour=flavour)
     direct.changes(direct.observe())
-    text = "The GPU driver has the open kernel modules, and the proprietary ones are wanted"
+    text = "The GPU driver has the open kernel modules, and proprietary ones are wanted"
     assert len([each for each in direct.warnings if each.startswith(text)]) == told
 
 

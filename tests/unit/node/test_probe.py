@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node import probe
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
 
