@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -25,6 +26,7 @@ MAX_NODES = 64
 MAX_RAILS = 24  # device slots 1..24 of the guests' root bus
 REPOSITORY = Path(__file__).resolve().parent.parent
 USER = "ops"
+PORTS_FIRST, PORTS_LAST = 22001, 29999
 CLUSTER = "cluster"  # the directory of a lab's Kubernetes within its own
 
 
@@ -236,12 +238,20 @@ def port_is_free(port: int) -> bool:
 
 
 def free_ports(count: int, taken: set[int]) -> list[int]:
-    """Loopback ports below the range from which the kernel takes ports for connections of its own."""
+    """Loopback ports below the range from which the kernel takes ports for connections of its own.
+
+    They are looked for from any place of it: what others choose in the same moment, for use a little later, differs.
+    """
     found: list[int] = []
-    for port in range(22001, 30000):
+    start = random.randrange(PORTS_LAST - PORTS_FIRST)
+    for number in range(PORTS_LAST - PORTS_FIRST + 1):
+        port = PORTS_FIRST + (start + number) % (PORTS_LAST - PORTS_FIRST + 1)
         if port in taken or not port_is_free(port):
             continue
         found.append(port)
         if len(found) == count:
             return found
-    raise LabError("no %d free ports on 127.0.0.1 between 22001 and 29999" % count, "end labs that you no longer need")
+    raise LabError(
+        "no %d free ports on 127.0.0.1 between %d and %d" % (count, PORTS_FIRST, PORTS_LAST),
+        "end labs that you no longer need",
+    )
