@@ -157,7 +157,7 @@ def driver(place: Path, ofed: str, metas: t.Mapping[str, str]) -> None:
     scripts = {
         "postinst": """
             if [ "$1" = configure ]; then
-                [ -e /srv/die ] && kill -9 $PPID
+                [ -e /srv/die ] && kill -9 $PPID && exit 1
                 [ "$RUN_FW_UPDATER" = no ] || echo BURNT >> /srv/log
                 mkdir -p /usr/src/ofa_kernel; echo %s > /usr/src/ofa_kernel/VERSION
                 dkms autoinstall -k %s || exit 1
