@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The PCI bus, limits and what is told, on node-2: real registers, services, pages and rules, read with other tools.
+"""The PCI bus, limits and what is told, on node-1: real registers, services, pages and rules, read with other tools.
 
 Rails 7 and 8 serve as a rail port and as what a GPU would be: both are behind root ports that have ACS.
 """
@@ -16,7 +16,7 @@ import pytest
 from tests.integration.conftest import Failed, Node
 from tests.integration.guests import install
 
-pytestmark = pytest.mark.lab_node("node-2")
+pytestmark = pytest.mark.lab_node("node-1")
 
 PORT, BESIDE, NETDEV = "0000:07:00.0", "0000:08:00.0", "enp7s0"
 ROOT_PORTS, ELSEWHERE = ("0000:00:07.0", "0000:00:08.0"), "0000:00:06.0"
@@ -49,7 +49,7 @@ LAID_DOWN = (
 
 @pytest.fixture(scope="module")
 def guest(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
-    guest = node("node-2")
+    guest = node("node-1")
     thresholds = guest.run("sysctl -n %s" % " ".join(sysctls())).split()
     guest.put("/etc/systemd/system/containerd.service", UNIT)
     guest.run("systemctl daemon-reload; systemctl enable -q --now containerd")
