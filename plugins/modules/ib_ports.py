@@ -138,7 +138,8 @@ def main() -> None:
         "pci": {"type": "str"},
         "netdev": {"type": "str"},
         "mode": {"type": "str", "choices": ["datagram", "connected"]},
-        "pkeys": {"type": "list", "elements": "str", "default": []},
+        # numbers of partitions, not secrets
+        "pkeys": {"type": "list", "elements": "str", "default": [], "no_log": False},
     }
     spec = {
         "ports": {"type": "list", "elements": "dict", "options": port},

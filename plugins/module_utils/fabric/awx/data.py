@@ -111,7 +111,8 @@ def read(raw: bytes, name: str, secrets: t.Mapping[str, t.Collection[str]]) -> D
     data = _Reader(document, report, secrets).data() if document else None
     place = document.position if document else lambda _path: (1, 1)
     raise_all([_error(finding, name) for finding in report.findings(place)])
-    assert data is not None  # without findings there is a document, and everything in it was read
+    if data is None:
+        raise AssertionError("without findings there is a document, and everything in it was read")
     return data
 
 

@@ -251,7 +251,8 @@ class _Maker:
         }
 
     def _schedule(self, name: str, fabric: Fabric) -> Object:
-        assert fabric.drift  # asked before
+        if not fabric.drift:
+            raise AssertionError("asked before")
         return {
             "name": self._named(name, "nightly %s" % NIGHTLY),
             "template": self._named(name, NIGHTLY),
