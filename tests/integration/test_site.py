@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import typing as t
@@ -100,9 +101,11 @@ def test_the_cluster_that_is_named_gets_the_networks(site: Site, how: str) -> No
 def test_check_mode_predicts_and_a_second_run_changes_nothing(site: Site) -> None:
     words, given = ("--tags", "kubernetes"), {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
     rc, out = site.run(*words, "--check", "--diff", given=given)
-    assert rc == 0 and "7 created" in out and "SpiderIPPool ai-gpu01" in out and site.pools() == set(), out
+    # a namespace or what others share may be there already
+    created = re.search(r"[67] created", out)
+    assert rc == 0 and created and "SpiderIPPool ai-gpu01" in out and site.pools() == set(), out
     rc, out = site.run(*words, given=given)
-    assert rc == 0 and "7 created" in out and site.pools() == {"ai-gpu01", "ai-gpu02"}, out
+    assert rc == 0 and created[0] in out and site.pools() == {"ai-gpu01", "ai-gpu02"}, out
     rc, out = site.run(*words, given=given)
     assert rc == 0 and "nothing differs" in out and "changed=0" in out, out
 
