@@ -17,13 +17,13 @@ import os
 import shutil
 import subprocess
 import textwrap
-import traceback
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from tests.unit.node.apart_child import in_child
 
 CLONE_NEWNS = 0x00020000
 MS_REC, MS_PRIVATE, MS_BIND = 0x4000, 0x40000, 0x1000
@@ -253,26 +253,13 @@ def on_debian(scenario: t.Callable[..., None]) -> t.Callable[..., None]:
     def test(**arguments: t.Any) -> None:
         if why_not():
             pytest.skip("no root of one's own here: %s" % why_not())
-        come, go = os.pipe()
-        child = os.fork()
-        if not child:
-            text = ""
-            try:
-                os.close(come)
-                _enter()
-                _furnish()
-                scenario(DebianNode(), **arguments)
-            except BaseException:
-                text = traceback.format_exc()
-            finally:
-                with os.fdopen(go, "w") as stream:
-                    stream.write(text)
-                os._exit(bool(text))
-        os.close(go)
-        with os.fdopen(come) as stream:
-            said = stream.read()
-        os.waitpid(child, 0)
-        assert not said, said
+
+        def work() -> None:
+            _enter()
+            _furnish()
+            scenario(DebianNode(), **arguments)
+
+        in_child(work)
 
     # pytest must see the test's own arguments, without the node
     del test.__wrapped__  # type: ignore[attr-defined]

@@ -15,13 +15,13 @@ import pwd
 import subprocess
 import sys
 import time
-import traceback
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from tests.unit.node.apart_child import in_child
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
@@ -191,24 +191,7 @@ def in_own_namespace(scenario: Scenario) -> t.Callable[[], None]:
     def test() -> None:
         if why_not():
             pytest.skip("no namespaces here: %s" % why_not())
-        come, go = os.pipe()
-        child = os.fork()
-        if not child:
-            text = ""
-            try:
-                os.close(come)
-                _run(scenario)
-            except BaseException:
-                text = traceback.format_exc()
-            finally:
-                with os.fdopen(go, "w") as stream:
-                    stream.write(text)
-                os._exit(bool(text))
-        os.close(go)
-        with os.fdopen(come) as stream:
-            said = stream.read()
-        os.waitpid(child, 0)
-        assert not said, said
+        in_child(lambda: _run(scenario))
 
     # pytest must see the test's own arguments, and not the scenario's
     del test.__wrapped__  # type: ignore[attr-defined]

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import json
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from tests.unit.node.packed import reached
 
 
 def apply(changes: list[Change]) -> None:
@@ -25,30 +24,8 @@ def apply(changes: list[Change]) -> None:
         change.act()
 
 
-def imports(name: str) -> set[str]:
-    """The private modules that one of them imports, at its top or inside functions."""
-    spec = importlib.util.find_spec("%s.%s" % (boot.PACKAGE, name))
-    assert spec is not None and spec.origin is not None
-    found = set()
-    for part in ast.walk(ast.parse(Path(spec.origin).read_text())):
-        if isinstance(part, ast.ImportFrom) and part.module and part.module.startswith(boot.PACKAGE):
-            base = part.module[len(boot.PACKAGE) :].lstrip(".")
-            for alias in part.names:
-                full = ".".join(filter(None, [base, alias.name]))
-                is_module = importlib.util.find_spec("%s.%s" % (boot.PACKAGE, base)).submodule_search_locations  # type: ignore[union-attr]
-                found.add(full if is_module else base)
-    return found
-
-
 def test_the_program_holds_just_what_it_reaches() -> None:
-    reached: set[str] = set()
-    queue = ["node.boot_program"]
-    while queue:
-        name = queue.pop()
-        if name not in reached:
-            reached.add(name)
-            queue.extend(imports(name))
-    assert sorted(boot.PACKED) == sorted(reached - {"node.boot", "node.program"})
+    assert sorted(boot.PACKED) == sorted(reached("node.boot_program") - {"node.boot", "node.program"})
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:

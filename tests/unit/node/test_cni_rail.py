@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import ast
 import errno
-import importlib.util
 import io
 import json
 import os
@@ -24,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import cni_pl
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from tests.cni_runtime import PluginError, Runtime, together
 from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip, shown
+from tests.unit.node.packed import reached
 
 PLACES = [os.environ.get("RAILYARD_CNI_PLUGINS", ""), "/usr/lib/cni", "/opt/cni/bin"]
 HAVE = next((place for place in PLACES if os.path.exists(os.path.join(place, "macvlan"))), None)
@@ -46,30 +45,8 @@ RESULT = {
 }
 
 
-def imports(name: str) -> set[str]:
-    """The private modules that one of them imports."""
-    spec = importlib.util.find_spec("%s.%s" % (program.PACKAGE, name))
-    assert spec and spec.origin
-    found = set()
-    for part in ast.walk(ast.parse(Path(spec.origin).read_text())):
-        if isinstance(part, ast.ImportFrom) and part.module and part.module.startswith(program.PACKAGE):
-            base = part.module[len(program.PACKAGE) :].lstrip(".")
-            for alias in part.names:
-                full = ".".join(filter(None, [base, alias.name]))
-                is_package = importlib.util.find_spec("%s.%s" % (program.PACKAGE, base)).submodule_search_locations  # type: ignore[union-attr]
-                found.add(full if is_package else base)
-    return found
-
-
 def test_the_program_holds_just_what_it_reaches() -> None:
-    reached: set[str] = set()
-    queue = ["node.cni_rail"]
-    while queue:
-        name = queue.pop()
-        if name not in reached:
-            reached.add(name)
-            queue.extend(imports(name))
-    assert sorted(cni_plugins.PACKED) == sorted(reached)
+    assert sorted(cni_plugins.PACKED) == sorted(reached("node.cni_rail"))
 
 
 def test_the_plan_names_the_plugin_as_it_is_installed() -> None:

@@ -19,10 +19,10 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
     """Is every node of the cluster ready for pods on every rail, and every object as planned?
 
     :param cluster: ``error`` where it did not answer, else ``lacks`` as ``kube_ready`` and ``changes`` as
-        ``kube_objects`` tell them; None where no cluster is known.
+        ``kube_objects`` tell them; None where it was not looked at: none is named, or `site.yml` has just applied what it read.
     """
     if cluster is None:
-        run.why_not["kubernetes"] = "no cluster is named: add -e kubernetes_kubeconfig=PATH, or set KUBECONFIG"
+        run.why_not["kubernetes"] = "verify.yml and drift.yml look at it with -e kubernetes_kubeconfig=PATH"
         return
     if cluster.get("error"):
         run.fail("RV900", None, None, "API server", expected="an answer", found=cluster["error"])

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A test's work in a child process of its own, so that what it enters (namespaces, a root) goes with it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import typing as t
+
+
+def in_child(work: t.Callable[[], None]) -> None:
+    """Run ``work`` in a child; what goes wrong there fails the test here, with the child's traceback."""
+    come, go = os.pipe()
+    child = os.fork()
+    if not child:
+        text = ""
+        try:
+            os.close(come)
+            work()
+        except BaseException:
+            text = traceback.format_exc()
+        finally:
+            with os.fdopen(go, "w") as stream:
+                stream.write(text)
+            os._exit(bool(text))
+    os.close(go)
+    with os.fdopen(come) as stream:
+        said = stream.read()
+    os.waitpid(child, 0)
+    assert not said, said

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which private modules a program that is packed for nodes needs, read from the sources."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.module_utils.node import program
+
+
+def reached(first: str) -> set[str]:
+    """The private modules that are imported from ``first`` on, at the top of a module or inside functions; it too."""
+    found: set[str] = set()
+    queue = [first]
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            found.add(name)
+            queue.extend(_imports(name))
+    return found
+
+
+def _imports(name: str) -> set[str]:
+    spec = importlib.util.find_spec("%s.%s" % (program.PACKAGE, name))
+    assert spec and spec.origin
+    found = set()
+    for part in ast.walk(ast.parse(Path(spec.origin).read_text())):
+        if isinstance(part, ast.ImportFrom) and part.module and part.module.startswith(program.PACKAGE):
+            base = part.module[len(program.PACKAGE) :].lstrip(".")
+            for alias in part.names:
+                full = ".".join(filter(None, [base, alias.name]))
+                package = importlib.util.find_spec("%s.%s" % (program.PACKAGE, base))
+                found.add(full if package and package.submodule_search_locations else base)
+    return found
