@@ -282,13 +282,3 @@ def headroom(cable_len: int | None, speed: int, mtu: int) -> int:
 def least_size(cable_len: int | None, speed: int, mtu: int) -> int:
     """The bytes below which the driver of mlx5 refuses a lossless buffer. Arguments as for :func:`headroom`."""
     return headroom(cable_len, speed, mtu) + _LARGEST_MTU + _CELL
-
-
-def thresholds(size: int, cable_len: int | None, speed: int, mtu: int) -> tuple[int, int]:
-    """XON and XOFF of a lossless buffer of ``size`` bytes, in bytes, as the driver of mlx5 sets them by itself.
-
-    No tool sets them: they follow from the size. XOFF is what may be filled before the peer is asked to pause, XON to
-    what it must fall before the peer may go on. Other arguments as for :func:`headroom`.
-    """
-    xoff = size - headroom(cable_len, speed, mtu)
-    return xoff - _LARGEST_MTU, xoff
