@@ -19,7 +19,8 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
     """Is every node of the cluster ready for pods on every rail, and every object as planned?
 
     :param cluster: ``error`` where it did not answer, else ``lacks`` as ``kube_ready`` and ``changes`` as
-        ``kube_objects`` tell them; None where it was not looked at: none is named, or `site.yml` has just applied what it read.
+        ``kube_objects`` tell them; None where none was looked at (none is named,
+        or ``site.yml`` has just applied what it read).
     """
     if cluster is None:
         run.why_not["kubernetes"] = "verify.yml and drift.yml look at it with -e kubernetes_kubeconfig=PATH"
