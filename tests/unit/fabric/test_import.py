@@ -462,20 +462,22 @@ def test_a_large_file_takes_seconds() -> None:
 
 # -- the small rooms
 
+# YAML has no DEL, and taking it out afterwards could make two keys one
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x7f"))
 _JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text()),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(), inner, max_size=4)),
+    st.one_of(st.none(), st.booleans(), st.integers(), _TEXT),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(_TEXT, inner, max_size=4)),
     max_leaves=20,
 )
 
 
 @given(
-    st.one_of(st.lists(_JSON, max_size=4), st.dictionaries(st.text(), _JSON, max_size=4)), st.sampled_from([None, 2])
+    st.one_of(st.lists(_JSON, max_size=4), st.dictionaries(_TEXT, _JSON, max_size=4)), st.sampled_from([None, 2])
 )
 def test_whole_json_is_read_as_it_is(value: t.Any, indent: int | None) -> None:
-    reading = lenient.read(json.dumps(value, indent=indent, ensure_ascii=False).replace("\x7f", ""))
+    reading = lenient.read(json.dumps(value, indent=indent, ensure_ascii=False))
     assert reading.whole and not reading.dots and reading.value is not None
-    assert _shape(reading.value) == _texts(json.loads(json.dumps(value, ensure_ascii=False).replace("\x7f", "")))
+    assert _shape(reading.value) == _texts(value)
 
 
 def _shape(value: source.Value) -> t.Any:
