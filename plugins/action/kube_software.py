@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, MANAGED_BY, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.definitions import Definitions
@@ -215,6 +216,8 @@ class _Run:
         )
         self._definitions(definitions)
         spaces = [each for each in rest if each["kind"] == "Namespace"]
+        for each in spaces:
+            self._missing_namespace(each["metadata"]["name"])
         self._apply(spaces, [("v1", "Namespace")], False)
         # the server cannot try what lies in a namespace or is of a kind that check mode did not make
         absent = [] if not self.check else [each for each in rest if self._unmade(each, definitions)]
@@ -239,8 +242,19 @@ class _Run:
         return own and kind not in self.server.resources([kind])
 
     def _missing_namespace(self, name: str) -> bool:
+        """Whether it is to be made. One that is being deleted takes nothing new, and so is waited for."""
         if name not in self._spaces:
-            self._spaces[name] = self.server.ask("GET", "/api/v1/namespaces/" + name)[0] == 404
+            found = namespaces.read(self.server, name)
+            end = time.monotonic() + self.options["timeout"]
+            while found and namespaces.ending(found) and not self.check:
+                if time.monotonic() >= end:
+                    raise namespaces.hanging(self.server, found, " since %d s" % self.options["timeout"])
+                kube.say("waiting for namespace %s, which is being deleted" % name)
+                time.sleep(_LOOK)
+                found = namespaces.read(self.server, name)
+            if namespaces.ending(found):
+                self.warnings.append("the namespace %s is being deleted; outside check mode this is waited for" % name)
+            self._spaces[name] = found is None or namespaces.ending(found)
         return self._spaces[name]
 
     def _definitions(self, wanted: t.Sequence[dict[str, t.Any]]) -> None:

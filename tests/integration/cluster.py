@@ -30,6 +30,8 @@ Object = t.Dict[str, t.Any]
 NODES = ["node-1", "node-2"]
 OURS = re.compile(r"pytest-(\d+)")
 BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
+# namespaces that the fixture ``namespace`` makes
+ONCE = re.compile(r"test-[0-9a-f]{8}")
 SECONDS = 60.0
 
 
@@ -129,10 +131,11 @@ class Cluster:
             raise AssertionError("%s\n%s%s" % (" ".join(argv), done.stdout, done.stderr))
         return done.stdout
 
-    def clean(self) -> None:
+    def clean(self, wait: bool = False) -> None:
         """Take every custom resource and every namespace away but the server's own; finalizers are dropped.
 
-        No controller of upstream's runs here, so nobody else would ever drop them. Namespaces end in the background.
+        No controller of upstream's runs here, so nobody else would ever drop them. Namespaces end in the background;
+        ``wait`` until those are gone that are not any test's own, which have names that come once.
         """
         with Api(self.running) as api:
             for item in self.crds().values():
@@ -142,6 +145,13 @@ class Cluster:
             for one in api.get("/api/v1/namespaces")["items"]:
                 if one["metadata"]["name"] not in BUILT_IN and one["status"]["phase"] == "Active":
                     self.delete_namespace(one["metadata"]["name"], wait=False)
+            end = time.monotonic() + SECONDS
+            while wait:
+                names = [one["metadata"]["name"] for one in api.get("/api/v1/namespaces")["items"]]
+                left = [name for name in names if name not in BUILT_IN and not ONCE.fullmatch(name)]
+                wait = bool(left)
+                assert not left or time.monotonic() < end, "these namespaces do not end: %s" % left
+                time.sleep(0.1)
 
     def delete_namespace(self, name: str, wait: bool = True) -> None:
         """Delete a namespace and all in it; ``wait`` until it is gone, some five seconds."""
@@ -204,6 +214,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
 def namespace(cluster: Cluster) -> t.Iterator[str]:
     """A fresh namespace; after the test the server takes it away with all that is in it, while the next one runs."""
     name = "test-%s" % secrets.token_hex(4)
+    assert ONCE.fullmatch(name)
     with Api(cluster.running) as api:
         api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
@@ -213,6 +224,6 @@ def namespace(cluster: Cluster) -> t.Iterator[str]:
 @pytest.fixture
 def clean_cluster(cluster: Cluster) -> t.Iterator[Cluster]:
     """The cluster without custom resources and without namespaces but the server's own, before and after the test."""
-    cluster.clean()
+    cluster.clean(wait=True)
     yield cluster
     cluster.clean()

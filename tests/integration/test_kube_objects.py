@@ -316,6 +316,25 @@ def test_a_missing_kind_names_who_brings_it(bench: Bench) -> None:
     assert preflight.problems(bench.server(), bench.plan().wish(), True, quiet) == []
 
 
+def test_a_namespace_that_is_being_deleted_is_told_with_what_keeps_it(bench: Bench, namespace: str) -> None:
+    holds = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["a.example/x"]}}
+    bench.cluster.kubectl("-n", namespace, "create", "-f", "-", text=json.dumps(holds))
+    bench.cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    wish = bench.plan(options=dict(OPTIONS, metrics=True, operator_namespace=namespace)).wish()
+
+    def told() -> None:
+        (error,) = preflight.problems(bench.server(), wish, False, quiet)
+        assert "the namespace %s is being deleted" % namespace in str(error)
+        if "a.example/x in 1 resource instances" not in str(error):
+            pytest.fail("the server does not say why: %s" % error)
+
+    try:
+        _until(told)
+    finally:
+        patch = '{"metadata": {"finalizers": null}}'
+        bench.cluster.kubectl("-n", namespace, "patch", "configmap", "held", "--type=merge", "-p", patch)
+
+
 def test_who_may_not_is_told_the_verb_and_the_resource(bench: Bench, namespace: str, tmp_path: Path) -> None:
     cluster = bench.cluster
     who = "system:serviceaccount:%s:reader" % namespace

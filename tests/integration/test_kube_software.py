@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import typing as t
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,27 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
     bench.checksums["spiderpool"] = {newer.name: software_files.digest(newer)}
     rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"})
     assert rc == 2 and "objects are stored as v1" in said, said
+
+
+def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path) -> None:
+    holds = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["a.example/x"]}}
+    bench.cluster.kubectl("create", "namespace", "spiderpool")
+    bench.cluster.kubectl("-n", "spiderpool", "create", "-f", "-", text=json.dumps(holds))
+    bench.cluster.kubectl("delete", "namespace", "spiderpool", "--wait=false")
+    rc, said = bench.play("cluster", "--check")
+    assert rc == 0 and "the namespace spiderpool is being deleted" in said, said
+    with ThreadPoolExecutor() as aside:
+        run = aside.submit(bench.play, "cluster")
+        try:
+            # it does not give up, and puts nothing into it
+            with pytest.raises(TimeoutError):
+                run.result(timeout=15)
+        finally:
+            patch = '{"metadata": {"finalizers": null}}'
+            bench.cluster.kubectl("-n", "spiderpool", "patch", "configmap", "held", "--type=merge", "-p", patch)
+        rc, said = run.result()
+    assert rc == 0 and "waiting for namespace spiderpool" in said, said
+    assert bench.releases()["spiderpool"]["status"] == "deployed"
 
 
 @pytest.fixture

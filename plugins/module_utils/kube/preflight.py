@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, served
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Kind
@@ -38,14 +39,18 @@ def problems(server: Server, wish: Wish, labels_nodes: bool, say: Say) -> list[R
 
 
 def _namespaces(server: Server, wish: Wish, say: Say) -> list[RailyardError]:
-    """A namespace that is not there is its operator's, which is then not installed either."""
+    """A namespace that is not there is its operator's, which is then not installed either; one that ends goes."""
     names = sorted({each["metadata"]["namespace"] for each in wish.objects if each["metadata"].get("namespace")})
     missing: list[str] = []
+    going: dict[str, RailyardError] = {}
 
     def one(name: str) -> None:
         # who may not look is not told here; the apply says it
-        if server.ask("GET", "/api/v1/namespaces/" + name)[0] == 404:
+        found = namespaces.read(server, name)
+        if found is None:
             missing.append(name)
+        elif namespaces.ending(found):
+            going[name] = namespaces.hanging(server, found)
 
     each(one, names, server.connections, say, "looking for namespaces")
     return [
@@ -56,7 +61,7 @@ def _namespaces(server: Server, wish: Wish, say: Say) -> list[RailyardError]:
             "kubectl create namespace %s" % name,
         )
         for name in sorted(missing)
-    ]
+    ] + [error for _name, error in sorted(going.items())]
 
 
 def _permissions(
