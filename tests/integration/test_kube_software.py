@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import typing as t
-from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -244,11 +244,11 @@ def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path)
     bench.cluster.kubectl("delete", "namespace", "spiderpool", "--wait=false")
     rc, said = bench.play("cluster", "--check")
     assert rc == 0 and "the namespace spiderpool is being deleted" in said, said
-    with ThreadPoolExecutor() as aside:
+    with futures.ThreadPoolExecutor() as aside:
         run = aside.submit(bench.play, "cluster")
         try:
             # it does not give up, and puts nothing into it
-            with pytest.raises(TimeoutError):
+            with pytest.raises(futures.TimeoutError):
                 run.result(timeout=15)
         finally:
             patch = '{"metadata": {"finalizers": null}}'

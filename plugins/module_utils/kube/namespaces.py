@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Object, Server
 

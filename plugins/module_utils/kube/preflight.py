@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces, secrets
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, served
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Kind
@@ -21,8 +21,10 @@ _WRITE = ("list", "create", "patch", "delete")
 _NODES = ("list", "patch")
 
 
-def problems(server: Server, wish: Wish, labels_nodes: bool, say: Say) -> list[RailyardError]:
-    """Kinds, namespaces and permissions that are missing; empty where the run can begin.
+def problems(
+    server: Server, wish: Wish, labels_nodes: bool, say: Say, read: t.Sequence[secrets.Wanted] = ()
+) -> list[RailyardError]:
+    """Kinds, namespaces, secrets that are ``read`` and permissions that are missing; empty where the run can begin.
 
     :raises RailyardError: where the server cannot be asked at all, or is too old.
     """
@@ -34,6 +36,7 @@ def problems(server: Server, wish: Wish, labels_nodes: bool, say: Say) -> list[R
         found.extend(getattr(error, "errors", [error]))
         resources = server.resources([*wish.kinds, *((each["apiVersion"], each["kind"]) for each in wish.objects)])
     found.extend(_namespaces(server, wish, say))
+    found.extend(secrets.problems(server, read))
     found.extend(_permissions(server, wish, resources, labels_nodes, say))
     return found
 
