@@ -1,0 +1,210 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every command that the documentation prints is run here, or it is said which test runs it, or why none can.
+
+A command in a console block, or in a block of commands without a language, either asks neither node nor cluster and is run
+as it is printed, with its exit status and the lines that the page prints behind it; or a row of ``ELSEWHERE`` says what
+covers it. Those of ansible-playbook are held against the playbook in any case.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.cli import parser
+from tests.unit.docs_commands import PAGES, ROOT, Command, Desk, Play, commands, takes
+
+# Run as they stand: they ask nobody but this machine
+_RUN = re.compile(
+    r"ansible-playbook (.* )?(playbooks/(validate|plan|render|import|report)\.yml|railyard\.fabric\.validate)( |$)"
+    r"|ansible-inventory |ansible-doc |printf |(cat|head|grep|ls|cp|mkdir|git diff --no-index) "
+)
+# Their result hangs on the command alone, so equal ones are run once
+_PURE = re.compile(r"ansible-playbook .*playbooks/(validate|plan)\.yml|ansible-inventory |ansible-doc |printf ")
+_WRITES = re.compile(r"_(dir|file|diff)=")
+
+
+class Row(t.NamedTuple):
+    """Commands that are not run here: which, and what covers them, or why nothing does."""
+
+    pattern: str
+    covered: str = ""  # FILE or FILE::NAME of a test, or Makefile::TARGET
+    why: str = ""
+
+
+ELSEWHERE = [
+    Row(
+        r"ansible-playbook .*(playbooks/hosts\.yml|site\.yml|railyard\.fabric\.site)\b.*",
+        "tests/integration/test_site.py",
+    ),
+    Row(r"ansible-playbook .*playbooks/verify\.yml\b.*", "tests/integration/test_faults.py"),
+    Row(r"ansible-playbook .*playbooks/drift\.yml\b.*", "tests/integration/test_faults.py"),
+    Row(r"ansible-playbook .*playbooks/discover\.yml\b.*", "tests/unit/fabric/test_discover_door.py"),
+    Row(r"ansible-playbook .*playbooks/(kubernetes|teardown)\.yml\b.*", "tests/integration/test_kube_objects.py"),
+    Row(r"ansible-playbook .*playbooks/cluster\.yml\b.*", "tests/integration/test_kube_software.py"),
+    Row(r"ansible-playbook .*playbooks/awx\.yml\b.*", "tests/unit/awx/test_awx.py"),
+    Row(r"ansible \S+ .*-m railyard\.fabric\.rail_info\b.*", "tests/integration/test_rail_info.py"),
+    Row(r"lab/lab (kubectl|helm|cluster)\b.*", "tests/integration/test_cluster.py"),
+    Row(r"lab/lab .*", "tests/integration/test_lab.py"),
+    Row(r"make lab\b.*", "tests/integration/test_site.py"),
+    Row(r"make (test|compat|bench)\b", why="hours: they are what a maintainer runs before a release"),
+    Row(r"make release\b", "tests/unit/test_release.py"),
+    Row(r"python -m benchmarks .*", why="measures for minutes, and asserts nothing"),
+    Row(r"ansible-galaxy collection (build|install railyard).*", "tests/unit/test_release.py"),
+    Row(r"sha256sum --check .*", "tests/unit/test_release.py"),
+    Row(r"ansible-galaxy collection install ansible\.posix", why="fetches another project's collection"),
+    Row(r"ansible-builder build .*", "tests/unit/awx/test_environment.py"),
+    Row(r"export (CONTROLLER|ANSIBLE)_.*", why="sets the reader's own shell"),
+]
+
+
+@pytest.fixture(scope="module")
+def desks(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Desk]:
+    """A desk a page, so that what one page has its reader write is not there for the next."""
+    home = tmp_path_factory.mktemp("desks")
+
+    @functools.lru_cache(maxsize=None)
+    def first() -> Desk:
+        (home / "first").mkdir()
+        return Desk.made(home / "first")
+
+    @functools.lru_cache(maxsize=None)
+    def desk(page: str) -> Desk:
+        return first().copy(home / re.sub(r"\W", "-", page))
+
+    return desk
+
+
+@functools.lru_cache(maxsize=None)
+def _done(desk: Desk, text: str) -> subprocess.CompletedProcess[str]:
+    return desk.run(text)
+
+
+RUN = [one for one in commands() if _RUN.match(one.bare)]
+NOT_RUN = [one for one in commands() if not _RUN.match(one.bare)]
+PLAYS = [one for one in commands() if one.bare.startswith("ansible-playbook ")]
+
+
+@pytest.mark.parametrize("page", sorted({one.page for one in RUN}))
+def test_commands_do_what_the_page_says(page: str, desks: t.Callable[[str], Desk]) -> None:
+    """In the order of the page, at one desk, with the exit status 0 and the lines that are printed behind them."""
+    wrong = []
+    for one in RUN:
+        if one.page != page:
+            continue
+        made = re.search(r"playbooks/import\.yml.* -e fabric_file=(\S+)", one.bare)
+        if made:
+            desks(page).forget(made[1])
+        pure = _PURE.match(one.bare) and not _WRITES.search(one.bare)
+        done = _done(desks("equal"), one.text) if pure else desks(page).run(one.text)
+        if done.returncode:
+            wrong.append("%s\nexit status %d\n%s%s" % (one.place, done.returncode, done.stdout, done.stderr))
+            continue
+        lines = iter([" ".join(line.split()) for line in done.stdout.splitlines()])
+        missing = [line for line in one.output if not any(" ".join(line.split()) in said for said in lines)]
+        if missing:
+            wrong.append("%s\nprints no such line (in this order): %s" % (one.place, missing))
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("one", NOT_RUN, ids=[one.place for one in NOT_RUN])
+def test_what_is_not_run_here_is_covered_or_it_is_said_why_not(one: Command) -> None:
+    assert any(re.fullmatch(row.pattern, one.bare) for row in ELSEWHERE), "%s: no row of ELSEWHERE" % one.place
+
+
+@pytest.mark.parametrize("row", ELSEWHERE, ids=[row.pattern for row in ELSEWHERE])
+def test_each_row_stands_for_a_command_and_for_a_test_that_is_there(row: Row) -> None:
+    assert bool(row.covered) != bool(row.why)
+    assert any(re.fullmatch(row.pattern, one.bare) for one in NOT_RUN), "no page prints such a command"
+    if row.covered:
+        assert re.search(r"^def test_", (ROOT / row.covered).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("one", PLAYS, ids=[one.place for one in PLAYS])
+def test_a_playbook_takes_what_it_is_told(one: Command, desks: t.Callable[[str], Desk]) -> None:
+    play = Play.read(one.words[1:])
+    assert play.path.is_file(), "no playbook %s" % play.playbook
+    known = takes(play.path)
+    assert set(play.variables) <= known.variables, sorted(set(play.variables) - known.variables)
+    assert set(play.tags) <= known.tags, sorted(set(play.tags) - known.tags)
+    home = desks("equal").home
+    assert [file for file in play.files if not (home / file).is_file()] == []
+    assert [each for each in play.inventories if "," not in each and not (home / each).exists()] == []
+
+
+def _listed(one: Command) -> str:
+    """The same call for Ansible to read and to do nothing, without what does not change the list of tasks."""
+    told = re.sub(r" (--check|--diff|--ask-vault-pass|-e (\w+=\S+|'[^']*'|@\S+))(?= |$)", "", one.bare)
+    return told + " --list-tasks"
+
+
+CALLS = sorted({_listed(one) for one in PLAYS if one in NOT_RUN})
+
+
+@pytest.mark.parametrize("text", CALLS)
+def test_ansible_reads_the_call(text: str, desks: t.Callable[[str], Desk]) -> None:
+    """Inventory, playbook, roles and --limit, by Ansible; no node is asked."""
+    done = _done(desks("equal"), text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Could not match" not in done.stderr, done.stderr
+    assert re.search(r"TAGS: \[", done.stdout.partition("tasks:")[2]), "no task is left"
+
+
+@pytest.mark.parametrize("one", [one for one in NOT_RUN if one.bare.startswith("lab/lab ")], ids=lambda one: one.place)
+def test_the_lab_takes_what_it_is_told(one: Command) -> None:
+    parser().parse_args(one.words[1:])
+
+
+@pytest.mark.parametrize("one", [one for one in NOT_RUN if one.bare.startswith("make ")], ids=lambda one: one.place)
+def test_make_has_the_target(one: Command) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    variables = re.findall(r"\$\((?:filter [01],|if \$\()?\$?\(?([A-Z]+)\)", (ROOT / "Makefile").read_text())
+    for word in one.words[1:]:
+        name, equals, _value = word.partition("=")
+        assert name in (variables if equals else targets), word
+
+
+@pytest.mark.parametrize("one", [one for one in NOT_RUN if one.words[0] == "ansible"], ids=lambda one: one.place)
+def test_a_module_takes_what_it_is_told(one: Command) -> None:
+    words = one.words
+    module = words[words.index("-m") + 1].rpartition(".")[2]
+    text = (ROOT / "plugins" / "modules" / (module + ".py")).read_text()
+    options = yaml.safe_load(re.findall(r'^DOCUMENTATION = r?"""\n(.*?)^"""', text, re.MULTILINE | re.DOTALL)[0])[
+        "options"
+    ]
+    assert set(json.loads(words[words.index("-a") + 1])) <= set(options)
+
+
+# -- what stands within sentences
+
+
+@functools.lru_cache(maxsize=None)
+def _everything() -> tuple[frozenset[str], frozenset[str]]:
+    every = [takes(path) for path in sorted((ROOT / "playbooks").glob("*.yml"))]
+    variables = frozenset().union(*(one.variables for one in every))
+    return variables, frozenset().union(*(one.tags for one in every))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_options_within_sentences_are_known(page: Path) -> None:
+    variables, tags = _everything()
+    text = page.read_text()
+    said = set(re.findall(r"-e '?(\w+)=", text))
+    assert said <= variables, sorted(said - variables)
+    asked = {tag for tags_ in re.findall(r"--(?:skip-)?tags[ =]([\w,]+)", text) for tag in tags_.split(",")}
+    assert asked <= tags, sorted(asked - tags)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_playbooks_within_sentences_are_there(page: Path) -> None:
+    named = set(re.findall(r"`(?:ansible-playbook )?((?:playbooks/)?[\w-]+\.yml)`", page.read_text()))
+    named = {name for name in named if name.startswith("playbooks/")}
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
