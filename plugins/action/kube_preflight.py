@@ -19,7 +19,7 @@ class ActionModule(Door):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         plan, server = kube.Planned(options), kube.server(options)
-        raise_all(preflight.problems(server, plan.wish(), plan.labels_nodes, kube.say))
+        raise_all(preflight.problems(server, plan.wish(), plan.labels_nodes, kube.say, plan.secrets()))
         return {
             "changed": False,
             "server": server.url,

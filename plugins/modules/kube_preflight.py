@@ -14,8 +14,8 @@ short_description: Whether a cluster can take a fabric's Kubernetes objects
 version_added: 0.2.0
 description:
   - Asks a cluster, before anything is done to it, whether it can be reached, is Kubernetes 1.20 or later, has the
-    kinds of all objects of the plan (which their operators bring) and their namespaces, and lets the one who asks do
-    what is needed.
+    kinds of all objects of the plan (which their operators bring) and their namespaces, lets the one who asks do
+    what is needed, and holds the secrets that what is applied reads, with the keys that are read.
   - All that is missing is one error, a line each with its remedy. Changes nothing; permissions are asked for by
     C(SelfSubjectAccessReview), which leaves nothing behind.
 author:

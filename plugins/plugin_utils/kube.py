@@ -11,7 +11,7 @@ import typing as t
 from ansible.utils.display import Display
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, partition
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     COMPONENT,
     FABRIC,
@@ -67,6 +67,9 @@ class Planned:
             MANAGER,
             force,
         )
+
+    def secrets(self) -> list[partition.Secret]:
+        return components.secrets(self.document, self.given)
 
     def node_labels(self) -> dict[str, dict[str, str]]:
         return components.node_labels(self.document)

@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 
 API = "k8s.cni.cncf.io/v1"
+DEFINITION = "NetworkAttachmentDefinition"
 COMPONENT = "cni"
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 CONF_DIR = "/etc/cni/multus/net.d"
@@ -54,7 +55,7 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
             annotations = {RESOURCE: view.qualified(network.resource)}
         yield made(
             API,
-            "NetworkAttachmentDefinition",
+            DEFINITION,
             network.name,
             view.labels(COMPONENT, network.rail),
             {},

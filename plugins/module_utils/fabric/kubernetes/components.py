@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
     metrics,
     nccl,
     network_operator,
+    partition,
     spiderpool,
     sriov_operator,
     workload,
@@ -131,3 +132,8 @@ def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> 
     view, options = viewed(document), Options.of(given)
     needed = {"cni": ["multus"], "spiderpool": ["spiderpool"], "network-operator": ["network-operator"]}[view.provider]
     return (["sriov-operator"] if sriov_operator.alone(view, options) else []) + needed
+
+
+def secrets(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[partition.Secret]:
+    """Secrets that others made and that what is applied reads."""
+    return partition.secrets(viewed(document), Options.of(given))

@@ -8,12 +8,19 @@ rail.
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_terms import usable
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import chain, devices, sriov_operator
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import (
+    chain,
+    cni,
+    devices,
+    partition,
+    sriov_operator,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     FABRIC,
     OF_FUNCTION,
@@ -321,15 +328,40 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
 
 def _of_vf_network(view: View, options: Options, network: Network, spec: Object) -> Object:
     """SriovNetwork or SriovIBNetwork, which the SR-IOV operator reads in its own namespace only."""
-    spec["resourceName"] = network.resource
+    labels = view.labels(COMPONENT, network.rail)
     kind = "SriovNetwork"
     if network.attachment == "ib-sriov":
+        if network.isolated or options.ufm_secret:
+            return _definition(view, options, network, labels)
         kind = "SriovIBNetwork"
         spec["linkState"] = "enable"
-        if options.ufm_secret:
-            spec["capabilities"] = '{"infinibandGUID":true}'
-    labels = view.labels(COMPONENT, network.rail)
+    spec["resourceName"] = network.resource
     return made(sriov_operator.API, kind, network.name, labels, stated(spec), options.sriov_place(view.provider))
+
+
+def _definition(view: View, options: Options, network: Network, labels: dict[str, str]) -> Object:
+    """The definition that a SriovIBNetwork would become, with what its kind has no field for: ``rdmaIsolation``,
+    without which the VF's RDMA device stays on the node, and ib-kubernetes' ``pkey``.
+    """
+    plugin: Object = {"type": "ib-sriov", "link_state": "enable"}
+    if network.isolated:
+        plugin["rdmaIsolation"] = True
+    if options.ufm_secret:
+        plugin.update(ibKubernetesEnabled=True, capabilities={"infinibandGUID": True})
+        key = partition.of_pods(view, options)
+        if key:
+            plugin["pkey"] = key
+    manager = ipam(view, network)
+    if manager:
+        plugin["ipam"] = json.loads(manager)
+    conf = {
+        "cniVersion": options.cni_version,
+        "name": network.name,
+        "plugins": [plugin, *chain.plugins(view, network, network.sample)],
+    }
+    annotations = {cni.RESOURCE: view.qualified(network.resource)}
+    spec = {"config": compact(conf)}
+    return made(cni.API, cni.DEFINITION, network.name, labels, spec, view.namespace, annotations)
 
 
 def values(view: View, options: Options) -> Object:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import devices
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import devices, partition
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     OF_NETDEV,
     OF_VF,
@@ -131,7 +131,7 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
             "resourceName": resource,
             "rdmaIsolation": network.isolated,
             "linkState": "enable",
-            "pkey": options.pkey or None,
+            "pkey": partition.of_pods(view, options),
             "enableIbKubernetes": True if options.ufm_secret else None,
             "ippools": ippools,
         }

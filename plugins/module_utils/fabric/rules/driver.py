@@ -39,11 +39,15 @@ def _profile(words: str) -> str:
     return "profiles:\n  hgx:\n    %s%s" % (words, _PORTS)
 
 
-def _ipoib(words: str, netdev: str = "ibs1") -> str:
+_IPOIB = "provider: spiderpool, attachment: ipoib"
+_WHOLE = "provider: network-operator, attachment: host-device, link_layer: infiniband"
+
+
+def _ipoib(words: str, netdev: str = "ibs1", kind: str = _IPOIB) -> str:
     return (
-        "fabric: {name: ai, provider: spiderpool, attachment: ipoib, mtu: 4092, infiniband: {%s}}\n"
+        "fabric: {name: ai, %s, mtu: 4092, infiniband: {%s}}\n"
         'profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: %s, pci: "0000:0b:00.0"}\n'
-        '      gpu02: {netdev: ibs2, pci: "0000:0c:00.0"}\n' % (words, netdev)
+        '      gpu02: {netdev: ibs2, pci: "0000:0c:00.0"}\n' % (kind, words, netdev)
     )
 
 
@@ -115,8 +119,8 @@ HIDDEN = rule(
 PKEY = rule(
     "RY540",
     "A partition key is none",
-    _ipoib("pkeys: [0xffff]"),
-    _ipoib("pkeys: [0x8001]"),
+    _ipoib("pkeys: [0xffff]", kind=_WHOLE),
+    _ipoib("pkeys: [0x8001]", kind=_WHOLE),
     why="A key has 15 bits and the bit of full membership; 0 is none, and 0x7fff the partition that everybody is in.",
 )
 LAYER = rule(
@@ -128,8 +132,8 @@ LAYER = rule(
 CHILD = rule(
     "RY542",
     "A port's name leaves no room for its child interfaces",
-    _ipoib("pkeys: [0x8001]", "ibp11s0f0np0"),
-    _ipoib("pkeys: [0x8001]", "ibs1"),
+    _ipoib("pkeys: [0x8001]", "ibp11s0f0np0", _WHOLE),
+    _ipoib("pkeys: [0x8001]", "ibs1", _WHOLE),
     why="The kernel names the child of a partition after its port, with a full stop and four digits, in 15 characters.",
 )
 MODE = rule(
@@ -140,6 +144,16 @@ MODE = rule(
     WARNING,
     why="The accelerated IPoIB of ConnectX-4 and later works in datagram mode alone. The driver refuses the other,"
     " unless it was loaded without (ipoib_enhanced=0).",
+)
+NOT_PODS = rule(
+    "RY544",
+    "Partitions do not reach pods on IPoIB",
+    _ipoib("pkeys: [0x8001]"),
+    _ipoib("ipoib_mode: datagram"),
+    WARNING,
+    why="The ipoib plugin makes a pod's interface as a child of the port, with the port's own key, which is that at"
+    " index 0 of its table; and the kernel makes no child of a child, so the interface of a partition cannot be the"
+    " pods' master. With ib-sriov each VF is in the partitions that the subnet manager gives its GUID.",
 )
 
 
@@ -217,6 +231,10 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
         report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
     if not infiniband.pkeys:
         return
+    if any(variant.attachment == "ipoib" for variant in variants.with_unused()):
+        message = "nodes get an interface for each key, and pods on IPoIB have the port's own key alone"
+        remedy = "let the subnet manager put the pods' partition at index 0 of the ports, or take ib-sriov for pods"
+        report.add(NOT_PODS, infiniband.path + ("pkeys",), message, remedy)
     for variant in variants.with_unused():
         _children(variant.ports.values(), report)
         for node in variants.nodes_of(variant):
