@@ -55,13 +55,14 @@ WRONG = [
     ("cluster: cluster", "cluster: nodes", r"awx.yml:13: .*cluster: nodes is of type machine.*kubeconfig"),
     ('"03:00"', '"25:00"', r"awx.yml:14: .*drift.at: 25:00 is no time of day"),
     ("timezone: Europe/Amsterdam", "timezone: '; x'", r"awx.yml:14: .*timezone: .* is no time zone"),
+    ("reports: /var", "reports: var", r"awx.yml:15: .*reports: var/lib/.* goes with the job that writes it"),
     ("timezone: Europe/Amsterdam", "days: [mon]", r"awx.yml:14: .*days\[0\]: mon is none of mo, tu"),
     ("inventories/macvlan-roce", "../elsewhere", r"awx.yml:11: .*file: .* leads out of the project"),
-    ("forks: 64", "forks: many", r"awx.yml:16: templates.hosts.forks: many is not a whole number"),
-    ("  hosts: {forks", "  host: {forks", r"awx.yml:16: templates.host: host is no key here.* Remedy: write hosts"),
-    ("type: slack", "type: pigeon", r"awx.yml:18: notifications.ops.type: pigeon is none of"),
-    ("[error, approval]", "[failure]", r"awx.yml:18: notifications.ops.on\[0\]: failure is none of started"),
-    ('channels: ["#rails"]', "token: x", r"awx.yml:18: notifications.ops.settings.token: token is a secret"),
+    ("forks: 64", "forks: many", r"awx.yml:17: templates.hosts.forks: many is not a whole number"),
+    ("  hosts: {forks", "  host: {forks", r"awx.yml:17: templates.host: host is no key here.* Remedy: write hosts"),
+    ("type: slack", "type: pigeon", r"awx.yml:19: notifications.ops.type: pigeon is none of"),
+    ("[error, approval]", "[failure]", r"awx.yml:19: notifications.ops.on\[0\]: failure is none of started"),
+    ('channels: ["#rails"]', "token: x", r"awx.yml:19: notifications.ops.settings.token: token is a secret"),
     ('image: "registry', 'img: "registry', r"awx.yml:3: execution_environment.img: img is no key here"),
     ("organization: Platform", "organization: A++B\nprefix: A++B", r"awx.yml:2: prefix: A\+\+B is no name for objects"),
     ("fabrics:\n", "fabrics: {}\nfabrix:\n", r"awx.yml:9: fabrics: fabrics is empty"),
@@ -130,6 +131,20 @@ def test_without_a_cluster_the_workflow_goes_on() -> None:
     assert found["credential_types"] == []
     assert {name.partition(": ")[2] for name in found["absent"]["job_templates"]} == {"kubernetes", "teardown"}
     assert found["absent"]["steps"] == [{"name": "kubernetes", "workflow": "Railyard ai-east: site"}]
+
+
+def test_verdicts_outlast_jobs_where_there_is_a_place_for_them() -> None:
+    def given(text: str) -> dict[str, t.Any]:
+        return {each["name"].rpartition(" ")[2]: each["extra_vars"] for each in made(text)["job_templates"]}
+
+    place = "/var/lib/railyard/reports/ai-east"
+    templates = given(SAMPLE)
+    told = {key: set(each) - {"fabric_file"} for key, each in templates.items()}
+    assert templates["report"]["report_dir"] == templates["verify"]["verify_report_dir"] == place
+    assert {key for key in told if told[key]} == {"verify", "drift", "report"}
+    without = SAMPLE.replace("    reports: %s\n" % place, "")
+    assert "report" not in given(without) and "verify_report_dir" not in given(without)["verify"]
+    assert "Railyard ai-east: report" in made(without)["absent"]["job_templates"]
 
 
 def test_a_template_that_is_off_is_taken_away() -> None:

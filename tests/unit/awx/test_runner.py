@@ -113,6 +113,18 @@ def test_import(project: Path, tmp_path: Path) -> None:
     assert set(job.artifacts["railyard_import"]) >= {"error", "warning"}
 
 
+def test_report_of_what_other_jobs_left(launch: Launch, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    checks = [{"rail": "gpu01", "from": "ai-10-1-16-1", "to": "ai-10-1-16-2", "ok": False, "error": "no answer"}]
+    proof = {"fabric": "ai-10-1-16", "ok": False, "rails": 8, "rails_proven": 0, "checks": checks}
+    (kept / "proof.json").write_text(json.dumps(proof))
+    job = launch("report", {"report_dir": str(kept)})
+    assert job.status == "successful", job.said
+    assert job.artifacts["railyard_report"] == {"state": "failed", "file": str(kept / "report.html")}
+    assert "gpu01" in (kept / "report.html").read_text()
+
+
 def test_discover_this_machine(launch: Launch) -> None:
     variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     here = {"all": {"hosts": ["this"]}, "_meta": {"hostvars": {"this": variables}}}

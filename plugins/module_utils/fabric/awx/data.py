@@ -61,12 +61,16 @@ class Drift:
 
 @dataclass(frozen=True)
 class Fabric:
-    """``credentials`` go to every template that logs in to nodes, ``cluster`` to those that reach the cluster."""
+    """``credentials`` go to every template that logs in to nodes, ``cluster`` to those that reach the cluster.
+
+    ``reports``: a directory that outlasts jobs, because AWX shows the same one to all of them.
+    """
 
     file: str
     credentials: tuple[str, ...]
     cluster: str | None
     drift: Drift | None
+    reports: str = ""
 
 
 @dataclass(frozen=True)
@@ -273,9 +277,18 @@ class _Reader:
                 self._refer(each, part.path + ("credentials", index), credentials, ("machine", "vault"))
             cluster = self._credential_at(part, "cluster", credentials, kinds.CLUSTER)
             drift = self._drift(part)
+            reports = part.text("reports") or ""
+            if reports and not reports.startswith("/"):
+                message = "%s goes with the job that writes it" % shown(reports)
+                self._report.add(
+                    rules.KIND,
+                    part.path + ("reports",),
+                    message,
+                    "write the path of a directory that AWX shows to its jobs, such as /var/lib/railyard/%s" % name,
+                )
             part.done()
             if file:
-                found[name] = Fabric(file, tuple(names), cluster, drift)
+                found[name] = Fabric(file, tuple(names), cluster, drift, reports)
         return found
 
     def _drift(self, part: Section) -> Drift | None:

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data im
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templates import (
     NEEDS,
     NIGHTLY,
+    REPORT,
     TEMPLATES,
     WORKFLOW,
     Step,
@@ -172,7 +173,9 @@ class _Maker:
         return [
             key
             for key, template in TEMPLATES.items()
-            if self._settings(key).enabled and (template.cluster != NEEDS or fabric.cluster)
+            if self._settings(key).enabled
+            and (template.cluster != NEEDS or fabric.cluster)
+            and (key != REPORT or fabric.reports)
         ]
 
     def _settings(self, key: str) -> Settings:
@@ -196,13 +199,16 @@ class _Maker:
         logins = fabric.credentials if template.nodes else ()
         cluster = fabric.cluster if template.cluster else None
         used = [each for each in (*logins, cluster) if each]
+        given = {"fabric_file": fabric.file} if template.file else {}
+        if template.reports and fabric.reports:
+            given[template.reports] = fabric.reports
         return {
             "name": self._named(name, key),
             "description": template.about,
             "inventory": self._inventory_name(name),
             "playbook": "%s/%s" % (self._data.project.playbooks, template.playbook),
             "credentials": [self._credential_name(each) for each in used],
-            "extra_vars": {**({"fabric_file": fabric.file} if template.file else {}), **settings.extra_vars},
+            "extra_vars": {**given, **settings.extra_vars},
             "forks": settings.forks or 0,
             "limit": settings.limit or "",
             "timeout": settings.timeout or 0,

@@ -57,7 +57,7 @@ class Template(t.NamedTuple):
     """``nodes``: it logs in to nodes, of which a launch may say fewer; ``file``: it is told the fabric file.
 
     ``cluster``: whether it ``needs`` the Kubernetes cluster, or ``takes`` it where there is one. ``check``: a launch
-    may ask for check mode.
+    may ask for check mode. ``reports``: the variable that names the directory of reports.
     """
 
     playbook: str
@@ -67,6 +67,7 @@ class Template(t.NamedTuple):
     file: bool = False
     check: bool = False
     questions: tuple[Question, ...] = ()
+    reports: str = ""
 
 
 _PART = (
@@ -124,6 +125,7 @@ TEMPLATES: t.Mapping[str, Template] = {
             Question("verify_budget", "Seconds", "After which no further pairs are tried; 0: all are", 0, low=0),
             yes_or_no("verify_cordon", "Cordon nodes with a bad rail"),
         ),
+        reports="verify_report_dir",
     ),
     "drift": Template(
         "drift.yml",
@@ -132,6 +134,13 @@ TEMPLATES: t.Mapping[str, Template] = {
         cluster=TAKES,
         file=True,
         questions=_PART,
+        reports="verify_report_dir",
+    ),
+    "report": Template(
+        "report.yml",
+        "Makes one page of what verify and drift have found so far; contacts no host",
+        file=True,
+        reports="report_dir",
     ),
     "discover": Template(
         "discover.yml",
@@ -157,6 +166,8 @@ TEMPLATES: t.Mapping[str, Template] = {
 
 # The template that the nightly schedule runs.
 NIGHTLY = "drift"
+# The template that reads what other jobs have left.
+REPORT = "report"
 
 
 class Step(t.NamedTuple):
