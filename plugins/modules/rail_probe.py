@@ -30,6 +30,12 @@ options:
     type: str
     choices: [serve, probe, stop]
     default: probe
+  pod:
+    description:
+      - The uid of a pod on this node in whose network all of this is done, with its interfaces, addresses and RDMA
+        devices. The programs are the node's.
+    type: str
+    version_added: 0.2.0
   ports:
     description: With O(mode=serve), the rail ports to serve.
     type: list
@@ -76,6 +82,14 @@ options:
         description: The partner's IP address on this rail.
         type: str
         required: true
+      source6:
+        description: The rail port's own IPv6 address, without prefix. Given together with O(targets[].address6).
+        type: str
+        version_added: 0.2.0
+      address6:
+        description: The partner's IPv6 address on this rail, which is then sent the same.
+        type: str
+        version_added: 0.2.0
       mtu:
         description: Size of the echo request as an IP packet, in bytes.
         type: int
@@ -220,6 +234,11 @@ results:
       type: dict
       returned: O(mode=probe)
       sample: {sent: 3, received: 3, rtt_ms: 0.21, error: ''}
+    reach6:
+      description: The same over IPv6; null where it was not asked.
+      type: dict
+      returned: O(mode=probe)
+      sample: {sent: 3, received: 3, rtt_ms: 0.23, error: ''}
     transfer:
       description:
         - Average C(gbits) per second, C(gid_index) used, C(error) and C(remedy); null where it was not tried.
@@ -263,6 +282,10 @@ RAIL = {
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
+    if options["pod"] and options["mode"] != "stop":
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import holders_elsewhere, pods
+
+        holders_elsewhere.move(system, pods.namespace(system, options["pod"]))
     if options["mode"] == "serve":
         return {"results": probe.serve(options, system)}
     if options["mode"] == "stop":
@@ -277,6 +300,8 @@ def main() -> None:
         "peer": {"type": "str", "required": True},
         "netdev": {"type": "str", "required": True},
         "source": {"type": "str", "required": True},
+        "source6": {"type": "str"},
+        "address6": {"type": "str"},
         "mtu": {"type": "int", "required": True},
         "port": {"type": "int"},
         "error": {"type": "str", "default": ""},
@@ -287,6 +312,7 @@ def main() -> None:
     }
     spec = {
         "mode": {"type": "str", "choices": ["serve", "probe", "stop"], "default": "probe"},
+        "pod": {"type": "str"},
         "ports": {"type": "list", "elements": "dict", "options": RAIL, "default": []},
         "targets": {"type": "list", "elements": "dict", "options": dict(RAIL, **target), "default": []},
         "count": {"type": "int", "default": 3},

@@ -37,6 +37,7 @@ def targets(node: Node, partner: Node, servers: t.Sequence[Result], cross_rail: 
             "device": port["rdma"]["name"],
             "source": bare(port["address"]),
             "address": bare(other["address"]),
+            **_six(port, other),
             "mtu": min(port["mtu"], other["mtu"]),
             "port": server.get("port"),
             "latency_port": server.get("latency_port"),
@@ -47,6 +48,12 @@ def targets(node: Node, partner: Node, servers: t.Sequence[Result], cross_rail: 
         }
         found.append({key: value for key, value in target.items() if value is not None})
     return found
+
+
+def _six(port: Result, other: Result) -> dict[str, str]:
+    if not port.get("address6") or not other.get("address6"):
+        return {}
+    return {"source6": bare(port["address6"]), "address6": bare(other["address6"])}
 
 
 def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool) -> dict[str, t.Any] | None:

@@ -29,7 +29,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import NETLINK_ROUTE, Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
-CLONE_NEWNET = 0x40000000
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
 RTM_GETNSID = 90
 NETNSA_NSID = 1
 NETNSA_FD = 3
@@ -53,6 +54,20 @@ class Elsewhere(t.NamedTuple):
 
 def look(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
     """What each namespace holds, by its identity; one that vanished, or cannot be entered, is left out."""
+    found = visit(system, namespaces, lambda home: (_netdevs(home), _uverbs(system)))
+    return {identity: Elsewhere(*each) for identity, each in found.items()}
+
+
+def visit(
+    system: System, namespaces: t.Sequence[Namespace], ask: t.Callable[[int], t.Any], sysfs: bool = False
+) -> dict[str, t.Any]:
+    """What ``ask`` finds in each namespace, by its identity; one that vanished, or cannot be entered, is left out.
+
+    All of it is done by a child process that never comes back, so what is found must be such as JSON can carry.
+
+    :param ask: called in each, with a file descriptor of the namespace that we come from.
+    :param sysfs: whether ``/sys`` shall be the namespace's own there, and not the one that we come from.
+    """
     if not namespaces:
         return {}
     come, go = os.pipe()
@@ -62,7 +77,7 @@ def look(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhe
         try:
             os.close(come)
             with os.fdopen(go, "w") as stream:
-                json.dump(_visit_all(system, namespaces), stream)
+                json.dump(_visit_all(system, namespaces, ask, sysfs), stream)
             status = 0
         finally:
             os._exit(status)
@@ -71,28 +86,70 @@ def look(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhe
         text = stream.read()
     os.waitpid(child, 0)
     try:
-        return {identity: Elsewhere(*found) for identity, found in json.loads(text).items()}
+        found: dict[str, t.Any] = json.loads(text)
     except ValueError:
         return {}
+    return found
 
 
-def _visit_all(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, tuple[list[Row], list[str]]]:
-    import ctypes
-
-    setns = ctypes.CDLL(None, use_errno=True).setns
+def _visit_all(
+    system: System, namespaces: t.Sequence[Namespace], ask: t.Callable[[int], t.Any], sysfs: bool
+) -> dict[str, t.Any]:
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     found = {}
+    if sysfs:
+        _own_mounts()
     for namespace in namespaces:
         fd = enter(system, namespace)
         if fd is None:
             continue
         try:
-            if setns(fd, CLONE_NEWNET) == 0:
-                with contextlib.suppress(RailyardError, OSError):
-                    found[namespace.identity] = (_netdevs(home), _uverbs(system))
+            with contextlib.suppress(RailyardError, OSError):
+                _call("setns", fd, CLONE_NEWNET)
+                if sysfs:
+                    _mount_sysfs()
+                found[namespace.identity] = ask(home)
         finally:
             os.close(fd)
     return found
+
+
+def move(system: System, namespace: Namespace) -> None:
+    """Take this process into the namespace for good, with a ``/sys`` that shows what is there.
+
+    :raises RailyardError: where there is no way in.
+    """
+    fd = enter(system, namespace)
+    if fd is None:
+        raise RailyardError("there is no way into it any more", namespace.identity, "run again")
+    try:
+        _own_mounts()
+        _call("setns", fd, CLONE_NEWNET)
+        _mount_sysfs()
+    except OSError as error:
+        raise RailyardError("cannot be entered: %s" % error, namespace.identity, "run the task with become") from None
+    finally:
+        os.close(fd)
+
+
+def _own_mounts() -> None:
+    """What is mounted from here on, nobody else sees."""
+    _call("unshare", CLONE_NEWNS)
+    _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+
+
+def _mount_sysfs() -> None:
+    # sysfs shows devices of the namespace in which it was mounted
+    _call("mount", b"sysfs", b"/sys", b"sysfs", MS_RDONLY, None)
+
+
+def _call(name: str, *arguments: t.Any) -> None:
+    """A system call that Python has no function for in all of its releases."""
+    import ctypes
+
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, "%s: %s" % (name, os.strerror(number)))
 
 
 def enter(system: System, namespace: Namespace) -> int | None:

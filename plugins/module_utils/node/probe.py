@@ -5,8 +5,9 @@
 """Reachability and RDMA between two nodes' rail ports.
 
 Echo requests go out with Don't Fragment set, at the planned MTU, from the rail port's own address and interface
-(icmp(7), ip(7): IP_MTU_DISCOVER, IP_RECVERR, SO_BINDTODEVICE), all rails at once. RDMA is perftest's ``ib_write_bw``
-over the rail's own device and the GID that holds the rail's address, found in sysfs each time: its index is not fixed.
+(icmp(7), ip(7), ipv6(7): *_MTU_DISCOVER, *_RECVERR, SO_BINDTODEVICE), all rails at once. RDMA is perftest's
+``ib_write_bw`` over the rail's own device and the GID that holds the rail's address, found in sysfs each time: its
+index is not fixed.
 """
 
 from __future__ import annotations
@@ -26,17 +27,15 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node import arp
+from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import started
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 Options = t.Mapping[str, t.Any]
 Result = t.Dict[str, t.Any]
 
-ICMP_ECHO = 8
-ICMP_ECHO_REPLY = 0
-IP_MTU_DISCOVER = 10
-IP_PMTUDISC_PROBE = 3
-IP_RECVERR = 11
-HEADERS = 28  # IPv4 and ICMP headers, bytes
+PMTUDISC_PROBE = 3
+IPV6_DONTFRAG = 62
+ICMP6_FILTER = 1
 SERVER_DIR = "/run/railyard/probe"
 PROGRAM = "ib_write_bw"
 LATENCY = "ib_write_lat"
@@ -48,9 +47,30 @@ SMALL = 96
 ARP_PATIENCE = 0.5
 
 
-def payload_size(mtu: int) -> int:
+class _Family(t.NamedTuple):
+    """One version of IP: socket constants, the types of echo messages, and the bytes of IP's and ICMP's headers."""
+
+    family: int
+    protocol: int
+    level: int
+    discover: int
+    receive_errors: int
+    request: int
+    reply: int
+    headers: int
+
+
+IPV4 = _Family(socket.AF_INET, socket.IPPROTO_ICMP, socket.IPPROTO_IP, 10, 11, 8, 0, 28)
+IPV6 = _Family(socket.AF_INET6, socket.IPPROTO_ICMPV6, socket.IPPROTO_IPV6, 23, 25, 128, 129, 48)
+# What an ICMPv6 socket is not to be told: everything but echo replies, a bit a type (RFC 3542).
+_ECHOES_ALONE = struct.pack(
+    "=8I", *(0xFFFFFFFF & ~((1 << IPV6.reply % 32) * (each == IPV6.reply // 32)) for each in range(8))
+)
+
+
+def payload_size(mtu: int, headers: int = IPV4.headers) -> int:
     """Bytes of echo payload that make a packet of exactly ``mtu`` bytes."""
-    return mtu - HEADERS
+    return mtu - headers
 
 
 def checksum(data: bytes) -> int:
@@ -63,11 +83,11 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def echo_request(identifier: int, sequence: int, size: int) -> bytes:
-    """An ICMP echo request with ``size`` bytes of payload."""
+def echo_request(identifier: int, sequence: int, size: int, kind: int = IPV4.request) -> bytes:
+    """An ICMP echo request with ``size`` bytes of payload. The kernel itself sums up ICMPv6, over addresses too."""
     payload = bytes(size)
-    head = struct.pack("!BBHHH", ICMP_ECHO, 0, 0, identifier, sequence)
-    return struct.pack("!BBHHH", ICMP_ECHO, 0, checksum(head + payload), identifier, sequence) + payload
+    head = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence)
+    return struct.pack("!BBHHH", kind, 0, checksum(head + payload), identifier, sequence) + payload
 
 
 class _Ping:
@@ -80,18 +100,32 @@ class _Ping:
         self.rtts: list[float] = []
         self.due: dict[int, float] = {}
         self.error = ""
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
-        self.sock.setblocking(False)
-        self.sock.setsockopt(socket.SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
-        self.sock.setsockopt(socket.SOL_IP, IP_RECVERR, 1)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, str(target["netdev"]).encode() + b"\0")
-        self.sock.bind((str(target["source"]), 0))
+        self.ip = IPV6 if ":" in str(target["address"]) else IPV4
+        self.sock = socket.socket(self.ip.family, socket.SOCK_RAW, self.ip.protocol)
+        try:
+            self._set(str(target["netdev"]), str(target["source"]))
+        except OSError:
+            self.sock.close()
+            raise
 
-    def send(self, size: int) -> None:
+    def _set(self, netdev: str, source: str) -> None:
+        self.sock.setblocking(False)
+        self.sock.setsockopt(self.ip.level, self.ip.discover, PMTUDISC_PROBE)
+        self.sock.setsockopt(self.ip.level, self.ip.receive_errors, 1)
+        if self.ip is IPV6:
+            # without it the sender itself cuts what is larger than the link
+            self.sock.setsockopt(self.ip.level, IPV6_DONTFRAG, 1)
+            self.sock.setsockopt(self.ip.protocol, ICMP6_FILTER, _ECHOES_ALONE)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode() + b"\0")
+        self.sock.bind((source, 0))
+
+    def send(self) -> None:
         self.sent += 1
         self.due[self.sent] = time.monotonic()
+        size = payload_size(int(self.target["mtu"]), self.ip.headers)
         try:
-            self.sock.sendto(echo_request(self.identifier, self.sent, size), (str(self.target["address"]), 0))
+            request = echo_request(self.identifier, self.sent, size, self.ip.request)
+            self.sock.sendto(request, (str(self.target["address"]), 0))
         except OSError as error:
             self._note(error)
 
@@ -101,11 +135,12 @@ class _Ping:
         except OSError as error:
             self._note(error)
             return
-        header = (packet[0] & 0x0F) * 4
+        # of IPv6 there is no header before it
+        header = 0 if self.ip is IPV6 else (packet[0] & 0x0F) * 4
         if len(packet) < header + 8:
             return
         kind, _code, _sum, identifier, sequence = struct.unpack_from("!BBHHH", packet, header)
-        if kind == ICMP_ECHO_REPLY and identifier == self.identifier and sequence in self.due:
+        if kind == self.ip.reply and identifier == self.identifier and sequence in self.due:
             self.rtts.append((time.monotonic() - self.due.pop(sequence)) * 1000)
 
     def _note(self, error: OSError) -> None:
@@ -119,7 +154,7 @@ class _Ping:
 def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Result]:
     """Send ``count`` full-size echo requests to every target, all targets side by side.
 
-    :param targets: each with ``netdev``, ``source`` and ``address`` (IPv4) and ``mtu`` in bytes.
+    :param targets: each with ``netdev``, ``source`` and ``address`` (both IPv4, or both IPv6) and ``mtu`` in bytes.
     :param timeout: seconds to wait for an answer to one request; doubles as the pace.
     :return: for each target ``sent``, ``received``, ``rtt_ms`` (least) and ``error`` (the kernel's, or "").
     """
@@ -145,7 +180,7 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
             poller.register(fd, select.POLLIN)
         for _turn in range(count):
             for ping in pings:
-                ping.send(payload_size(int(ping.target["mtu"])))
+                ping.send()
             end = time.monotonic() + timeout
             while any(ping.due for ping in pings) and time.monotonic() < end:
                 for fd, _event in poller.poll(max(1, int((end - time.monotonic()) * 1000))):
@@ -266,7 +301,7 @@ def _start(system: System, program: str, arguments: t.Sequence[str], lifetime: i
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    system.write_file("%s/%d" % (SERVER_DIR, server.pid), _start_time(system, server.pid) or "")
+    system.write_file("%s/%d" % (SERVER_DIR, server.pid), started(system, server.pid) or "")
     return tcp
 
 
@@ -274,16 +309,10 @@ def stop(system: System) -> None:
     """End servers of an earlier round that still wait, by the pid that was noted for them."""
     for name in system.listdir(SERVER_DIR):
         pid = int(name) if name.isdigit() else 0
-        if pid and _start_time(system, pid) == system.read("%s/%s" % (SERVER_DIR, name)):
+        if pid and started(system, pid) == system.read("%s/%s" % (SERVER_DIR, name)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGTERM)
         system.remove_file("%s/%s" % (SERVER_DIR, name))
-
-
-def _start_time(system: System, pid: int) -> str | None:
-    """A process's start in clock ticks after boot: with the pid it names one process for good (proc(5), field 22)."""
-    stat = system.read("/proc/%d/stat" % pid)
-    return stat.rpartition(")")[2].split()[19] if stat else None
 
 
 def _free_port() -> int:
@@ -387,8 +416,9 @@ def probe(options: Options, system: System) -> list[Result]:
     What does not answer is looked into: whether small packets pass, how large ones may be, and for which of the peer's
     other rails somebody answers on this one.
 
-    :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach``, ``transfer``,
-        ``found`` (None where all answered) and ``cross`` (None where it was not asked for).
+    :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach``, ``reach6`` (None
+        where it was not asked for), ``transfer``, ``found`` (None where all answered) and ``cross`` (None where it was
+        not asked for).
     """
     targets = options["targets"]
     count, timeout = int(options["count"]), float(options["timeout"])
@@ -396,11 +426,13 @@ def probe(options: Options, system: System) -> list[Result]:
     lost = [target for target, answer in zip(targets, answers) if answer["received"] < answer["sent"]]
     found = look_into(lost, timeout) if lost else {}
     across = _across([target for target in targets if target.get("cross")], timeout)
+    answers6 = _reach6([target for target in targets if target.get("address6")], count, timeout)
     results: list[Result] = []
     for target, answer in zip(targets, answers):
         result: Result = {"rail": target["rail"], "peer": target["peer"], "reach": answer, "transfer": None}
         place = (target["rail"], target["peer"])
         result.update(error="", remedy="", found=found.get(place), cross=across.get(place))
+        result["reach6"] = answers6.get(place)
         if answer["received"] < answer["sent"]:
             result["error"] = "%d of %d packets of %d bytes came back%s" % (
                 *(answer["received"], answer["sent"], target["mtu"]),
@@ -412,9 +444,23 @@ def probe(options: Options, system: System) -> list[Result]:
             result.update(error=result["transfer"]["error"], remedy=result["transfer"]["remedy"])
         else:
             result.update(error="the other side has no server: %s" % target["error"], remedy=target["remedy"])
+        six = result["reach6"]
+        if six and six["received"] < six["sent"] and not result["error"]:
+            result["error"] = "over IPv6 %d of %d packets of %d bytes came back" % (
+                *(six["received"], six["sent"]),
+                target["mtu"],
+            )
+            result["remedy"] = "see the addresses of both ports ('ip -6 addr'), and what the leaf lets through"
         result["ok"] = not result["error"]
         results.append(result)
     return results
+
+
+def _reach6(targets: t.Sequence[Options], count: int, timeout: float) -> dict[tuple[str, str], Result]:
+    """The same between the IPv6 addresses, by rail and peer."""
+    trials = [dict(target, source=target["source6"], address=target["address6"]) for target in targets]
+    found = reach(trials, count, timeout) if trials else []
+    return {(target["rail"], target["peer"]): answer for target, answer in zip(targets, found)}
 
 
 def look_into(targets: t.Sequence[Options], timeout: float) -> dict[tuple[str, str], Result]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import probe
+from ansible_collections.railyard.fabric.plugins.module_utils.node import netns, probe
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
@@ -177,7 +177,7 @@ def test_only_the_noted_process_is_ended(tmp_path: Path) -> None:
             return sorted(os.listdir(tmp_path)) if path == probe.SERVER_DIR else super().listdir(path)
 
     try:
-        (tmp_path / str(server.pid)).write_text(str(probe._start_time(system, server.pid)))
+        (tmp_path / str(server.pid)).write_text(str(netns.started(system, server.pid)))
         (tmp_path / str(other.pid)).write_text("1")  # an earlier process of the same number
         probe.stop(Noted())
         assert server.wait(timeout=10) < 0
@@ -196,3 +196,29 @@ def test_a_listening_port_is_seen() -> None:
         assert sock.getsockname()[1] not in probe._listening(System())
         sock.listen()
         assert sock.getsockname()[1] in probe._listening(System())
+
+
+SIX = {"source6": "::1", "address6": "::1"}
+
+
+@needs_root
+def test_full_packets_come_back_over_ipv6_and_are_not_cut_up() -> None:
+    six = target(source="::1", address="::1")
+    good, large, dark = probe.reach([six, dict(six, mtu=66000), target(source="::1", address="2001:db8::9")], 2, 0.3)
+    assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
+    assert (large["received"], large["error"]) == (0, "Message too long")
+    assert dark["received"] == 0
+
+
+@needs_root
+def test_ipv6_is_told_beside_ipv4_and_alone_makes_a_rail_red(
+    perftest: t.Callable[..., tuple[Perftest, System]],
+) -> None:
+    _runner, system = perftest(CommandResult(0, TABLE, ""))
+    given = target(port=1, source="127.0.0.1", device="rxe0")
+    wishes = [dict(given, **SIX), dict(given, peer="b", source6="::1", address6="2001:db8::9"), dict(given, peer="c")]
+    both, dark, unasked = probe.probe(options(targets=wishes), system)
+    assert (both["reach6"]["received"], unasked["reach6"]) == (2, None)
+    assert dark["reach"]["received"] == 2 and dark["reach6"]["received"] == 0 and not dark["ok"]
+    # the transfer's own error comes first: here is no GID for the address
+    assert "GID" in both["error"] and "GID" in dark["error"]

@@ -1,0 +1,142 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rail_pods
+short_description: What pods on a node have of rails
+version_added: 0.2.0
+description:
+  - Finds the network namespaces of pods by the cgroups of their processes, and reads in each, in one call for all,
+    interfaces, addresses, policy rules, routing tables, RDMA devices and GIDs.
+  - Nothing is run in a container, and an image needs no tools for it. Changes nothing.
+  - Of a container's environment and files only the settings of NCCL and UCX leave the node.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node.reads
+options:
+  pods:
+    description: The uids of the pods, as the API server tells them in C(metadata.uid).
+    type: list
+    elements: str
+    default: []
+  files:
+    description: Files of settings on the node itself, such as V(/etc/nccl.conf), of which settings are read too.
+    type: list
+    elements: path
+    default: []
+seealso:
+  - module: railyard.fabric.kube_pods
+  - module: railyard.fabric.rail_info
+  - module: railyard.fabric.fabric_verify
+"""
+
+EXAMPLES = r"""
+- name: See what a pod has of the rails
+  railyard.fabric.rail_pods:
+    pods: [0f7c1d6a-3c55-4a8c-9d2e-5b1f0a7e6c3d]
+  register: inside
+"""
+
+RETURN = r"""
+rdma_mode:
+  description: V(shared) or V(exclusive), the mode of the RDMA subsystem; null where it is not loaded.
+  returned: success
+  type: str
+  sample: shared
+pods:
+  description: One entry a pod, in the order given.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    uid:
+      description: The pod's uid.
+      returned: always
+      type: str
+    processes:
+      description: How many of its processes run here.
+      returned: always
+      type: int
+    namespace:
+      description: The kernel's name of its network namespace; null where it has none of its own here.
+      returned: always
+      type: str
+      sample: net:[4026532281]
+    why:
+      description: Why nothing could be read in it; empty where all was.
+      returned: always
+      type: str
+    links:
+      description: Its interfaces but the loopback one, with C(netdev), C(kind), C(up), C(mtu) in bytes and C(pci).
+      returned: always
+      type: list
+      elements: dict
+      sample: [{netdev: net1, kind: macvlan, up: true, mtu: 4200, pci: null}]
+    addresses:
+      description: Addresses that reach further than their link, as in M(railyard.fabric.rail_info).
+      returned: always
+      type: list
+      elements: dict
+      sample: [{netdev: net1, address: 172.16.11.7/24, secondary: false}]
+    routes:
+      description: Routes but the kernel's own, C(table) null for the main one.
+      returned: always
+      type: list
+      elements: dict
+      sample: [{netdev: net1, to: 0.0.0.0/0, via: 172.16.11.254, table: 101}]
+    rules:
+      description: Policy rules that select by one of its addresses or interfaces alone.
+      returned: always
+      type: list
+      elements: dict
+      sample: [{from: 172.16.11.7/32, oif: null, table: 101, priority: 10001}]
+    rdma:
+      description: RDMA devices of its own, a row a port, with C(device), C(port), C(link_layer), C(state), C(netdev)
+        and C(pci). Empty in the mode V(shared), where all devices are everybody's.
+      returned: always
+      type: list
+      elements: dict
+      sample: [{device: mlx5_5, port: 1, link_layer: ethernet, state: ACTIVE, netdev: net1, pci: "0000:0b:00.2"}]
+    gids:
+      description: GIDs of its devices; in the mode V(shared), those of the node's devices that hold its addresses.
+      returned: always
+      type: list
+      elements: dict
+      sample:
+        - {device: mlx5_5, port: 1, index: 3, gid: "0000:0000:0000:0000:0000:ffff:ac10:0b07", type: RoCE v2,
+           netdev: net1, address: 172.16.11.7}
+    settings:
+      description:
+        - C(environment), the variables of NCCL and UCX that the first process of each container was started with, and
+          C(file), what its C(/etc/nccl.conf) says of them; null where there is none.
+      returned: always
+      type: dict
+      sample: {environment: {UCX_NET_DEVICES: "mlx5_0:1"}, file: {NCCL_IB_ROCE_VERSION_NUM: "2"}}
+files:
+  description: Each of O(files) with its settings of NCCL and UCX; null where there is no such file.
+  returned: success
+  type: dict
+  sample: {/etc/nccl.conf: {NCCL_IB_HCA: "=mlx5_gpu01:1"}}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils import task
+from ansible_collections.railyard.fabric.plugins.module_utils.node import pods
+
+
+def main() -> None:
+    spec = {
+        "pods": {"type": "list", "elements": "str", "default": []},
+        "files": {"type": "list", "elements": "path", "default": []},
+    }
+    task.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), pods.look)
+
+
+if __name__ == "__main__":
+    main()
