@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-import time
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -243,19 +243,26 @@ def test_machine_that_ended_is_reported_with_its_last_words(labs: Path) -> None:
 
 def test_second_command_waits_for_the_first(labs: Path) -> None:
     code = """
-import time
+import sys
 from lab import state
 with state.changing("one"):
     print("held", flush=True)
-    time.sleep(1)
+    sys.stdin.read()
 """
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout is not None
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=env, stdin=pipe, stdout=pipe, text=True
+    ) as first, ThreadPoolExecutor() as aside:
+        assert first.stdin is not None and first.stdout is not None
         assert first.stdout.readline() == "held\n"
-        begin = time.monotonic()
-        assert lifecycle.down("one") is False
-        assert time.monotonic() - begin > 0.5
+        second = aside.submit(lifecycle.down, "one")
+        try:
+            with pytest.raises(futures.TimeoutError):
+                second.result(timeout=0.5)
+        finally:
+            first.stdin.close()
+        assert second.result() is False
 
 
 def test_script_runs_from_anywhere(labs: Path, tmp_path: Path) -> None:
