@@ -55,6 +55,14 @@ class Node:
             raise AssertionError("%s: %s\n%s%s" % (self.name, command, done.stdout, done.stderr))
         return done.stdout
 
+    def process(self, command: str) -> subprocess.Popen[bytes]:
+        """Start a shell command as root, to talk with: its input and output are pipes."""
+        return subprocess.Popen(
+            [*self._ssh, self.name, "sudo sh -c %s" % shlex.quote("exec " + command)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
     def json(self, command: str) -> t.Any:
         return json.loads(self.run(command) or "[]")
 

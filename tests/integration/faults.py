@@ -11,8 +11,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-import subprocess
-import sys
+import select
 import tarfile
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
@@ -25,45 +24,85 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover im
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import Asked, Verdict, judge
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import VERIFY, Told
+from lab import cli
 from tests.integration.conftest import LAB, ROOT, Node
 
 PLACE = "/run/railyard-faults"
 SUBSET = ["system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls", "duplicates", "counters", "lldp"]
 STATES = ("rdma_netns_mode", "sriov_vfs", "rail_ports", "rdma_link")
+T = t.TypeVar("T")
 Row = t.Dict[str, t.Any]
 Call = t.Tuple[str, Row, bool]
+# A node's name -> what rail_info says, and what modules in check mode would change.
+Looked = t.Dict[str, t.Tuple[Row, t.Dict[str, Row]]]
 
-# Each module in a child of its own, as it ends its process; they share what Python has read by then.
+# Answers a line of calls with a line of results. Each module runs in a child of its own, as it ends its process; all
+# that modules import is read by then.
 RUNNER = """
-import base64, io, json, os, runpy, sys
-sys.path.insert(0, %r)
+import importlib, json, os, sys
+sys.path.insert(0, sys.argv[1])
 from ansible.module_utils import basic
-calls = json.loads(base64.b64decode(sys.argv[1]))
-results = []
-for name, options, check in calls:
+modules = {
+    name: importlib.import_module("ansible_collections.railyard.fabric.plugins.modules." + name)
+    for name in sys.argv[2:]
+}
+
+def call(name, options, check):
     come, go = os.pipe()
     child = os.fork()
     if not child:
-        os.close(come)
-        os.dup2(go, 1)
-        arguments = dict(options, _ansible_check_mode=check, _ansible_remote_tmp="/tmp")
-        basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
-        basic._ANSIBLE_PROFILE = "legacy"
-        status = 1
         try:
-            runpy.run_module("ansible_collections.railyard.fabric.plugins.modules." + name, run_name="__main__")
-        except SystemExit as end:
-            status = 0
+            os.close(come)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(go, 1)
+            arguments = dict(options, _ansible_check_mode=check, _ansible_remote_tmp="/tmp")
+            basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
+            basic._ANSIBLE_PROFILE = "legacy"
+            modules[name].main()
+        except SystemExit:
+            pass
         finally:
             sys.stdout.flush()
-            os._exit(status)
+            os._exit(0)
     os.close(go)
     with os.fdopen(come) as stream:
         said = stream.read()
     os.waitpid(child, 0)
-    results.append(json.loads(said[said.index("{"):]))
-print("\\n=> " + json.dumps(results))
+    return json.loads(said[said.index("{"):])
+
+print("ready", flush=True)
+for line in sys.stdin:
+    print(json.dumps([call(*each) for each in json.loads(line)]), flush=True)
 """
+MODULES = ("rail_info", "rail_probe", *STATES)
+
+
+class Runner:
+    """The modules of one guest, at hand."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        node.put(PLACE + "/run.py", RUNNER)
+        self._process = node.process("python3 %s/run.py %s %s" % (PLACE, PLACE, " ".join(MODULES)))
+        self._answer(120)
+
+    def call(self, calls: t.Sequence[Call], seconds: float) -> list[Row]:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(calls).encode() + b"\n")
+        self._process.stdin.flush()
+        found: list[Row] = json.loads(self._answer(seconds))
+        return found
+
+    def _answer(self, seconds: float) -> bytes:
+        stream = self._process.stdout
+        assert stream
+        ready, _write, _except = select.select([stream], [], [], seconds)
+        line = stream.readline() if ready else b""
+        assert line, "%s does not answer: %s" % (self._node.name, "it ended" if ready else "%g s are over" % seconds)
+        return line
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
 
 
 class Faults:
@@ -84,19 +123,16 @@ class Faults:
         self.each(lambda name: self.nodes[name].put(PLACE + ".b64", packed))
         line = "rm -rf {0}; mkdir {0}; base64 -d {0}.b64 | tar -xz -C {0}; rm {0}.b64".format(PLACE)
         self.each(lambda name: self.nodes[name].run(line))
+        self._runners = self.each(lambda name: Runner(self.nodes[name]))
 
-    def each(self, act: t.Callable[[str], t.Any]) -> dict[str, t.Any]:
+    def each(self, act: t.Callable[[str], T]) -> dict[str, T]:
         """Do something for all nodes side by side."""
         with ThreadPoolExecutor(len(self.plans)) as pool:
             return dict(zip(self.plans, pool.map(act, self.plans)))
 
     def call(self, name: str, *calls: Call) -> list[Row]:
         """Run modules on a node: their results."""
-        text = base64.b64encode(json.dumps(calls).encode()).decode()
-        self.nodes[name].put(PLACE + "/run.py", RUNNER % PLACE)
-        said = self.nodes[name].run("python3 %s/run.py %s" % (PLACE, text), timeout=300)
-        found: list[Row] = json.loads(said.rpartition("\n=> ")[2])
-        return found
+        return self._runners[name].call(calls, 300)
 
     def wishes(self, name: str, check: bool) -> list[Call]:
         """The modules of ``hosts.yml``, with its options."""
@@ -123,15 +159,19 @@ class Faults:
         info, *states = self.call(name, first, *self.wishes(name, check=True))
         return info, dict(zip(STATES, states))
 
-    def judge(self, kind: str = VERIFY) -> Verdict:
-        """Read the nodes, let the pairs probe each other, and judge."""
-        read = self.each(self.read)
+    def look(self) -> Looked:
+        """What all nodes have, as ``verify.yml`` and ``drift.yml`` read it."""
+        return self.each(self.read)
+
+    def judge(self, kind: str = VERIFY, looked: Looked | None = None) -> Verdict:
+        """Judge what was read, or is read now; for verify let the pairs probe each other before."""
+        read = looked or self.look()
         pairs = self.pairs if kind == VERIFY else []
         probed: dict[str, list[Row]] = {name: [] for name in self.plans}
         refused: dict[str, str] = {}
         for server, client in pairs:
             ports = port_options(self.plans[server]["ports"], "rail_probe")
-            options = {"iterations": 20, "lifetime": 60}
+            options: Row = {"iterations": 20, "lifetime": 60}
             (served,) = self.call(server, ("rail_probe", dict(options, mode="serve", ports=ports), False))
             given = (self.plans[client], self.plans[server], served.get("results") or ())
             targets = proof.targets(*given, self.fabric["routing"]["cross_rail"])
@@ -149,6 +189,7 @@ class Faults:
         return judge(kind, self.fabric, told, Asked(list(self.plans)), pairs)
 
     def close(self) -> None:
+        self.each(lambda name: self._runners[name].close())
         self.each(lambda name: self.nodes[name].run("rm -rf %s" % PLACE))
 
 
@@ -171,6 +212,4 @@ def _packed() -> bytes:
 
 def cable(*words: str) -> None:
     """Do something to a cable of the lab."""
-    subprocess.run(
-        [sys.executable, "-m", "lab", "cable", "--name", LAB, *words], cwd=ROOT, check=True, capture_output=True
-    )
+    assert cli.main(["cable", *words, "--name", LAB]) == 0, words

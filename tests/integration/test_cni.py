@@ -15,6 +15,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import cni
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from tests.cni_runtime import together
@@ -29,10 +30,6 @@ RAILS = range(1, 9)
 NAMES = ("node-1", "node-2")
 MTU = 4200
 SETUP = """
-for n in 1 2 3 4 5 6 7 8; do
-  ip link set enp${n}s0 up mtu %(mtu)d
-  ip address replace 172.16.$((10 + n)).%(host)d/24 dev enp${n}s0
-done
 modprobe -a macvlan ipvlan
 [ -e /sys/class/infiniband/cni1 ] || rdma link add cni1 type rxe netdev enp1s0
 for wait in $(seq 30); do
@@ -55,18 +52,20 @@ for pod in $(ip netns list | awk '{print $1}'); do ip netns del $pod; done
 ip link del cbr0
 rdma link delete cni1
 echo 0 > /sys/bus/pci/devices/0000:05:00.0/sriov_numvfs
-for n in 1 2 3 4 5 6 7 8; do ip address flush dev enp${n}s0; ip link set enp${n}s0 down mtu 1500; done
 rm -rf /opt/railyard-test /run/railyard/cni /run/cni-runtime /var/lib/cni/networks/cbr0
 true
 """
 
 
-def planned() -> dict[str, list[Conf]]:
-    """Node -> its networks, in rail order."""
+def planned() -> dict[str, tuple[list[Conf], list[Conf]]]:
+    """Node -> its networks, in rail order, and what ``rail_ports`` is told of its ports."""
     plan = lint((ROOT / "inventories/lab-cni/fabric.yml").read_bytes()).plan
     assert plan
     variables = [plan.node_vars(each) for each in plan.nodes]
-    return {each["name"]: cni.of_node(plan.fabric_vars(), each) for each in variables}
+    return {
+        each["name"]: (cni.of_node(plan.fabric_vars(), each), port_options(each["ports"], "rail_ports"))
+        for each in variables
+    }
 
 
 def cluster_network(number: int) -> Conf:
@@ -79,9 +78,10 @@ def cluster_network(number: int) -> Conf:
 class Guest:
     """One node with its networks, and the runtime that makes pods on it."""
 
-    def __init__(self, node: Node, networks: list[Conf]) -> None:
+    def __init__(self, node: Node, networks: list[Conf], ports: list[Conf]) -> None:
         self.node = node
         self.networks = networks
+        self.ports = ports
         self.number = int(node.name[-1])
         self.attached = [(cluster_network(self.number), "eth0")]
         self.attached += [(conf, "net%d" % rail) for rail, conf in zip(RAILS, networks)]
@@ -89,12 +89,10 @@ class Guest:
     def prepare(self) -> None:
         self.node.run(CLEAN, check=False)
         self.node.put(RUNTIME, (ROOT / "tests/cni_runtime.py").read_text())
-        self.setup()
+        self.node.module("rail_ports", ports=self.ports)
+        self.node.run(SETUP)
         if self.number == 2:
             self.node.run(LEAF % MTU)
-
-    def setup(self) -> None:
-        self.node.run(SETUP % {"mtu": MTU, "host": 200 + self.number})
 
     def lay(self, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
         given = {"networks": self.networks, "source": ["/usr/lib/cni"]}
@@ -146,11 +144,12 @@ def at_once(*commands: t.Any) -> Conf:
 @pytest.fixture(scope="module")
 def guests(node: t.Callable[[str], Node]) -> t.Iterator[list[Guest]]:
     networks = planned()
-    found = [Guest(node(name), networks[name]) for name in NAMES]
+    found = [Guest(node(name), *networks[name]) for name in NAMES]
     assert together([each.prepare for each in found]) == []
     yield found
     for each in found:
         each.node.module("cni_networks", state="absent")
+        each.node.module("rail_ports", state="absent")
         each.node.run(CLEAN, check=False)
         left = each.node.run("ls %s %s 2>/dev/null; ls /var/lib/railyard/cni.json 2>&1 || true" % (BIN, NETS))
         assert "railyard" not in left.replace("/var/lib/railyard/cni.json", "") and "No such file" in left, left
@@ -287,6 +286,8 @@ def test_pods_at_once_cut_off_and_again_leave_nothing(ready: list[Guest]) -> Non
 
 
 def test_ipvlan_pods_of_two_nodes(ready: list[Guest]) -> None:
+    # a port carries macvlans or ipvlans, and the leaf of this rail is a macvlan
+    ready[1].node.run("ip -n leaf link del leaf6")
     made = []
     for guest in ready:
         conf = json.loads(json.dumps(guest.networks[5]))
@@ -349,7 +350,7 @@ def test_after_a_reboot_no_address_is_taken(ready: list[Guest]) -> None:
     guest.well(*[("delete", conf, "pod", name) for conf, name in two])
     again = guest.lay(check=True, networks=[])
     assert len(again["changes"]) == 8, "the networks are still there"
-    guest.setup()
+    guest.node.run(SETUP)
     assert guest.lay()["changed"] is False
     results = guest.well(("up", "pod", two))[0]
     assert [each["ips"][0]["address"] for each in results] == ["%s/24" % address(1, rail, 1) for rail in (1, 2)]

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY
 from lab import cli
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
 from tests.integration.faults import Faults, cable
@@ -249,6 +249,7 @@ def faults(node: t.Callable[[str], Node], inventory: Path) -> t.Iterator[Faults]
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         prepared = Faults(node, FABRIC)
         yield prepared
+        prepared.close()
     finally:
         cable("mend")
         assert cli.main(["snapshot", "restore", TAG, "--name", LAB]) == 0
@@ -287,11 +288,12 @@ def test_a_fault_is_one_failure_of_the_right_place(faults: Faults, fault: Fault)
     faults.listen = 10.0 if heard else 0.0
     try:
         with speaking([words[1:] for words in fault.harm if words[0] == "lldp"] if heard else []):
-            verdict = faults.judge()
+            looked = faults.look()
+            verdict = faults.judge(VERIFY, looked)
         failures = verdict.run.failures
-        faults.listen = 0.0
-        drifted = said(faults.judge(DRIFT))
+        drifted = said(faults.judge(DRIFT, looked))
     finally:
+        faults.listen = 0.0
         if fault.mend:
             do(faults, fault, fault.mend)
     assert [(each.code, each.rail) for each in failures] == [(fault.code, fault.rail)], said(verdict)
