@@ -15,7 +15,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import devices, gpu_settings
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import (
+    devices,
+    gpu_settings,
+    gpu_wish,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import Object, View
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
@@ -257,12 +261,10 @@ def _gpu_operator(values: Values, view: View | None, options: Options | None) ->
     if options is None:
         return []
     containers = bool(at(values, "driver.enabled"))
-    wanted = gpu_settings.Wanted(
-        options.gpudirect,
-        "container" if options.driver == "container" else "ofed" if options.gpudirect == "peermem" else "inbox",
-        gpu_settings.CONTAINER if containers else gpu_settings.HOST,
-        options.gdrcopy and containers,
-    )
+    wanted = gpu_wish.wanted(view, options)
+    if not wanted.gpu_driver:
+        driver = gpu_settings.CONTAINER if containers else gpu_settings.HOST
+        wanted = wanted._replace(gpu_driver=driver, gdrcopy=wanted.gdrcopy and containers)
     found = [Misfit(*each) for each in gpu_settings.disagreements(values, wanted)]
     if view is not None and view.provider == "network-operator" and at(values, "nfd.enabled"):
         message = "NVIDIA's network operator brings Node Feature Discovery too, and two of them fight over labels"

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.host import CONTAINER, HOST, PEERMEM
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import gpu_wish
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import Object, View
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 
@@ -15,15 +17,20 @@ def values(view: View, options: Options) -> Object:
 
     With DMA-BUF the kernel hands GPU memory to the NIC, which needs the open kernel module and no nvidia-peermem.
     With peermem the
-    module is built against the NIC driver's RDMA core: the host's, or the container's.
+    module is built against the NIC driver's RDMA core: the host's, or the container's. Hosts that have a GPU driver of
+    their own load the modules themselves, and the operator brings none.
     """
-    peermem = options.gpudirect == "peermem"
+    wish = gpu_wish.wanted(view, options)
+    peermem = wish.path == PEERMEM and wish.gpu_driver != HOST
+    driver: Object = {
+        "kernelModuleType": gpu_wish.kind(wish),
+        "rdma": {"enabled": peermem, "useHostMofed": peermem and wish.nic_driver != CONTAINER},
+    }
+    if wish.gpu_driver:
+        driver["enabled"] = wish.gpu_driver == CONTAINER
     made: Object = {
-        "driver": {
-            "kernelModuleType": "auto" if peermem else "open",
-            "rdma": {"enabled": peermem, "useHostMofed": peermem and options.driver == "host"},
-        },
-        "gdrcopy": {"enabled": options.gdrcopy},
+        "driver": driver,
+        "gdrcopy": {"enabled": wish.gdrcopy},
         # What changes them comes before the chart, as with all charts here.
         "operator": {"upgradeCRD": False},
     }

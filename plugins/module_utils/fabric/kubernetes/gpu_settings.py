@@ -39,12 +39,14 @@ class Wanted(t.NamedTuple):
     path: str
     #: the NIC driver: ``inbox`` or ``ofed`` on the host, or ``container`` (the Network Operator's)
     nic_driver: str
-    #: who brings the GPU driver: ``host`` or ``container`` (the GPU Operator)
+    #: who brings the GPU driver: ``host`` or ``container`` (the GPU Operator); empty where nobody says
     gpu_driver: str
     #: whether pods are to have gdrcopy
     gdrcopy: bool
     #: generations of the GPUs; empty where the plan does not say
     generations: tuple[str, ...] = ()
+    #: the kernel modules that the nodes are to have, ``open`` or ``proprietary``; empty where the plan does not say
+    flavour: str = ""
 
 
 class Disagreement(t.NamedTuple):
@@ -144,6 +146,9 @@ def _kinds(kind: str, gds: bool, wanted: Wanted) -> list[Disagreement]:
     elif kind != choice.OPEN and old and wanted.path == choice.DMABUF:
         message = "GPUs of %s get the proprietary kernel modules, which cannot export DMA-BUF" % ", ".join(old)
         found.append(Disagreement(TYPE, message, "want peermem for these nodes", True))
+    elif wanted.flavour and kind not in (choice.AUTO, wanted.flavour):
+        message = "is %s, and the plan has %s" % (kind, wanted.flavour)
+        found.append(Disagreement(TYPE, message, "set it to %s" % wanted.flavour, False))
     if gds and (kind == choice.CLOSED or old):
         message = "GPUDirect Storage needs the open kernel modules"
         found.append(Disagreement(GDS, message, "set it to false, or have the open kernel modules", True))

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
     chain,
     cni,
     devices,
+    gpu_wish,
     partition,
     sriov_operator,
 )
@@ -96,7 +97,7 @@ def _cluster(view: View, options: Options) -> Object:
         },
         "secondaryNetwork": secondary,
     }
-    if options.driver == "container":
+    if gpu_wish.nic_container(view, options):
         spec["ofedDriver"] = dict(
             _image(options, "driver"),
             upgradePolicy={
@@ -375,7 +376,7 @@ def values(view: View, options: Options) -> Object:
     }
     if vfs:
         selector = view.selector()
-        if options.driver == "container":
+        if gpu_wish.nic_container(view, options):
             selector["network.nvidia.com/operator.mofed.wait"] = "false"
         made_values["sriov-network-operator"] = {
             "operator": {"resourcePrefix": view.prefix},

@@ -56,11 +56,11 @@ class Options:
     # Names into pods by webhook: the group of all rails, and groups of so many neighbouring rails.
     injection: bool = True
     injection_groups: tuple[int, ...] = (1, 2, 4)
-    # The NIC's driver: the host's, or a container of the network operator.
-    driver: str = "host"
-    # How GPU memory is registered with the NIC.
-    gpudirect: str = "dmabuf"
-    gdrcopy: bool = True
+    # The NIC's driver (the host's, or a container of the network operator), how GPU memory is registered with the NIC,
+    # and whether pods have gdrcopy: "" and None take the plan's; where it says nothing, host, dmabuf and True.
+    driver: str = ""
+    gpudirect: str = ""
+    gdrcopy: bool | None = None
     # InfiniBand: the partition key of all pods' ports, and the secret with which ib-kubernetes talks to UFM.
     pkey: str = ""
     ufm_secret: str = ""
@@ -100,8 +100,8 @@ class Options:
 
     def _check(self) -> None:
         for key, choices in (
-            ("driver", ("host", "container")),
-            ("gpudirect", ("dmabuf", "peermem")),
+            ("driver", ("", "host", "container")),
+            ("gpudirect", ("", "dmabuf", "peermem")),
             ("sriov_operator", ("", BUNDLED, UPSTREAM)),
         ):
             if getattr(self, key) not in choices:

@@ -21,6 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 
 COMPONENT = "workload"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
+# Where Multus writes what it attached.
+NETWORK_STATUS = NETWORKS[: -len("networks")] + "network-status"
+_NAME, _INSTANCE = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
@@ -43,10 +46,26 @@ def resources(view: View, rails: RailSet) -> dict[str, str]:
     return {view.qualified(view.network(name).resource): "1" for name in rails.networks}
 
 
+def names(view: View) -> dict[str, list[str]]:
+    """The DaemonSets, and the nodes on which each starts a pod."""
+    return {
+        _name(view, rails): [node["name"] for node in view.nodes if view.variant(node) in rails.variants]
+        for rails in view.sets
+    }
+
+
+def selector(daemon_sets: t.Iterable[str]) -> str:
+    """What finds the pods of these DaemonSets."""
+    return "%s=rails,%s in (%s)" % (_NAME, _INSTANCE, ",".join(daemon_sets))
+
+
+def _name(view: View, rails: RailSet) -> str:
+    return "%s-rails" % view.name if len(view.sets) == 1 else "%s-rails-%s" % (view.name, rails.variants[0])
+
+
 def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
-    variant = rails.variants[0]
-    name = "%s-rails" % view.name if len(view.sets) == 1 else "%s-rails-%s" % (view.name, variant)
-    match = {"app.kubernetes.io/name": "rails", "app.kubernetes.io/instance": name}
+    variant, name = rails.variants[0], _name(view, rails)
+    match = {_NAME: "rails", _INSTANCE: name}
     units = resources(view, rails)
     container: Object = {
         "name": "rails",

@@ -89,6 +89,22 @@ NOBODY = rule(
     + _profile("driver: {kind: container}"),
     WARNING,
 )
+APART = rule(
+    "RY525",
+    "The driver's container would run beside another driver",
+    "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
+    + _RAILS
+    + _profile("driver: {kind: container}")
+    + "groups:\n  old: {driver: {kind: inbox}}\n"
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, groups: [old]}\n",
+    "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
+    + _RAILS
+    + _profile("driver: {kind: container}")
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
+    WARNING,
+    why="The operator's policy has one driver for all nodes of the fabric, and its container unloads the"
+    " host's modules.",
+)
 PARAMETER = rule(
     "RY530",
     "A firmware parameter has a name that none can have",
@@ -168,7 +184,17 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 _driver(fabric, found, report)
             else:
                 _parameters(found, report)
+    _apart(fabric, variants, report)
     _infiniband(fabric, variants, report)
+
+
+def _apart(fabric: Fabric, variants: Variants, report: Report) -> None:
+    drivers = [variant.driver for variant in variants if variant.driver and variant.driver.kind]
+    hosts = sorted({str(each.kind) for each in drivers if each.kind != CONTAINER})
+    contained = next((each for each in drivers if each.kind == CONTAINER), None)
+    if contained and hosts and fabric.provider != CNI:
+        message = "other nodes have %s, and the container runs on all" % ", ".join(hosts)
+        report.add(APART, contained.path + ("kind",), message, "set kind: container for all nodes, or for none")
 
 
 def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:

@@ -106,6 +106,19 @@ PEERMEM_APART = rule(
     why="The module is built against the RDMA core that it finds. The host's never sees the container's.",
 )
 
+TWO_MINDS = rule(
+    "RY976",
+    "The GPU Operator is to set two things at once",
+    _profile("gpudirect: {path: dmabuf, gpu_driver: container}")
+    + "\ngroups:\n  old: {gpudirect: {path: peermem}}\n"
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, groups: [old]}\n",
+    _profile("gpudirect: {path: dmabuf, gpu_driver: container}")
+    + "\nnodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
+    WARNING,
+    why="Its chart has one driver.rdma, one gdrcopy and one driver.kernelModuleType for all nodes whose GPU driver it"
+    " brings. What is rendered then serves the more demanding: nvidia-peermem before DMA-BUF, gdrcopy before none.",
+)
+
 # Argument of the kernel -> the key that it belongs to.
 _OWNED = {"ib_core.netns_mode": "fabric.rdma_mode"}
 # Arguments with which devices' transfers are translated, or the IOMMU is not there to pass them through.
@@ -120,6 +133,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             _limits(variant, report)
         if host.GPUDIRECT in variant.host:
             _gpudirect(variant, report)
+    _operator(variants, report)
 
 
 def _where(variant: Variant, layer: str, key: str) -> Path:
@@ -175,6 +189,27 @@ def _gpudirect(variant: Variant, report: Report) -> None:
     elif not _has_gpus(variant) and not report.within(variant.profile.path):
         message = "%s has no GPUs" % variant.name
         report.add(NO_GPUS, place, message, "set path: none for it, or say its gpus")
+
+
+def _operator(variants: Variants, report: Report) -> None:
+    """That nodes with a GPU driver of the GPU Operator's agree in what it has one setting of."""
+    asked: dict[str, tuple[str, object]] = {}
+    for variant in variants:
+        if host.value(variant.host, host.GPUDIRECT, "gpu_driver") != host.CONTAINER:
+            continue
+        for key in ("path", "gdrcopy", "flavour"):
+            said = host.value(variant.host, host.GPUDIRECT, key)
+            if said in (None, host.AUTO):
+                continue
+            owner, other = asked.setdefault(key, (variant.name, said))
+            if said != other:
+                message = "%s is %s, and %s on other nodes (%s)" % (key, _word(said), _word(other), owner)
+                remedy = "say one for all nodes with gpu_driver: container, or give some a GPU driver of the host's"
+                report.add(TWO_MINDS, _where(variant, host.GPUDIRECT, key), message, remedy)
+
+
+def _word(said: object) -> str:
+    return str(said).lower() if isinstance(said, bool) else str(said)
 
 
 def _peermem(variant: Variant, place: Path, report: Report) -> None:
