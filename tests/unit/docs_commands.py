@@ -22,7 +22,7 @@ from tests.browser.samples import Sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
-_BLOCK = re.compile(r"^( *)```(console)?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 # What begins a command in a block without a language; there no output is told from commands by a prompt
 _PROGRAM = re.compile(r"(make|lab/lab|ansible(-[a-z]+)?|python3? -m|pip) ")
 _ELISION = re.compile(r"^(…|\.\.\.)|(…|\.\.\.)$")
@@ -59,6 +59,8 @@ def commands() -> tuple[Command, ...]:
 
 def _of_page(page: str, text: str) -> t.Iterator[Command]:
     for block in _BLOCK.finditer(text):
+        if block[2] not in ("", "console"):
+            continue
         first = text.count("\n", 0, block.start()) + 2
         lines = [line[len(block[1]) :] for line in block[3].splitlines()]
         prompt = "$ " if block[2] else ""
