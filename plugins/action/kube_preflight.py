@@ -15,11 +15,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 class ActionModule(Door):
     """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
 
-    SPEC: t.Mapping[str, t.Any] = kube.SPEC
+    SPEC: t.Mapping[str, t.Any] = {**kube.SPEC, "kinds_from": {"type": "str", "default": ""}}
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         plan, server = kube.Planned(options), kube.server(options)
-        raise_all(preflight.problems(server, plan.wish(), plan.labels_nodes, kube.say, plan.secrets()))
+        wish = plan.wish()
+        if options["kinds_from"]:
+            wish.makers = dict.fromkeys(wish.makers, options["kinds_from"])
+        raise_all(preflight.problems(server, wish, plan.labels_nodes, kube.say, plan.secrets()))
         return {
             "changed": False,
             "server": server.url,

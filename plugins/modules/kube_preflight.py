@@ -28,6 +28,13 @@ attributes:
   diff_mode:
     description: There is nothing to differ.
     support: none
+options:
+  kinds_from:
+    description:
+      - Where the cluster's CustomResourceDefinitions come from, as the remedy of one that is missing. Empty for the
+        operator that brings each, which a cluster without operators, such as the lab's, cannot follow.
+    type: str
+    default: ""
 seealso:
   - module: railyard.fabric.kube_objects
   - module: railyard.fabric.kube_ready

@@ -671,10 +671,15 @@ def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monke
     away(False)
 
 
-def play(bench: Bench, name: str, *words: str) -> tuple[int, str]:
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "playbooks/%s.yml" % name]
-    argv += ["-e", "fabric_file=%s" % (bench.place / "fabric.yml"), "-e", "kubernetes_kubeconfig=%s" % bench.kubeconfig]
-    argv += ["-e", json.dumps({"kubernetes_options": OPTIONS}), *words]
+def play(bench: Bench, name: str, *words: str, options: t.Mapping[str, t.Any] = OPTIONS) -> tuple[int, str]:
+    """A playbook on the bench's own fabric file."""
+    file = "fabric_file=%s" % (bench.place / "fabric.yml")
+    return run_play(bench, name, "localhost,", "-e", file, "-e", json.dumps({"kubernetes_options": options}), *words)
+
+
+def run_play(bench: Bench, name: str, inventory: str, *words: str) -> tuple[int, str]:
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, "playbooks/%s.yml" % name]
+    argv += ["-e", "kubernetes_kubeconfig=%s" % bench.kubeconfig, *words]
     env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0")
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
@@ -698,3 +703,26 @@ def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
     rc, out = play(bench, "teardown", "-e", "teardown_consent=ai")
     assert rc == 0 and "%d removed" % len(plan.objects) in out and bench.live(plan) == {}, out
     assert "Traceback" not in out
+
+
+def test_a_missing_kind_says_what_its_cluster_says(bench: Bench) -> None:
+    bench.plan()
+    options = dict(OPTIONS, node_feature_rule=True)
+    _rc, out = play(bench, "kubernetes", options=options)
+    assert "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: install Node Feature Discovery" in out
+    rc, out = play(
+        bench, "kubernetes", "-e", json.dumps({"kubernetes_kinds_from": "make lab CRDS=DIR"}), options=options
+    )
+    assert rc == 2 and "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: make lab CRDS=DIR" in out
+
+
+def test_the_labs_inventory_without_an_operator_runs_as_it_is(bench: Bench) -> None:
+    cni = "inventories/lab-cni/fabric.yml"
+    try:
+        rc, out = run_play(bench, "kubernetes", cni)
+        assert rc == 0 and "changed=0" not in out and "fabric lab-cni" in out, out
+        rc, out = run_play(bench, "kubernetes", cni)
+        assert rc == 0 and "changed=0" in out and "nothing differs" in out, out
+    finally:
+        rc, out = run_play(bench, "teardown", cni, "-e", "teardown_consent=lab-cni")
+    assert rc == 0, out

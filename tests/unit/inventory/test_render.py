@@ -43,6 +43,13 @@ def test_a_fabric_is_rendered_once_and_then_not_again(tmp_path: Path) -> None:
     assert "changed=0" in again.stdout and "0 written, 0 removed" in again.stdout
 
 
+def test_the_labs_inventory_without_an_operator_needs_no_word_of_a_registry(tmp_path: Path) -> None:
+    done = play("-i", "inventories/lab-cni/fabric.yml", "-e", "render_dir=%s" % (tmp_path / "rails"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {path.name for path in (tmp_path / "rails" / "cni").iterdir()}
+    assert made == {"kustomization.yaml", *("networkattachmentdefinition-gpu0%d.yaml" % rail for rail in range(1, 9))}
+
+
 def test_what_is_missing_or_wrong_is_one_line(tmp_path: Path) -> None:
     nowhere = play("-i", INVENTORY)
     assert nowhere.returncode == 2

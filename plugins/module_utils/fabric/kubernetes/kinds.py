@@ -13,8 +13,8 @@ from __future__ import annotations
 _NFD = "install Node Feature Discovery, or leave kubernetes_options.node_feature_rule out: nodes are then labelled here"
 _SPIDERPOOL = "install Spiderpool's chart (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
 _SRIOV = (
-    "install the SR-IOV network operator, which brings its CustomResourceDefinitions: Spiderpool's chart with"
-    " sriov.install=true, NVIDIA's with sriovNetworkOperator.enabled=true, or upstream's own"
+    "install the SR-IOV network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions:"
+    " Spiderpool's chart with sriov.install=true, NVIDIA's with sriovNetworkOperator.enabled=true, or upstream's own"
 )
 _NETWORK_OPERATOR = (
     "install NVIDIA's network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
