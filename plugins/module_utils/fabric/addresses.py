@@ -107,6 +107,11 @@ def parse_address(text: str, within: Network | None = None, bits: int = IPV4) ->
     return address
 
 
+def link_local(address: int, bits: int) -> bool:
+    """Whether an address is a link's own, as that of most IPv6 routers: the same on every link, whatever its subnet."""
+    return bits == IPV6 and address >> 64 == 0xFE80 << 48 and address & ((1 << 64) - 1) != 0
+
+
 def _parse6(text: str, within: Network | None) -> int | None:
     if within and _SHORT6.match(text):
         return _replace(within, [int(group, 16) for group in text[2:].split(":")], 16)

@@ -114,7 +114,12 @@ class CommonPlanner(Planner):
             limits.append(size // each)
         elif self._step and each and each > self._step:
             limits.append(0)
-        eaten = (1, int(self.bits == IPV4), int(self.gateway is not None), hosts.size if hosts else 0)
+        eaten = (
+            1,
+            int(self.bits == IPV4),
+            int(self.gateway is not None and self.local is None),
+            hosts.size if hosts else 0,
+        )
         reserved = self._taken_size(self._low, self._high)
         idle = self.network.size - sum(eaten) - reserved - size
         return Capacity(
@@ -138,6 +143,8 @@ class CommonPlanner(Planner):
     def _check_gateway(self) -> None:
         gateway, net = self.gateway, self.network
         key, said = "gateway" + self._six, self.scheme.gateway
+        if self.local is not None:
+            return
         if gateway is None:
             if said not in (None, NONE):
                 self._add(CHOICE, key, "%s is no gateway" % said, "write first, last, none or an address of %s" % net)

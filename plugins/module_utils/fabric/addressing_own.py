@@ -64,7 +64,8 @@ class OwnPlanner(Planner):
             low = high = 1 - self._gateway
             self._host = None if scheme.host == NONE else low
         else:
-            self._gateway, low, high = _end(FIRST if scheme.gateway is None else scheme.gateway, low, high)
+            router = FIRST if scheme.gateway is None else scheme.gateway
+            self._gateway, low, high = _end(router if self.local is None else NONE, low, high)
             self._host, low, high = _end(scheme.host or FIRST, low, high)
         self._low: int | None = low if low <= high else None
         self._high: int | None = high if low <= high else None
@@ -77,7 +78,7 @@ class OwnPlanner(Planner):
         return Share(
             None if host is None else first + host,
             self.length,
-            None if gateway is None else first + gateway,
+            self.local if gateway is None else first + gateway,
             first,
             None if low is None else first + low,
             None if high is None else first + high,
@@ -202,16 +203,17 @@ class OwnPlanner(Planner):
     def _check_share(self, demand: Demand) -> None:
         """That a node's prefix is enough for its gateway, its port and its pods."""
         scheme, six = self.scheme, self._six
-        if scheme.gateway not in (None, FIRST, LAST, NONE):
+        if scheme.gateway not in (None, FIRST, LAST, NONE) and self.local is None:
             said = scheme.gateway
             message = "%s cannot be the gateway of every node" % (self._show(said) if isinstance(said, int) else said)
             self._add(CHOICE, "gateway" + six, message, "write first, last or none: of each node's prefix")
         need = demand.pods_per_node or 1
-        own = (scheme.gateway != NONE) + (scheme.host != NONE)
+        router = scheme.gateway != NONE and self.local is None
+        own = router + (scheme.host != NONE)
         if self._usable >= own + need:
             return
         parts = ["%d for pods" % need]
-        parts += ["1 for its port"] * (scheme.host != NONE) + ["1 for the gateway"] * (scheme.gateway != NONE)
+        parts += ["1 for its port"] * (scheme.host != NONE) + ["1 for the gateway"] * router
         message = "a /%d has %d usable addresses, and a node needs %s" % (self.length, self._usable, ", ".join(parts))
         wide = next(
             length

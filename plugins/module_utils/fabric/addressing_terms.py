@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses i
     IPV6,
     Network,
     Range,
+    link_local,
     show,
 )
 
@@ -64,8 +65,9 @@ class Scheme:
     """How one rail's addresses of one family are given out. The family is that of ``network``.
 
     ``gateway``: an address, ``first``, ``last`` or ``none``; None, for not said, is ``none`` in the modes subnet and
-    block and ``first`` in the mode prefix. ``host``: ``first``, ``last`` or ``none``; not said, ``first``.
-    ``leaf_end``: ``first`` or ``second``; not said, ``second``. ``taken``: ranges that nobody gets, with their names.
+    block and ``first`` in the mode prefix. An address is of ``network``, or link-local, which is none of the rail's.
+    ``host``: ``first``, ``last`` or ``none``; not said, ``first``. ``leaf_end``: ``first`` or ``second``; not said,
+    ``second``. ``taken``: ranges that nobody gets, with their names.
     """
 
     mode: str
@@ -176,6 +178,9 @@ class Planner(abc.ABC):
         self.scheme = scheme
         self.network = scheme.network
         self.bits = scheme.network.bits
+        # A router that is known by its link-local address takes none of the rail's.
+        said = scheme.gateway
+        self.local = said if isinstance(said, int) and link_local(said, self.bits) else None
         self.units = units
         self._six = "6" if self.bits == IPV6 else ""
         self._wrong: list[Problem] = []

@@ -517,6 +517,29 @@ def test_a_27_has_28_addresses_for_pods() -> None:
     assert texts == ["172.17.1.32", "172.17.1.33", "172.17.1.34", "172.17.1.35", "172.17.1.62"]
 
 
+def test_a_router_known_by_its_link_local_address_takes_none_of_the_rails() -> None:
+    local = addresses.parse_address("fe80::1", bits=128)
+    rail = net("fd00:11::/64")
+    ranges = {"pods": held("::1-::100", rail), "hosts": held("::1001-::10ff", rail)}
+    for scheme in (
+        Scheme("subnet", rail, gateway=local, **ranges),
+        Scheme("block", rail, gateway=local, block=16, **ranges),
+        Scheme("prefix", net("fd00:11::/56"), gateway=local, node_prefix=64),
+    ):
+        plan, none = planner(scheme), planner(replace(scheme, gateway="none"))
+        assert plan.problems(Demand(4, 4, 16)) == none.problems(Demand(4, 4, 16)) == []
+        for index in (1, 4):
+            share = plan.share(1, index, index)
+            assert share.gateway == share.leaf == local
+            assert share._replace(gateway=None) == none.share(1, index, index)
+        assert plan.capacity(Demand(4)) == none.capacity(Demand(4))
+    for wrong in ("fe80::", "fe80:0:0:1::1", "fec0::1"):
+        plan = planner(Scheme("subnet", rail, gateway=addresses.parse_address(wrong, bits=128), **ranges))
+        assert kinds(plan.problems(Demand(1))) == [("outside", "gateway6")]
+    four = planner(Scheme("subnet", net("172.16.11.0/24"), gateway=addresses.parse_address("169.254.0.1")))
+    assert kinds(four.problems(Demand(1))) == [("outside", "gateway")]
+
+
 @pytest.mark.parametrize("text", ["10.200.0.0/22", "fd00:200::/118"])
 def test_of_a_link_the_port_is_even_and_the_leaf_odd(text: str) -> None:
     plan = planner(Scheme("link", net(text)), Units(32))

@@ -206,6 +206,33 @@ def test_nv_ipams_pods_begin_with_the_subnet() -> None:
     assert lint(outcome.text.encode()).plan
 
 
+@pytest.mark.parametrize("mode", ["prefix", "subnet"])
+def test_a_router_known_by_its_link_local_address_is_written_down(mode: str) -> None:
+    addresses = {
+        "prefix": 'mode: prefix, node_prefix: 27, node_prefix6: 64, gateway6: "fe80::1"',
+        "subnet": 'hosts: .0.1-.0.99, gateway: .255.254, hosts6: "::1-::99", gateway6: "fe80::1"',
+    }[mode]
+    text = FABRIC.format(
+        attachment="macvlan",
+        provider="cni",
+        mtu=4200,
+        routing="{}",
+        vfs="",
+        addresses="{supernet: 10.0.0.0/8, rail_prefix: 16, supernet6: 'fd00::/32', rail_prefix6: 48, %s}" % addresses,
+        rails=1,
+        ports="{gpu01: {netdev: rail01, pci: '0000:08:00.0', rdma: mlx5_gpu01, gpu: 0}}",
+        nodes="  ai-1: {profile: box}\n  ai-2: {profile: box}\n  ai-3: {profile: box}",
+    )
+    plan = lint(text.encode()).plan
+    assert plan, [finding.text() for finding in lint(text.encode()).findings]
+    told = live_nodes.told(plan)
+    outcome = run(told, options_of(plan))
+    assert "fe80::1" in outcome.text
+    again = lint(outcome.text.encode()).plan
+    assert again, outcome.text + "\n".join(finding.text() for finding in outcome.lint)
+    assert on_hosts(again, told) == on_hosts(plan, told), outcome.text
+
+
 NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial", "branch", "pcie", "mac")
 
 

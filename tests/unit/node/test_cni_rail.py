@@ -393,20 +393,28 @@ def test_a_pod_on_eight_rails(first: str) -> None:
 
 
 @needs_plugins
-@in_own_namespace
-def test_a_pod_of_both_families(node: LiveNode) -> None:
+@pytest.mark.parametrize("gateway", ["fd00:11::fe", "fe80::1"])
+def test_a_pod_of_both_families(gateway: str) -> None:
+    in_own_namespace(lambda node: _both_families(node, gateway))()
+
+
+def _both_families(node: LiveNode, gateway: str) -> None:
     cni = runtime(node, 1)
     before = everything()
     conf = conflist(1)
-    six = {"subnet": "fd00:11::/64", "rangeStart": "fd00:11::10", "rangeEnd": "fd00:11::2f", "gateway": "fd00:11::fe"}
+    six = {"subnet": "fd00:11::/64", "rangeStart": "fd00:11::10", "rangeEnd": "fd00:11::2f", "gateway": gateway}
     conf["plugins"][0]["ipam"]["ranges"].append([six])
-    conf["plugins"][1]["routes"].append({"dst": "::/0", "gw": "fd00:11::fe"})
+    # the rail's other networks, as the plugin of the interface adds them to the main table
+    conf["plugins"][0]["ipam"]["routes"] = [{"dst": "fd00::/32", "gw": gateway}]
+    conf["plugins"][1]["routes"].append({"dst": "::/0", "gw": gateway})
     result = cni.up("pod", [(conf, "net1")])[0]
     assert [each["address"] for each in result["ips"]] == ["172.16.11.1/24", "fd00:11::10/64"]
     cni.check(conf, "pod", "net1")
     assert rules() == [(10001, "172.16.11.1", "101")] and rules("-6") == [(10001, "fd00:11::10", "101")]
     away = in_pod("route", "get", "2001:db8::1", "from", "fd00:11::10")[0]
-    assert (away["gateway"], away["table"]) == ("fd00:11::fe", "101")
+    assert (away["gateway"], away["table"], away["dev"]) == (gateway, "101", "net1")
+    (other,) = in_pod("-6", "route", "show", "fd00::/32")
+    assert (other["gateway"], other["dev"]) == (gateway, "net1")
     cni.down("pod", [(conf, "net1")])
     assert everything() == before
 

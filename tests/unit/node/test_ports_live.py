@@ -13,6 +13,8 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
@@ -119,6 +121,37 @@ def test_both_families(node: LiveNode) -> None:
     for version in (4, 6):
         assert "default" not in [each[0] for each in routes(version, "main")]
     assert run(node, ports)["changes"] == []
+
+
+LOCAL = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: macvlan, provider: cni, mtu: 4200, routing: {cross_rail: %s}}
+addresses: {mode: prefix, node_prefix: 27, node_prefix6: 64, gateway6: "fe80::1"}
+rails:
+  gpu01: {subnet: 10.1.0.0/16, subnet6: "fd00:1::/48"}
+  gpu02: {subnet: 10.2.0.0/16, subnet6: "fd00:2::/48"}
+profiles: {guest: {ports: {gpu01: {netdev: rail1}, gpu02: {netdev: rail2}}}}
+nodes: {n-1: {profile: guest}}
+"""
+
+
+@in_own_namespace
+def test_a_planned_router_that_is_known_by_its_link_local_address(node: LiveNode) -> None:
+    """The plan's own words, on two rails whose leaves have one address."""
+    for number in (1, 2):
+        node.rail(number)
+    for cross_rail, table in (("true", "101"), ("false", "101")):
+        outcome = lint((LOCAL % cross_rail).encode())
+        assert outcome.plan and outcome.findings == [], [finding.text() for finding in outcome.findings]
+        ports = port_options(outcome.plan.node_vars(outcome.plan.nodes[0])["ports"], "rail_ports")
+        assert [each.get("gateway6") for each in ports] == ["fe80::1" if cross_rail == "true" else None] * 2
+        said = predicted(node, ports)
+        assert run(node, ports)["changes"] == said != []
+        way = "default" if cross_rail == "true" else "fd00:1::/48"
+        assert (way, "fe80::1", "rail1") in routes(6, table)
+        assert (way.replace("fd00:1", "fd00:2"), "fe80::1", "rail2") in routes(6, "102")
+        assert usable("rail1") == ["fd00:1::1/64"]
+        assert run(node, ports)["changes"] == []
 
 
 @in_own_namespace

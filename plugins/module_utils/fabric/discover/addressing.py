@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses i
     IPV6,
     Network,
     Range,
+    link_local,
     network,
     parse_address,
     parse_range,
@@ -306,7 +307,9 @@ def _own(track: Track, net: Network) -> Scheme:
     """The mode prefix: the ends of a node's prefix that give the most ports the addresses that they have."""
     length = track.bits - (track.size.bit_length() - 1)
     best: tuple[int, Scheme] | None = None
-    for gateway in (FIRST, LAST, NONE):
+    local = _gateway(track)
+    routers = (local,) if local is not None and link_local(local, track.bits) else (FIRST, LAST, NONE)
+    for gateway in routers:
         for host in (FIRST, LAST):
             scheme = Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
             plan = planner(scheme)
@@ -347,7 +350,8 @@ def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
     if told:
         pods: Range | None = Range(told[0], told[1], track.bits)
     else:
-        pods = _free(hosts, gateway, low, high, track.bits, from_first)
+        held = None if gateway is None or not net.holds(gateway) else gateway
+        pods = _free(hosts, held, low, high, track.bits, from_first)
         message = "pods have what hosts and gateways leave of the rails' %ssubnets" % ("IPv6 " if six else "")
         remedy = "see that nobody else has these addresses, or say -e discover_pods%s=FIRST-LAST" % six
         doubts.add("DS306", ("rails",), message, remedy)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV4, show
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import LINK, NONE, SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV4, IPV6, link_local, show
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import LINK, NONE, PREFIX, SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_terms import usable
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
     ATTACHMENTS,
@@ -44,6 +44,12 @@ def _fabric(more: str) -> str:
 _MACVLAN = "attachment: macvlan, provider: spiderpool"
 _OPERATOR = "attachment: macvlan, provider: network-operator"
 _NAMES = 'names: {network: "{rail}-{profile}", resource: "{rail}_{profile}"}\n'
+
+
+_SIX = (
+    'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253,\n'
+    '  subnet6: "fd00:{n}::/64", pods6: "::1-::100", hosts6: "::1001-::10ff", gateway6: "%s"}\n'
+)
 
 
 def _rails(pods: str) -> str:
@@ -129,6 +135,14 @@ MIXED_MODES = rule(
     why="The chart has no node selector for k8s-rdma-shared-dev-plugin, which ends where the mode is exclusive.",
 )
 
+LOCAL_ROUTER = rule(
+    "RY819",
+    "The provider's pools do not take a link-local gateway",
+    _fabric(_MACVLAN) + _SIX % "fe80::1",
+    _fabric(_MACVLAN) + _SIX % "::fffe",
+    why="The webhooks of Spiderpool and nv-ipam want a pool's gateway in its subnet. Ports take a link-local one, and"
+    " so do pods with plain CNI, whose routes name the interface.",
+)
 BLOCKS = rule(
     "RY815",
     "The operator's address manager would give out other addresses than the rail's pods",
@@ -171,6 +185,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _served(fabric, variants, report)
     _modes(fabric, variants, report)
     _masters(fabric, variants, report)
+    if fabric.provider in (SPIDERPOOL, OPERATOR):
+        _local_router(fabric, report)
     if fabric.provider == SPIDERPOOL:
         _spiderpool(fabric, variants, report)
         _injected(variants, fabric, report)
@@ -253,6 +269,17 @@ def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
                 _master(node, names, held, owners, report)
                 if fabric.provider != CNI:
                     _one_resource(node, names, held, resources, report)
+
+
+def _local_router(fabric: Fabric, report: Report) -> None:
+    for rail in fabric.rails:
+        scheme = rail.schemes.get(IPV6)
+        if not scheme or not isinstance(scheme.gateway, int) or not link_local(scheme.gateway, IPV6):
+            continue
+        if scheme.pods or rail.mode == PREFIX:
+            message = "%s cannot say %s to pods of %s" % (fabric.provider, show(scheme.gateway, IPV6), rail.name)
+            remedy = "give the leaf an address of %s too, and say that; or take provider: cni" % scheme.network
+            report.add(LOCAL_ROUTER, rail.where("gateway6"), message, remedy)
 
 
 def _unread(variant: Variant, report: Report) -> bool:

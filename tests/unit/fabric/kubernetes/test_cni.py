@@ -68,6 +68,20 @@ def test_the_blocks_of_all_nodes_are_apart() -> None:
     assert {len(addresses) for addresses in given.values()} == {192}
 
 
+def test_a_link_local_router_is_the_pods_too_and_no_operators() -> None:
+    rails = 'rails: {count: 8, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24"'
+    six = ', subnet6: "fd00:{n}::/64", pods6: "::1-::100", hosts6: "::1001-::10ff", gateway6: "fe80::1", block6: 32'
+    planned = plan("lab-cni", **{rails: rails + six})
+    (first, *_others) = cni_networks(planned.node_vars(planned.nodes[0]), planned.fabric_vars(), OPTIONS)
+    interface, rail = first["plugins"]
+    assert [each["gateway"] for (each,) in interface["ipam"]["ranges"]] == ["172.16.11.254", "fe80::1"]
+    assert {"dst": "::/0", "gw": "fe80::1"} in rail["routes"]
+    text = (INVENTORIES / "lab-cni" / "fabric.yml").read_text().replace(rails, rails + six)
+    for provider in ("spiderpool", "network-operator"):
+        found = lint(text.replace("provider: cni", "provider: " + provider).encode()).findings
+        assert ("RY819", "rails.gateway6") in [(each.code, each.place) for each in found], provider
+
+
 def test_what_is_no_plan_is_one_line() -> None:
     planned = plan("lab-cni")
     node, fabric = planned.node_vars(planned.nodes[0]), planned.fabric_vars()
