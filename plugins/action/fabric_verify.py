@@ -44,6 +44,9 @@ _STATES = {
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "
 _PROBED, _REFUSED = "__proof_results", "__proof_refused"
+# Options of the role nccl that stand over the plan.
+_OWN = ("nccl_settings", "nccl_ucx_settings")
+_INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
 
 Row = t.Dict[str, t.Any]
 
@@ -57,6 +60,7 @@ class ActionModule(Door):
         "layers": {"type": "list", "elements": "str", "choices": list(LAYERS), "default": []},
         "rails": {"type": "list", "elements": "str", "default": []},
         "rounds": {"type": "list", "elements": "list", "default": []},
+        "pod_rounds": {"type": "list", "elements": "list", "default": []},
         "budget": {"type": "float"},
         "share": {"type": "float", "default": SHARE},
         "states": {"type": "bool", "default": True},
@@ -86,7 +90,8 @@ class ActionModule(Door):
         told = [_told(name, held, options["states"]) for name, held in hosts.items()]
         asked = Asked(options["nodes"], options["layers"], options["rails"], options["budget"], options["share"])
         pairs = [pair for each in options["rounds"] for pair in each]
-        verdict = judge(options["kind"], fabric, told, asked, pairs, _seen(options["cluster"]))
+        pod_pairs = [pair for each in options["pod_rounds"] for pair in each]
+        verdict = judge(options["kind"], fabric, told, asked, pairs, _seen(options["cluster"]), pod_pairs)
         began = min([float(held[_BEGAN]) for held in hosts.values() if _BEGAN in held], default=time.time())
         about = {
             "plan": _digest(options["file"]),
@@ -141,7 +146,27 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
     after = (held.get(_AFTER) or {}).get("counters") or {}
     refused = [_first(each) for each in held.get(_REFUSED) or ()]
     probed = list(held.get(_PROBED) or ())
-    return Told(name, node, info, results, probed, after, refused=refused[0] if refused else "")
+    inside, why = _inside(held.get(_INSIDE))
+    if inside is not None:
+        inside = dict(inside, own_settings=[key for name in _OWN for key in held.get(name) or ()])
+    pod_refused = [_first(each) for each in held.get(_POD_REFUSED) or ()]
+    return Told(
+        *(name, node, info, results, probed, after),
+        refused=refused[0] if refused else "",
+        inside=inside,
+        inside_why=why,
+        pod_probed=list(held.get(_POD_PROBED) or ()),
+        pod_refused=pod_refused[0] if pod_refused else "",
+    )
+
+
+def _inside(result: Row | None) -> tuple[Row | None, str]:
+    """What ``rail_pods`` told, or why it could not."""
+    if not result or result.get("skipped"):
+        return None, ""
+    if "pods" not in result:
+        return None, _first(result.get("msg") or result.get("module_stderr"))
+    return result, ""
 
 
 def _first(text: t.Any) -> str:
@@ -151,13 +176,25 @@ def _first(text: t.Any) -> str:
 
 
 def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
-    """What the two actions of the cluster said; an error of both is one."""
+    """What the actions of the cluster said; an error of the first two is one. Those that nobody wanted said nothing."""
     if cluster is None:
         return None
-    ready, objects = cluster.get("ready") or {}, cluster.get("objects") or {}
-    if "lacks" not in ready or "changes" not in objects:
-        return {"server": None, "error": _first(ready.get("msg") or objects.get("msg"))}
-    return {"server": ready.get("server"), "error": "", "lacks": ready["lacks"], "changes": objects["changes"]}
+    ready, objects = _answer(cluster, "ready"), _answer(cluster, "objects")
+    for each, key in ((ready, "lacks"), (objects, "changes")):
+        if each and key not in each:
+            return {"server": None, "error": _first(each.get("msg"))}
+    seen = {"server": ready.get("server"), "error": ""}
+    seen.update(lacks=ready.get("lacks") or [], changes=objects.get("changes") or [])
+    pods = _answer(cluster, "pods")
+    if pods:
+        seen["pods"] = pods if "pods" in pods else {"error": _first(pods.get("msg"))}
+    return seen
+
+
+def _answer(cluster: t.Mapping[str, t.Any], key: str) -> Row:
+    """A task's result; empty where the task was not to be run."""
+    result: Row = cluster.get(key) or {}
+    return {} if result.get("skipped") else result
 
 
 def _digest(file: str | None) -> str | None:

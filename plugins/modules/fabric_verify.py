@@ -46,7 +46,7 @@ options:
     description: The layers to judge; all where it is empty.
     type: list
     elements: str
-    choices: [node, firmware, driver, mode, link, address, qos, cabling, reach, rdma, kubernetes]
+    choices: [node, firmware, driver, mode, link, address, qos, cabling, reach, rdma, kubernetes, pods, nccl]
     default: []
   rails:
     description: The rails to judge; all where it is empty.
@@ -55,6 +55,11 @@ options:
     default: []
   rounds:
     description: The rounds of pairs that were to be probed, as the filter C(proof_rounds) gives them.
+    type: list
+    elements: list
+    default: []
+  pod_rounds:
+    description: Likewise the rounds of pairs whose test pods were to probe each other.
     type: list
     elements: list
     default: []
@@ -72,7 +77,7 @@ options:
   cluster:
     description:
       - What M(railyard.fabric.kube_ready) as C(ready) and M(railyard.fabric.kube_objects) as C(objects) returned in
-        check mode. Without it the cluster is not judged.
+        check mode, and M(railyard.fabric.kube_pods) as C(pods). Without it the cluster and pods are not judged.
     type: dict
   file:
     description:

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
+from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import SERVERS, World, plan
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -633,5 +634,5 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         assert code.layer in LAYERS and set(after(code)) <= set(LAYERS)
         assert re.match(r"RV\d{3}\Z", code.code)
         assert "| %s | %s | %s |" % (code.code, code.layer, code.title) in page, "docs/verify.md lacks %s" % code.code
-    harmed = {row[2] for row in HARMS} | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
+    harmed = {row[2] for row in (*HARMS, *POD_HARMS)} | {"RV950"} | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     assert set(CODES) <= harmed | {"RV854", "RV855", "RV861", "RV904"}

@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 import copy
+import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import workload
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import (
@@ -68,6 +72,10 @@ class World:
         self.dark: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         self.cluster: Row | None = {"server": "https://[::1]:6443", "error": "", "lacks": [], "changes": []}
+        self.insides: dict[str, Row] = {}
+        self.pod_probes: dict[str, list[Row]] = {name: [] for name in self.plans}
+        self.pod_refused: dict[str, str] = {}
+        self._pods(document)
 
     def _info(self, node: Row) -> Row:
         info = live_nodes.result(node, self.fabric["link_layer"])
@@ -102,6 +110,96 @@ class World:
             "devices": {port["rdma"]["name"]: {"packet_seq_err": 5, "np_cnp_sent": 7} for port in node["ports"]},
         }
         return info
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    def _pods(self, document: Row) -> None:
+        """A test pod a node, as the provider attaches it."""
+        view = View(document)
+        names = workload.names(view)
+        settings = workload.settings(view, Options.of(None), names)
+        assert self.cluster is not None
+        nodes = [node for each in settings for node in each["nodes"]]
+        pods = [self._pod(name) for name in self.plans]
+        self.cluster["pods"] = {"there": True, "nodes": nodes, "remedy": "", "pods": pods, "settings": settings}
+        for name, node in self.plans.items():
+            mine = next(each for each in settings if name in each["nodes"])
+            inside = self._inside(node)
+            inside["settings"] = {"environment": dict(mine["ucx"]), "file": dict(mine["nccl"])}
+            self.insides[name] = {"rdma_mode": node["rdma_mode"], "pods": [inside], "files": {}}
+        for server, client in self.pairs:
+            rails = [port["rail"] for port in self.plans[client]["ports"] if port["pods"]]
+            self.pod_probes[client] += [dict(self._probe(rail, server), cross=None) for rail in rails]
+
+    def _pod(self, name: str) -> Row:
+        node = self.plans[name]
+        networks = [
+            {"interface": port["names"]["interface"], "network": port["names"]["network"]} for port in node["ports"]
+        ]
+        known: Row = {"name": "ai-rails-%d" % node["index"], "namespace": "default", "uid": "uid-of-%s" % name}
+        known.update(node=name, wanted=name, phase="Running", running=True, leaving=False, why="")
+        return dict(known, networks=[dict(each, ips=[]) for each in networks])
+
+    def _inside(self, node: Row) -> Row:
+        """What Spiderpool's coordinator, sbr or railyard-rail make, and what the kernel tells of it."""
+        found: Row = {"uid": "uid-of-%s" % node["name"], "processes": 2, "namespace": "net:[%d]" % node["index"]}
+        found.update(why="", links=[{"netdev": "eth0", "kind": "veth", "up": True, "mtu": 1450, "pci": None}])
+        found.update({key: [] for key in ("addresses", "routes", "rules", "rdma", "gids")})
+        for port in node["ports"]:
+            self._rail_inside(node, port, found)
+        return found
+
+    def _rail_inside(self, node: Row, port: Row, found: Row) -> None:
+        name, table, pci = "net%d" % port["number"], 100 + port["number"], "0000:%02x:00.2" % port["number"]
+        found["links"].append({"netdev": name, "kind": None, "up": True, "mtu": port["mtu"], "pci": pci})
+        device = port["rdma"]["name"]
+        if node["rdma_mode"] == "exclusive":
+            device = "mlx5_%d" % (10 + port["number"])
+            row = {"device": device, "port": 1, "link_layer": "ethernet", "state": "ACTIVE", "netdev": name, "pci": pci}
+            found["rdma"].append(row)
+        for six in ("", "6"):
+            share = port["pods"] or {}
+            if not share.get("first" + six):
+                continue
+            own = self.fabric["subnets"][port["rail"]]["mode"] != "subnet"
+            address = ipaddress.ip_address(share["first" + six]) + (0 if own else node["index"] - 1)
+            prefix = share["subnet" + six].partition("/")[2]
+            bits = 128 if six else 32
+            found["addresses"].append({"netdev": name, "address": "%s/%s" % (address, prefix), "secondary": False})
+            gateway = share.get("gateway" + six)
+            everywhere = "::/0" if six else "0.0.0.0/0"
+            ours = self.fabric["provider"] == "cni"
+            to = everywhere if self.fabric["routing"]["cross_rail"] else None
+            whole = self.fabric["subnets"][port["rail"]]["subnet" + six]
+            if ours or (gateway and to):
+                priority = port["rule_priority"] if ours else 32765
+                rule = {"from": "%s/%d" % (address, bits), "oif": None, "table": table, "priority": priority}
+                found["rules"].append(rule)
+                found["routes"].append({"netdev": name, "to": share["subnet" + six], "via": None, "table": table})
+            if gateway and to:
+                found["routes"].append({"netdev": name, "to": to, "via": gateway, "table": table})
+            elif gateway and whole != share["subnet" + six]:
+                for where in (None, table) if ours else (None,):
+                    found["routes"].append({"netdev": name, "to": whole, "via": gateway, "table": where})
+            gid = {"device": device, "port": 1, "index": 3, "type": "RoCE v2", "address": str(address), "netdev": name}
+            found["gids"].append(gid)
+
+    def pod(self, node: str) -> Row:
+        assert self.cluster is not None
+        found: Row = next(row for row in self.cluster["pods"]["pods"] if row["node"] == node)
+        return found
+
+    def inside(self, node: str) -> Row:
+        found: Row = self.insides[node]["pods"][0]
+        return found
+
+    def pods_lose(self, node: str, rail: str, **how: t.Any) -> None:
+        """Nothing comes back between the node's pod and any other on the rail."""
+        for client, rows in self.pod_probes.items():
+            for row in rows:
+                if row["rail"] == rail and node in (client, row["peer"]):
+                    row["reach"] = {"sent": 3, "received": 0, "rtt_ms": None, "error": ""}
+                    row.update({"ok": False, "transfer": None, "error": "lost", **how})
 
     @staticmethod
     def _states() -> Row:
@@ -172,12 +270,18 @@ class World:
                 found.append(Told(name, node, None, {}, why=self.dark[name], code="RV001"))
             else:
                 rest = (self.infos[name], self.states[name], self.probes[name], self.after[name])
-                found.append(Told(name, node, *rest, refused=self.refused.get(name, "")))
+                made = Told(name, node, *rest, refused=self.refused.get(name, ""), inside=self.insides.get(name))
+                mine = {"pod_probed": self.pod_probes[name], "pod_refused": self.pod_refused.get(name, "")}
+                found.append(made._replace(**mine))
         return found
 
     def verdict(self, kind: str = VERIFY, **asked: t.Any) -> Verdict:
-        pairs = self.pairs if kind == VERIFY else []
-        return judge(kind, self.fabric, self.told(), Asked(list(self.plans), **asked), pairs, self.cluster)
+        pairs, seen = (self.pairs, self.cluster) if kind == VERIFY else ([], self._without_pods())
+        return judge(kind, self.fabric, self.told(), Asked(list(self.plans), **asked), pairs, seen, pairs)
+
+    def _without_pods(self) -> Row | None:
+        """As drift asks: pods are no state."""
+        return {key: value for key, value in self.cluster.items() if key != "pods"} if self.cluster else None
 
     def document(self, kind: str = VERIFY, **asked: t.Any) -> Row:
         return document(self.verdict(kind, **asked), ABOUT)

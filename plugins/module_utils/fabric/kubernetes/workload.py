@@ -54,6 +54,22 @@ def names(view: View) -> dict[str, list[str]]:
     }
 
 
+def settings(view: View, options: Options, daemon_sets: t.Container[str]) -> list[dict[str, t.Any]]:
+    """What NCCL and UCX are told in the pods of these DaemonSets: ``nodes``, ``nccl`` (its file) and ``ucx``
+    (environment).
+    """
+    samples, nodes = nccl.samples(view), names(view)
+    return [
+        {
+            "nodes": nodes[_name(view, rails)],
+            "nccl": nccl.pod(view, options, samples[rails.variants[0]]),
+            "ucx": nccl.ucx(view, samples[rails.variants[0]]),
+        }
+        for rails in view.sets
+        if _name(view, rails) in daemon_sets
+    ]
+
+
 def selector(daemon_sets: t.Iterable[str]) -> str:
     """What finds the pods of these DaemonSets."""
     return "%s=rails,%s in (%s)" % (_NAME, _INSTANCE, ",".join(daemon_sets))

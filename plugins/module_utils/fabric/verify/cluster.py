@@ -29,7 +29,7 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
         run.fail("RV900", None, None, "API server", expected="an answer", found=cluster["error"])
         run.why_not["kubernetes"] = "the cluster does not answer"
         return
-    rails = _rails(run)
+    rails = rails_by_name(run)
     for node in run.told:
         run.look("kubernetes", node)
     for change in _objects(cluster.get("changes") or ()):
@@ -39,7 +39,7 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
             _lacks(run, subject, lack, rails)
 
 
-def _rails(run: Run) -> dict[str, str]:
+def rails_by_name(run: Run) -> dict[str, str]:
     """Names of resources, pools and networks -> their rail."""
     found: dict[str, str] = {}
     for told in run.told.values():
@@ -48,7 +48,7 @@ def _rails(run: Run) -> dict[str, str]:
     return found
 
 
-def _rail_in(text: str, rails: t.Mapping[str, str]) -> str | None:
+def rail_in(text: str, rails: t.Mapping[str, str]) -> str | None:
     return next((rails[word] for word in re.split(r"[\s,:/()]+", text) if word in rails), None)
 
 
@@ -65,7 +65,7 @@ def _objects(changes: t.Iterable[Row]) -> list[Row]:
 
 def _differs(run: Run, row: Row, rails: t.Mapping[str, str]) -> None:
     kind, _blank, name = row["subject"].partition(" ")
-    rail = _rail_in(name, rails)
+    rail = rail_in(name, rails)
     if rail is not None and rail not in run.rails:
         return
     node = name if kind == "Node" and name in run.told else None
@@ -96,7 +96,7 @@ def _plain(subject: str) -> str:
 
 
 def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping[str, str]) -> None:
-    rail = _rail_in(lack["what"], rails) or _rail_in(subject, rails)
+    rail = rail_in(lack["what"], rails) or rail_in(subject, rails)
     node = subject if subject in run.told else None
     if rail is not None and rail not in run.rails:
         return

@@ -17,26 +17,29 @@ class Layer(t.NamedTuple):
     after: tuple[str, ...]
 
 
-_TRAFFIC = ("reach", "rdma")
-_ALL = ("firmware", "driver", "mode", "link", "address", "qos", "cabling", "reach", "rdma", "kubernetes")
+# What pods send goes the same way as what the nodes themselves send.
+_TRAFFIC = ("reach", "rdma", "pods")
+_ALL = ("firmware", "driver", "mode", "link", "address", "qos", "cabling", *_TRAFFIC, "kubernetes", "nccl")
 LAYERS = {
     layer.name: layer
     for layer in (
         Layer("node", "Nodes answer", _ALL),
         Layer("firmware", "NIC firmware", ()),
         Layer("driver", "NICs, drivers and VFs", ("link", "address", "qos", "cabling", *_TRAFFIC, "kubernetes")),
-        Layer("mode", "RDMA mode", ("kubernetes",)),
+        Layer("mode", "RDMA mode", ("kubernetes", "pods")),
         Layer("link", "Links and RDMA devices", ("address", "qos", "cabling", *_TRAFFIC, "kubernetes")),
         Layer("address", "Addresses, routes and rules", _TRAFFIC),
         Layer("qos", "QoS and tuning", ()),
         Layer("cabling", "Cabling", _TRAFFIC),
-        Layer("reach", "Reachability", ("rdma",)),
-        Layer("rdma", "RDMA", ()),
-        Layer("kubernetes", "Kubernetes", ()),
+        Layer("reach", "Reachability", ("rdma", "pods")),
+        Layer("rdma", "RDMA", ("pods",)),
+        Layer("kubernetes", "Kubernetes", ("pods",)),
+        Layer("pods", "Pods", ("nccl",)),
+        Layer("nccl", "NCCL", ()),
     )
 }
 # Those that are state of a node or of the cluster, and so can drift.
-STATE = ("node", "firmware", "driver", "mode", "link", "address", "qos", "kubernetes")
+STATE = ("node", "firmware", "driver", "mode", "link", "address", "qos", "kubernetes", "nccl")
 
 HOSTS = "playbooks/hosts.yml"
 KUBERNETES = "playbooks/kubernetes.yml"
@@ -459,6 +462,16 @@ _CODES = (
         drift=False,
     ),
     Code(
+        "RV806",
+        "reach",
+        "nothing comes back over IPv6",
+        "the leaf filters IPv6 or its neighbour discovery, or one of the addresses is a duplicate ('ip -6 addr')",
+        "see both addresses and what the leaf lets through",
+        None,
+        (),
+        drift=False,
+    ),
+    Code(
         "RV851",
         "rdma",
         "the RDMA server does not start",
@@ -546,6 +559,156 @@ _CODES = (
     ),
     Code(
         "RV904", "kubernetes", "an object is there that left the plan", "the plan changed since", "prune it", KUBERNETES
+    ),
+    Code(
+        "RV910",
+        "pods",
+        "a test pod does not run",
+        "see what was found",
+        "mend that (kubectl describe pod), and run again",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV911",
+        "pods",
+        "there is no test pod",
+        "the node has a taint or lacks the fabric's labels, so that the DaemonSet starts none",
+        "see 'kubectl describe node' and the DaemonSet's events",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV912",
+        "pods",
+        "a pod cannot be looked into",
+        "the API server and the node's container runtime are not of one mind",
+        "delete the pod, and run again",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV913",
+        "pods",
+        "the test workload cannot be read",
+        "who asks may not list pods or get DaemonSets",
+        "see the message",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV920",
+        "pods",
+        "an interface of the pod is missing or down",
+        "the pod is older than the network, or its annotation does not ask for it",
+        "delete the pod, so that it is attached anew",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV921",
+        "pods",
+        "the MTU in the pod is not as planned",
+        "the pod is older than the network's MTU",
+        "delete the pod, so that it is attached anew",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV922",
+        "pods",
+        "the pod's address is not of the planned range",
+        "the pod is older than the pool, or another pool gave it",
+        "delete the pod, and see the pools that its network names",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV923",
+        "pods",
+        "two pods have one address",
+        "two pools hold it, or the node's own record of addresses was lost",
+        "delete one of the pods, and see the pools of the rail",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV924",
+        "pods",
+        "a rule or route of the pod is missing",
+        "the plugin that makes it did not run, or the pod is older than the plan",
+        "delete the pod, so that it is attached anew",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV925",
+        "pods",
+        "the pod has no RDMA device of its own",
+        "the plugin rdma did not move it, or the node's RDMA mode was another when the pod came",
+        "delete the pod, so that it is attached anew",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV926",
+        "pods",
+        "no GID for the pod's address",
+        "the RDMA device's GID table is stale",
+        "delete the pod, or set the port's link down and up",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV930",
+        "pods",
+        "nothing comes back from pod to pod",
+        "the leaf's port takes no other MAC address than the node's own (port security)",
+        "see the leaf port's table of MAC addresses and its limits",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV931",
+        "pods",
+        "packets of the planned MTU do not pass from pod to pod",
+        "an interface on the way has a smaller MTU",
+        "see the MTU of both pods' interfaces and of what they stand on",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV932",
+        "pods",
+        "RDMA from pod to pod fails",
+        "the RDMA device of one of the pods cannot be used, or UDP port 4791 is filtered",
+        "see the message",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV950",
+        "nccl",
+        "NCCL's file on the node is not as planned",
+        "somebody edited or deleted it",
+        "write it again",
+    ),
+    Code(
+        "RV951",
+        "nccl",
+        "NCCL's settings in the pod are not as planned",
+        "the ConfigMap was not applied, or the pod is older than it: such a file in a pod does not follow",
+        "apply the objects (playbooks/kubernetes.yml), and delete the pod",
+        None,
+        drift=False,
+    ),
+    Code(
+        "RV952",
+        "nccl",
+        "a fixed GID index is of another GID",
+        "GID tables change with addresses and between pods",
+        "take the setting away: with NCCL_IB_ROCE_VERSION_NUM and NCCL_IB_ADDR_FAMILY the right one is found",
+        None,
     ),
 )
 CODES = {code.code: code for code in _CODES}

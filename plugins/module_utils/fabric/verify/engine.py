@@ -12,7 +12,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify impo
     addresses,
     cabling,
     cluster,
+    nccl,
     pairs,
+    pods,
     ports,
     states,
 )
@@ -55,12 +57,14 @@ def judge(
     asked: Asked,
     planned_pairs: t.Sequence[t.Sequence[str]] = (),
     seen: t.Mapping[str, t.Any] | None = None,
+    pod_pairs: t.Sequence[t.Sequence[str]] = (),
 ) -> Verdict:
     """Go down the layers.
 
     :param kind: ``verify`` or ``drift``.
     :param fabric: ``railyard_fabric``.
-    :param seen: what was seen of the cluster, see :func:`.cluster.kubernetes`.
+    :param seen: what was seen of the cluster, see :func:`.cluster.kubernetes` and :func:`.pods.pods`.
+    :param pod_pairs: the nodes whose pods were to probe each other, as [server, client].
     """
     names = [name for name in LAYERS if name in (asked.layers or LAYERS)]
     if kind == DRIFT:
@@ -75,13 +79,15 @@ def judge(
         "reach": lambda: pairs.reach(run, planned_pairs),
         "rdma": lambda: pairs.rdma(run, planned_pairs, asked.share),
         "kubernetes": lambda: cluster.kubernetes(run, seen),
+        "pods": lambda: pods.pods(run, seen, pod_pairs),
+        "nccl": lambda: nccl.nccl(run, seen),
     }
     # whoever cannot be read fails whatever was asked for
     _nodes(run)
     for name in LAYERS:
         if name in names and name in steps:
             steps[name]()
-        if name in names and name in STATE and name != "kubernetes":
+        if name in names and name in STATE and name not in ("kubernetes", "nccl"):
             states.states(run, name)
         if name == _LAST:
             states.refusals(run)

@@ -93,10 +93,33 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
             _tell(run, probe, node, peer)
     for probe in good:
         _cross(run, probe)
+    _six(run, good)
 
 
 def _lost(probe: Probe) -> int:
     answer: Row = (probe.result or {})["reach"]
+    return int(answer["sent"] - answer["received"])
+
+
+def _six(run: Run, seen: t.Sequence[Probe]) -> None:
+    """What comes back over IPv6, where all does over IPv4 and the plan has both."""
+    bad = [probe for probe in seen if _lost6(probe)]
+    good = [probe for probe in seen if (probe.result or {}).get("reach6") and not _lost6(probe)]
+    for probe in bad:
+        node, peer = blame(probe, bad, good)
+        ends = [node] if peer is None else [node, peer]
+        if any(run.has("RV806", each, probe.rail) for each in ends):
+            continue
+        answer = (probe.result or {})["reach6"]
+        said = "%s of %d packets%s" % (
+            *(answer["received"] or "none", answer["sent"]),
+            " (%s)" % answer["error"] if answer["error"] else "",
+        )
+        run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="answers", found=said, peer=peer)
+
+
+def _lost6(probe: Probe) -> int:
+    answer: Row = (probe.result or {}).get("reach6") or {"sent": 0, "received": 0}
     return int(answer["sent"] - answer["received"])
 
 

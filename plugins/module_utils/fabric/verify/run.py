@@ -23,6 +23,8 @@ class Told(t.NamedTuple):
     :param probed: the results of ``rail_probe`` in mode ``probe``, of all rounds.
     :param after: ``rail_info``'s counters after the last round.
     :param code: which code ``why`` is of. ``refused``: why it could not serve or probe, empty where it could.
+    :param inside: ``rail_pods``'s result; None where it was not asked, or (``inside_why``) could not tell.
+    :param pod_probed, pod_refused: what ``probed`` and ``refused`` are, of its test pod.
     """
 
     name: str
@@ -34,6 +36,10 @@ class Told(t.NamedTuple):
     why: str = ""
     code: str = "RV002"
     refused: str = ""
+    inside: Row | None = None
+    inside_why: str = ""
+    pod_probed: t.Sequence[Row] = ()
+    pod_refused: str = ""
 
 
 class Failure(t.NamedTuple):

@@ -97,7 +97,7 @@ def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
         failed = skipped = 0
         looked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
         nodes: list[str | None] = [*run.told]
-        if name == "kubernetes":
+        if name in ("kubernetes", "pods"):
             nodes.append(None)
         for node in nodes:
             case = xml.SubElement(

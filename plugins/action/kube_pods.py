@@ -1,0 +1,42 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import workload
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import pods
+from ansible_collections.railyard.fabric.plugins.plugin_utils import kube, planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+_BRING = "kubectl apply -k DIR/workload, with the DIR that playbooks/render.yml -e render_dir=DIR has written"
+_IMAGE = " with kubernetes_options.images.test"
+
+
+class ActionModule(Door):
+    """Reads the test workload's pods; documented in ``plugins/modules/kube_pods.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = kube.SPEC
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        document, given = planned.document(options["file"]), Options.of(options["kubernetes"])
+        server, view = kube.server(options), View(document)
+        wanted = workload.names(view)
+        there = pods.there(server, given.workload_namespace, wanted)
+        nodes = [node for name in there for node in wanted[name]]
+        found = []
+        if there:
+            selector = workload.selector(there)
+            found = pods.of(server, given.workload_namespace, selector, workload.NETWORK_STATUS)
+        return {
+            "changed": False,
+            "there": bool(there),
+            "nodes": list(dict.fromkeys(nodes)),
+            "pods": found,
+            "settings": workload.settings(view, given, there),
+            "remedy": "" if there else _BRING + ("" if "test" in given.images else _IMAGE),
+        }

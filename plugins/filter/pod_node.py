@@ -1,0 +1,55 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: pod_node
+short_description: A pod on the rails, in the shape of its node's plan
+version_added: 0.2.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Gives a pod's interfaces, addresses and RDMA devices as P(railyard.fabric.proof_targets#filter) and
+    P(railyard.fabric.port_options#filter) take a node's ports, so that pods are probed as nodes are.
+positional: fabric, inside
+options:
+  _input:
+    description: The plan of the pod's node, C(railyard_node).
+    type: dict
+    required: true
+  fabric:
+    description: The plan of the fabric, C(railyard_fabric).
+    type: dict
+    required: true
+  inside:
+    description: The pod's row of M(railyard.fabric.rail_pods).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Note what the first pod has of the rails
+  ansible.builtin.set_fact:
+    pod: "{{ railyard_node | railyard.fabric.pod_node(railyard_fabric, inside.pods[0]) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(name), C(pod) with the uid, and C(ports) of the rails on which the pod has an interface that is up and a planned
+      address.
+  type: dict
+"""
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import pods_probe
+
+
+class FilterModule:
+    """Railyard's filter of this name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"pod_node": pods_probe.pod_node}

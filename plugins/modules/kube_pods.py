@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+# The documentation of an action plugin, plugins/action/kube_pods.py, which does the work on the control node.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_pods
+short_description: Where the test workload's pods are, and why one does not run
+version_added: 0.2.0
+description:
+  - Reads the pods of the fabric's test workload from the API server, with what Multus says it has attached to each.
+    Of a pod that does not run it tells what its status or its newest warning gives as the reason.
+  - The workload is brought by people (C(kubectl apply -k DIR/workload)); where it is not there, that is told, and is
+    no error.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment: railyard.fabric.kube
+attributes:
+  check_mode:
+    description: Changes nothing, so that it does the same in check mode.
+    support: full
+  diff_mode:
+    description: There is nothing to differ.
+    support: none
+seealso:
+  - module: railyard.fabric.rail_pods
+  - module: railyard.fabric.fabric_verify
+"""
+
+EXAMPLES = r"""
+- name: See where test pods run
+  railyard.fabric.kube_pods:
+    file: inventories/prod/fabric.yml
+  register: workload
+"""
+
+RETURN = r"""
+there:
+  description: Whether the workload is in the cluster.
+  returned: success
+  type: bool
+nodes:
+  description: The nodes on which it starts a pod.
+  returned: success
+  type: list
+  elements: str
+remedy:
+  description: The command that brings it, where it is not there.
+  returned: success
+  type: str
+settings:
+  description:
+    - What NCCL and UCX are to be told in its pods, for the C(nodes) of each DaemonSet, C(nccl) in C(/etc/nccl.conf) and
+      C(ucx) as environment.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{nodes: [ai-1], nccl: {NCCL_IB_ROCE_VERSION_NUM: "2"}, ucx: {}}]
+pods:
+  description: Its pods.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The pod's name.
+      returned: always
+      type: str
+      sample: ai-rails-7xk2p
+    namespace:
+      description: Its namespace.
+      returned: always
+      type: str
+      sample: default
+    uid:
+      description: Its uid, by which M(railyard.fabric.rail_pods) finds it on its node.
+      returned: always
+      type: str
+    node:
+      description: Its node; null where it is on none yet.
+      returned: always
+      type: str
+    wanted:
+      description: The node that it was made for.
+      returned: always
+      type: str
+    phase:
+      description: What Kubernetes says of it.
+      returned: always
+      type: str
+      sample: Running
+    running:
+      description: Whether it and all of its containers run.
+      returned: always
+      type: bool
+    leaving:
+      description: Whether it is being deleted.
+      returned: always
+      type: bool
+    why:
+      description: Why it does not run; empty where it does.
+      returned: always
+      type: str
+      sample: "Unschedulable: 0/2 nodes are available: 2 Insufficient spidernet.io/gpu03_macvlan"
+    networks:
+      description: What Multus says it has attached, with C(interface), C(network) and C(ips).
+      returned: always
+      type: list
+      elements: dict
+      sample: [{interface: net1, network: kube-system/gpu01-macvlan, ips: [172.16.11.7]}]
+"""

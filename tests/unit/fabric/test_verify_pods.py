@@ -1,0 +1,380 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What pods have of rails and what NCCL is told: one harm, one failure, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_probe import pod_node
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
+from tests.unit.fabric.verify_nodes import SERVERS, World, plan
+
+NODE, RAIL, NET = "ai-2", "gpu03", "net3"
+Harm = t.Callable[[World], t.Any]
+SHARED = SERVERS.replace("attachment: sriov", "attachment: macvlan").replace(
+    ", vfs: {count: 2, trust: true, spoofchk: false}", ""
+)
+PLAIN = SHARED.replace("provider: spiderpool", "provider: cni").replace(
+    ".254, pods: .1-.200, hosts: .201-.253", ".254, mode: block, block: 16, pods: .1-.192, hosts: .201-.253"
+)
+DUAL = SERVERS.replace(
+    "hosts: .201-.253}",
+    'hosts: .201-.253, subnet6: "fd00:{n+10}::/64", gateway6: "::ffff", pods6: "::1-::fff", hosts6: "::1001-::2000"}',
+)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(plan())
+
+
+def found(world: World, kind: str = "verify", **asked: t.Any) -> list[tuple[str, str | None, str | None]]:
+    return [(each["code"], each["node"], each["rail"]) for each in world.document(kind, **asked)["failures"]]
+
+
+def rows(world: World, part: str) -> list[dict[str, t.Any]]:
+    return [row for row in world.inside(NODE)[part] if row.get("netdev") == NET]
+
+
+def drop(part: str) -> Harm:
+    def act(world: World) -> None:
+        held = world.inside(NODE)[part]
+        held[:] = [row for row in held if row.get("netdev") != NET]
+
+    return act
+
+
+def no_rule(world: World) -> None:
+    rules = world.inside(NODE)["rules"]
+    rules.remove(next(row for row in rules if row["table"] == 103))
+
+
+def no_default(world: World) -> None:
+    routes = world.inside(NODE)["routes"]
+    routes.remove(next(row for row in routes if row["to"] == "0.0.0.0/0" and row["table"] == 103))
+
+
+def other_gateway(world: World) -> None:
+    next(row for row in rows(world, "routes") if row["via"])["via"] = "172.16.13.1"
+
+
+def other_rails_table(world: World) -> None:
+    """The rule is there, and leads to the table of another rail."""
+    next(row for row in world.inside(NODE)["rules"] if row["table"] == 103)["table"] = 101
+
+
+def address(value: str) -> Harm:
+    def act(world: World) -> None:
+        rows(world, "addresses")[0]["address"] = value
+
+    return act
+
+
+def twice(world: World) -> None:
+    """Two pods with one address: the second is told of, and the first named."""
+    given = next(row["address"] for row in world.inside("ai-1")["addresses"] if row["netdev"] == NET)
+    address(given)(world)
+    world.pods_lose(NODE, RAIL)
+
+
+def pending(why: str) -> Harm:
+    def act(world: World) -> None:
+        world.pod(NODE).update(phase="Pending", running=False, why=why, networks=[], node=None)
+        world.insides[NODE]["pods"] = []
+        for name, probes in world.pod_probes.items():
+            probes[:] = [] if name == NODE else [row for row in probes if row["peer"] != NODE]
+
+    return act
+
+
+def none_there(world: World) -> None:
+    assert world.cluster is not None
+    world.cluster["pods"]["pods"].remove(world.pod(NODE))
+
+
+def leaving(world: World) -> None:
+    world.pod(NODE)["leaving"] = True
+
+
+def unreadable(why: str) -> Harm:
+    def act(world: World) -> None:
+        world.inside(NODE).update(
+            {key: [] for key in ("links", "addresses", "routes", "rules", "rdma", "gids")}, why=why
+        )
+
+    return act
+
+
+def transfer_fails(world: World) -> None:
+    for client, probes in world.pod_probes.items():
+        for row in probes:
+            if row["rail"] == RAIL and NODE in (client, row["peer"]):
+                row.update(ok=False, error="ib_write_bw ended with 1: Couldn't connect", remedy="run it by hand")
+
+
+def one_mac(world: World) -> None:
+    world.pods_lose(NODE, RAIL)
+
+
+def small(world: World) -> None:
+    world.pods_lose(NODE, RAIL, found={"small": True, "path_mtu": 1500, "answers": []})
+
+
+def setting(place: str, **settings: str) -> Harm:
+    def act(world: World) -> None:
+        held = world.inside(NODE)["settings"]
+        held[place] = dict(held[place] or {}, **settings)
+
+    return act
+
+
+def no_file(world: World) -> None:
+    world.inside(NODE)["settings"]["file"] = None
+
+
+def forbidden(world: World) -> None:
+    assert world.cluster is not None
+    world.cluster["pods"] = {"error": "who asks may not list pods"}
+
+
+def filtered6(world: World) -> None:
+    for client, probes in world.probes.items():
+        for row in probes:
+            lost = row["rail"] == RAIL and NODE in (client, row["peer"])
+            row["reach6"] = {"sent": 3, "received": 0 if lost else 3, "rtt_ms": None, "error": ""}
+
+
+HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
+    ("IPv6 is filtered", filtered6, "RV806", NODE, RAIL),
+    ("unschedulable", pending("Unschedulable: 4 Insufficient spidernet.io/gpu03_sriov"), "RV910", NODE, RAIL),
+    ("no image", pending("ImagePullBackOff: Back-off pulling image"), "RV910", NODE, None),
+    ("a taint", none_there, "RV911", NODE, None),
+    ("only one that goes", leaving, "RV911", NODE, None),
+    ("host network", unreadable("it has the node's own network (hostNetwork)"), "RV912", NODE, None),
+    ("rail_pods fails", lambda w: w.insides.pop(NODE), "RV912", NODE, None),
+    ("no right to read pods", forbidden, "RV913", None, None),
+    ("interface gone", drop("links"), "RV920", NODE, RAIL),
+    ("interface down", lambda w: rows(w, "links")[0].update(up=False), "RV920", NODE, RAIL),
+    ("MTU 1500", lambda w: (rows(w, "links")[0].update(mtu=1500), w.pods_lose(NODE, RAIL)), "RV921", NODE, RAIL),
+    ("address gone", drop("addresses"), "RV922", NODE, RAIL),
+    ("a host's address", address("172.16.13.202/24"), "RV922", NODE, RAIL),
+    ("another rail's address", address("172.16.11.9/24"), "RV922", NODE, RAIL),
+    ("an address twice", twice, "RV923", NODE, RAIL),
+    ("no rule", no_rule, "RV924", NODE, RAIL),
+    ("no default route", no_default, "RV924", NODE, RAIL),
+    ("another gateway", other_gateway, "RV924", NODE, RAIL),
+    ("another rail's table", other_rails_table, "RV924", NODE, RAIL),
+    ("no RDMA device", lambda w: (drop("rdma")(w), drop("gids")(w)), "RV925", NODE, RAIL),
+    ("no GID", drop("gids"), "RV926", NODE, RAIL),
+    ("GID of RoCE v1", lambda w: rows(w, "gids")[0].update(type="RoCE v1"), "RV926", NODE, RAIL),
+    ("one MAC address a port", one_mac, "RV930", NODE, RAIL),
+    ("a small MTU on the way", small, "RV931", NODE, RAIL),
+    ("RDMA fails", transfer_fails, "RV932", NODE, RAIL),
+    ("no probe", lambda w: w.pod_refused.update({NODE: "perftest: not installed"}), "RV932", NODE, None),
+    ("ConfigMap edited", setting("file", NCCL_IB_ROCE_VERSION_NUM="1"), "RV951", NODE, None),
+    ("ConfigMap not there", no_file, "RV951", NODE, None),
+    ("environment over the file", setting("environment", NCCL_IB_ADDR_FAMILY="AF_INET6"), "RV951", NODE, None),
+    ("a fixed GID index", setting("environment", NCCL_IB_GID_INDEX="1"), "RV952", NODE, "gpu01"),
+]
+
+
+@pytest.mark.parametrize(("harm", "code", "node", "rail"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_one_harm_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
+    harm(world)
+    verdict = world.document()
+    assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [(code, node, rail)], [
+        (each["code"], each["node"], each["rail"], each["what"], each["found"]) for each in verdict["failures"]
+    ]
+    (failure,) = verdict["failures"]
+    assert failure["cause"] and failure["remedy"] and failure["what"] and failure["found"]
+    # pods come and go: they are no state that drifts
+    assert found(world, DRIFT) == []
+
+
+def test_what_was_seen_is_said() -> None:
+    def told(harm: Harm, text: str = SERVERS) -> dict[str, t.Any]:
+        world = World(plan(4, text))
+        harm(world)
+        (failure,) = world.document()["failures"]
+        return dict(failure)
+
+    said = told(no_rule)
+    assert said["what"] == "net3 of pod default/ai-rails-2: rule from 172.16.13.2"
+    assert (said["expected"], said["found"]) == ("a table of its own", "no rule")
+    said = told(no_rule, PLAIN)
+    assert said["expected"] == "table 103 at 10003"
+    assert told(twice)["found"] == "pod default/ai-rails-1 has it too" and told(twice)["peer"] == "ai-1"
+    assert told(drop("links"))["cause"] == "it was attached (gpu03-sriov), and something took it away since"
+    gone = told(lambda w: (drop("links")(w), w.pod(NODE)["networks"].pop(2)))
+    assert gone["found"] == "4 interfaces: eth0, net1, net2, net4" and "older than the network" in gone["cause"]
+    index = told(setting("environment", NCCL_IB_GID_INDEX="1"))
+    assert index["expected"] == "none, or 3" and index["found"].startswith("1; 172.16.11.2 of gpu01 (mlx5_11) is at 3")
+    over = told(setting("environment", NCCL_IB_ADDR_FAMILY="AF_INET6"))
+    assert "environment stands over" in over["cause"] and over["found"] == "NCCL_IB_ADDR_FAMILY=AF_INET6"
+    assert "MAC address" in told(one_mac, SHARED)["cause"] and "spoof check" in told(one_mac)["cause"]
+
+
+def test_an_index_that_is_right_for_all_rails_is_let_stand(world: World) -> None:
+    setting("environment", NCCL_IB_GID_INDEX="3")(world)
+    assert found(world) == []
+    rows(world, "gids")[0]["index"] = 5
+    (failure,) = world.document()["failures"]
+    assert (failure["code"], failure["rail"], failure["expected"]) == ("RV952", RAIL, "none: rails have 3, 5")
+
+
+@pytest.mark.parametrize("text", [SERVERS, SHARED, PLAIN, DUAL], ids=["sriov", "macvlan", "cni", "dual stack"])
+def test_pods_of_each_kind_are_green_as_the_provider_makes_them(text: str) -> None:
+    verdict = World(plan(4, text)).document()
+    assert verdict["failures"] == [] and verdict["warnings"] == []
+    layers = {each["name"]: each for each in verdict["layers"]}
+    assert (layers["pods"]["checked"], layers["nccl"]["checked"]) == (16, 4)
+
+
+def test_both_families_are_looked_at() -> None:
+    world = World(plan(4, DUAL))
+    rules = world.inside(NODE)["rules"]
+    rules.remove(next(row for row in rules if row["from"].startswith("fd00:13:")))
+    (failure,) = world.document()["failures"]
+    assert failure["code"] == "RV924" and "rule from fd00:13:" in failure["what"]
+    world = World(plan(4, DUAL))
+    for row in world.pod_probes[NODE]:
+        if row["rail"] == RAIL:
+            row["reach6"] = {"sent": 3, "received": 0, "rtt_ms": None, "error": ""}
+    assert {(code, rail) for code, _node, rail in found(world)} == {("RV930", RAIL)}
+    assert "over IPv6" in world.document()["failures"][0]["found"]
+
+
+def test_only_what_the_provider_sets_is_wanted() -> None:
+    """A priority and a table are the plan's with plain CNI alone; of a further pod on the rail it is another thousand."""
+    for text, wrong in ((SHARED, False), (PLAIN, True)):
+        world = World(plan(4, text))
+        rule = next(row for row in world.inside(NODE)["rules"] if row["table"] == 103)
+        rule["priority"] = 20000
+        assert bool(found(world)) is wrong
+    world = World(plan(4, PLAIN))
+    for row in (*world.inside(NODE)["rules"], *rows(world, "routes")):
+        row["table"] += 1000 * (row["table"] == 103)
+    assert found(world) == []
+    # with soft RDMA a pod has no device of its own, and nobody can send it anything
+    soft = World(plan(4, SHARED))
+    for node in soft.plans.values():
+        for port in node["ports"]:
+            port["rdma"]["type"] = "rxe"
+    for info in soft.infos.values():
+        for device in info["rdma"]:
+            device["type"] = "rxe"
+    for probes in soft.pod_probes.values():
+        for row in probes:
+            row.update(ok=False, transfer=None, error="the other side has no server: it was not started")
+    assert found(soft) == []
+
+
+def test_where_there_is_no_workload_it_says_what_brings_it(world: World) -> None:
+    assert world.cluster is not None
+    world.cluster["pods"] = {"there": False, "nodes": [], "pods": [], "settings": [], "remedy": "kubectl apply -k DIR"}
+    verdict = world.document()
+    layers = {each["name"]: each for each in verdict["layers"]}
+    assert verdict["ok"] and layers["pods"]["checked"] == 0
+    assert layers["pods"]["why_not"] == "the test workload is not in the cluster: kubectl apply -k DIR"
+    assert layers["nccl"]["why_not"] == "the plan writes no file on nodes, and no test pod was read"
+    world.cluster = None
+    layers = {each["name"]: each for each in world.document()["layers"]}
+    assert "kubernetes_kubeconfig" in layers["pods"]["why_not"]
+
+
+def test_what_failed_below_is_not_told_again_of_pods(world: World) -> None:
+    """A rail that nodes do not reach each other on, and one whose resource is short."""
+    world.lose(NODE, RAIL)
+    world.pods_lose(NODE, RAIL)
+    assert found(world) == [("RV801", NODE, RAIL)]
+    world = World(plan())
+    pending("Unschedulable: 1 Insufficient spidernet.io/gpu03_sriov")(world)
+    assert world.cluster is not None
+    short = {"subjects": [NODE], "what": "reports 0 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "reason": "x"}
+    world.cluster["lacks"].append(short)
+    assert found(world) == [("RV901", NODE, RAIL)]
+
+
+def test_layers_can_be_chosen(world: World) -> None:
+    no_rule(world)
+    setting("environment", NCCL_IB_GID_INDEX="1")(world)
+    assert found(world, layers=["pods"]) == [("RV924", NODE, RAIL)]
+    assert found(world, layers=["nccl"]) == [("RV952", NODE, "gpu01")]
+    assert found(world, layers=["pods"], rails=["gpu01"]) == []
+
+
+# -- NCCL's file on nodes ------------------------------------------------------------------------------------------------
+
+FILED = SERVERS.replace("spoofchk: false}}", "spoofchk: false}, nccl: {ucx: true}}")
+
+
+def filed() -> World:
+    world = World(plan(4, FILED))
+    devices = ",".join("mlx5_gpu%02d:1" % number for number in range(1, 5))
+    wanted = {"NCCL_IB_HCA": "=" + devices, "NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
+    for inside in world.insides.values():
+        inside["files"] = {"/etc/nccl.conf": dict(wanted), "/etc/ucx/ucx.conf": {"UCX_NET_DEVICES": devices}}
+    return world
+
+
+def edited(path: str, **settings: str) -> Harm:
+    return lambda world: world.insides[NODE]["files"][path].update(settings)
+
+
+def gone(path: str) -> Harm:
+    return lambda world: world.insides[NODE]["files"].update({path: None})
+
+
+@pytest.mark.parametrize(
+    ("harm", "code", "expected"),
+    [
+        (lambda world: None, None, ""),
+        (edited("/etc/nccl.conf", NCCL_IB_HCA="mlx5"), "RV950", "NCCL_IB_HCA==mlx5_gpu01:1,"),
+        (gone("/etc/nccl.conf"), "RV950", "NCCL_IB_ADDR_FAMILY=AF_INET, "),
+        (gone("/etc/ucx/ucx.conf"), "RV950", "UCX_NET_DEVICES=mlx5_gpu01:1,"),
+        (edited("/etc/nccl.conf", NCCL_IB_GID_INDEX="5"), "RV952", "none, or 3"),
+        (edited("/etc/nccl.conf", NCCL_IB_GID_INDEX="-1"), None, ""),
+        (edited("/etc/nccl.conf", NCCL_DEBUG="INFO"), None, ""),
+    ],
+)
+def test_files_on_nodes_are_state(harm: Harm, code: str | None, expected: str) -> None:
+    world = filed()
+    harm(world)
+    for kind in ("verify", DRIFT):
+        failures = world.document(kind)["failures"]
+        assert [each["code"] for each in failures] == ([code] if code else [])
+        assert not code or (failures[0]["node"] == NODE and failures[0]["expected"].startswith(expected))
+    if code == "RV950":
+        assert failures[0]["mends"] == "playbooks/hosts.yml --limit ai-2"
+
+
+def test_what_the_inventory_sets_over_the_plan_is_no_drift() -> None:
+    world = filed()
+    edited("/etc/nccl.conf", NCCL_IB_ADDR_FAMILY="AF_INET6")(world)
+    world.insides[NODE]["own_settings"] = ["NCCL_IB_ADDR_FAMILY"]
+    assert found(world, DRIFT) == []
+
+
+# -- how pods are probed ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_probed_by_its_own_interfaces_addresses_and_devices(world: World) -> None:
+    rows(world, "links")[0]["up"] = False
+    pods = [pod_node(world.plans[name], world.fabric, world.inside(name)) for name in ("ai-1", NODE)]
+    assert [port["rail"] for port in pods[1]["ports"]] == ["gpu01", "gpu02", "gpu04"]
+    targets = proof.targets(pods[1], pods[0], [{"rail": "gpu01", "port": 4711}])
+    assert targets[0] == {
+        **{"rail": "gpu01", "peer": "ai-1", "netdev": "net1", "device": "mlx5_11", "mtu": 4200, "port": 4711},
+        **{"source": "172.16.11.2", "address": "172.16.11.1"},
+        "others": [{"rail": "gpu%02d" % n, "address": "172.16.%d.1" % (10 + n)} for n in (2, 3, 4)],
+        **{"error": "it was not started", "remedy": "see why ai-1 was not reached"},
+    }
+    assert "port" not in targets[1]
+    shared = World(plan(2, SHARED))
+    (first, *_rest) = pod_node(shared.plans["ai-1"], shared.fabric, shared.inside("ai-1"))["ports"]
+    # in the mode shared the device is the one whose table has the address
+    assert first["rdma"] == {"name": None, "type": "hardware"}
