@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node is given beside its rail ports: the PCI bus, limits, GPUDirect. A layer that nobody names is not managed.
+"""What a node is given beside its rail ports: the PCI bus, limits, GPUDirect, NCCL's settings. A layer that nobody names
+is not managed.
 
 The fabric, a profile and a group may say each key, the later over the earlier.
 """
@@ -13,8 +14,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import HostSettings
 
-PCI, LIMITS, GPUDIRECT = "pci", "limits", "gpudirect"
-LAYERS = (PCI, LIMITS, GPUDIRECT)
+PCI, LIMITS, GPUDIRECT, NCCL = "pci", "limits", "gpudirect", "nccl"
+LAYERS = (PCI, LIMITS, GPUDIRECT, NCCL)
 LEAVE, DISABLED, PASSTHROUGH, UNLIMITED, UNMANAGED = "leave", "disabled", "passthrough", "unlimited", "unmanaged"
 # Maximum Read Request Sizes of PCI Express, in bytes.
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
@@ -23,6 +24,8 @@ AUTO, DMABUF, PEERMEM, NONE = "auto", "dmabuf", "peermem", "none"
 # Who brings the GPU driver, and which of NVIDIA's kernel modules it has.
 HOST, CONTAINER = "host", "container"
 OPEN, PROPRIETARY = "open", "proprietary"
+# Where NCCL and UCX look for settings of all programs on a node.
+NCCL_FILE, UCX_FILE = "/etc/nccl.conf", "/etc/ucx/ucx.conf"
 # Words for the kernel's ``hugepagesz=`` -> kB.
 _UNITS = {"K": 1, "M": 1 << 10, "G": 1 << 20}
 
@@ -83,5 +86,10 @@ def derived(host: HostSettings) -> dict[str, t.Any]:
             "gdrcopy": value(host, GPUDIRECT, "gdrcopy"),
             "gpu_driver": value(host, GPUDIRECT, "gpu_driver", HOST),
             "flavour": value(host, GPUDIRECT, "flavour"),
+        }
+    if NCCL in host:
+        found[NCCL] = {
+            "file": NCCL_FILE if value(host, NCCL, "file", True) else None,
+            "ucx_file": UCX_FILE if value(host, NCCL, "ucx", False) else None,
         }
     return found

@@ -41,7 +41,7 @@ class Setting:
 
 # Attribute of a VF (or ``count``) -> its setting.
 VfSettings = t.Dict[str, Setting]
-# Layer (``pci``, ``limits``, ``gpudirect``) -> key -> its setting; a layer that nobody names is not there.
+# Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that nobody names is not there.
 HostSettings = t.Dict[str, t.Dict[str, Setting]]
 
 

@@ -47,11 +47,11 @@ def given_to(plan: Plan, layer: str) -> list[t.Any]:
 
 
 def test_what_nobody_names_is_not_managed() -> None:
-    assert [given_to(planned(), layer) for layer in host.LAYERS] == [[None, None]] * 3
+    assert [given_to(planned(), layer) for layer in host.LAYERS] == [[None, None]] * 4
 
 
 def test_a_layer_that_is_named_leaves_what_it_does_not_say() -> None:
-    plan = planned("pci: {}, limits: {}, gpudirect: {}")
+    plan = planned("pci: {}, limits: {}, gpudirect: {}, nccl: {}")
     assert given_to(plan, "pci")[0] == {"acs": "leave", "max_read_request": None, "kernel": None}
     assert given_to(plan, "limits")[0] == {
         "memlock": "leave",
@@ -61,6 +61,7 @@ def test_a_layer_that_is_named_leaves_what_it_does_not_say() -> None:
         "cloud_init": "leave",
     }
     assert given_to(plan, "gpudirect")[0] == {"path": "auto", "gdrcopy": None, "gpu_driver": "host", "flavour": None}
+    assert given_to(plan, "nccl")[0] == {"file": "/etc/nccl.conf", "ucx_file": None}
 
 
 def test_the_nearest_word_counts_key_by_key() -> None:
@@ -85,6 +86,14 @@ def test_the_document_has_it_for_each_node() -> None:
     document = plan.document()
     wanted = {"path": "dmabuf", "gdrcopy": True, "gpu_driver": "container", "flavour": "open"}
     assert [node["gpudirect"] for node in document["nodes"]] == [wanted, wanted]
+
+
+def test_nccls_files_are_chosen_one_by_one() -> None:
+    plan = planned("nccl: {ucx: true}", "", "nccl: {file: false}")
+    assert given_to(plan, "nccl") == [
+        {"file": "/etc/nccl.conf", "ucx_file": "/etc/ucx/ucx.conf"},
+        {"file": None, "ucx_file": "/etc/ucx/ucx.conf"},
+    ]
 
 
 def _mapping(**values: t.Any) -> st.SearchStrategy[dict[str, t.Any]]:
@@ -113,6 +122,7 @@ SECTIONS = st.fixed_dictionaries(
             gpu_driver=["host", "container"],
             flavour=["open"],
         ),
+        "nccl": _mapping(file=[True, False], ucx=[True, False]),
     },
 )
 

@@ -75,6 +75,7 @@ def test_node_variables_are_the_contract() -> None:
         "pci": None,
         "limits": None,
         "gpudirect": None,
+        "nccl": None,
         "groups": ["rack_1"],
     }
     assert node["ports"][0] == {

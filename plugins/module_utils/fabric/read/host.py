@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The keys ``pci``, ``limits`` and ``gpudirect``, which the fabric, a profile and a group may have."""
+"""The keys ``pci``, ``limits``, ``gpudirect`` and ``nccl``, which the fabric, a profile and a group may have."""
 
 from __future__ import annotations
 
@@ -91,8 +91,13 @@ def _gpudirect(section: Section, _report: Report) -> dict[str, t.Any]:
     }
 
 
+def _nccl(section: Section, _report: Report) -> dict[str, t.Any]:
+    return {"file": section.flag("file"), "ucx": section.flag("ucx")}
+
+
 _READERS: dict[str, t.Callable[[Section, Report], dict[str, t.Any]]] = {
     host.PCI: _pci,
     host.LIMITS: _limits,
     host.GPUDIRECT: _gpudirect,
+    host.NCCL: _nccl,
 }
