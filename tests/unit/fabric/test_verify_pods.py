@@ -299,6 +299,14 @@ def test_what_failed_below_is_not_told_again_of_pods(world: World) -> None:
     assert found(world) == [("RV901", NODE, RAIL)]
 
 
+def test_without_perftest_pods_are_reached_and_no_more(world: World) -> None:
+    transfer_fails(world)
+    world.infos[NODE]["tools"] = {"ethtool": "/usr/sbin/ethtool"}
+    assert found(world, layers=["pods"]) == []
+    one_mac(world)
+    assert found(world, layers=["pods"]) == [("RV930", NODE, RAIL)]
+
+
 def test_layers_can_be_chosen(world: World) -> None:
     no_rule(world)
     setting("environment", NCCL_IB_GID_INDEX="1")(world)

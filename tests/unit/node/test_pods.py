@@ -147,14 +147,14 @@ def test_files_of_the_node_are_told_with_their_settings(tmp_path: Path) -> None:
 # -- on the kernel -----------------------------------------------------------------------------------------------------
 
 
-def pod(live: LiveNode, uid: str, address: str, name: str = "net1", mtu: int = 4200) -> int:
+def pod(live: LiveNode, uid: str, address: str, name: str = "net1", mtu: int = 4200, **environment: str) -> int:
     """A pod with one rail: a veth pair whose other end is in this namespace, as a bridge's port. Its process."""
     place = Path(
         "/run/cgroup/kubepods.slice/kubepods-pod%s.slice/cri-containerd-%s.scope" % (uid.replace("-", "_"), uid)
     )
     place.mkdir(parents=True)
     script = "mount -t tmpfs none /etc && echo NCCL_IB_TC=106 > /etc/nccl.conf && exec sleep 600"
-    own = dict(os.environ, NCCL_DEBUG="WARN", TOKEN="hush")
+    own = dict(os.environ, NCCL_DEBUG="WARN", TOKEN="hush", **environment)
     made = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", script], env=own)
     live._started.append(made)
     (place / "cgroup.procs").write_text(str(made.pid))

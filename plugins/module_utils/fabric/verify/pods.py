@@ -290,7 +290,7 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             _tell(run, probe, node, peer)
     # soft RDMA listens on the node's own addresses alone, in whatever namespace its programs are
-    tried = [probe for probe in good if not probe.soft]
+    tried = [probe for probe in good if not probe.soft and _equipped(run, probe)]
     failed = [probe for probe in tried if (probe.result or {})["error"]]
     well = [probe for probe in tried if not (probe.result or {})["error"]]
     for probe in failed:
@@ -327,6 +327,12 @@ def _ill(run: Run, node: str, rail: str | None) -> bool:
         and (not each.rails or rail is None or rail in each.rails)
         for each in run.failures
     )
+
+
+def _equipped(run: Run, probe: Probe) -> bool:
+    """Whether both nodes have the program; that one lacks it is told by the layer rdma."""
+    infos = [run.told[node].info or {} for node in (probe.client, probe.server)]
+    return all("perftest" in info.get("tools", ("perftest",)) for info in infos)
 
 
 def _silent(probe: Probe) -> bool:

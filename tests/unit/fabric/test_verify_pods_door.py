@@ -1,0 +1,137 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role verify as Ansible runs it over pods of the kernel's own: found, read, probed in rounds, and judged.
+
+Two nodes of a plan are this machine twice, each with its pod; what an API server would tell of pods is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests.unit.fabric.verify_nodes import World
+from tests.unit.node.own_namespace import LiveNode, in_own_namespace
+from tests.unit.node.test_pods import UIDS, ground, leave, pod
+
+ROOT = Path(__file__).resolve().parents[3]
+NODES = ("ai-1", "ai-2")
+FABRIC = """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: macvlan, provider: cni, mtu: 4200, nccl: {file: true}}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, mode: block, block: 16, pods: .1-.192, hosts: .201-.253}
+profiles:
+  server: {soft_rdma: siw, ports: {gpu01: {netdev: ens1, pci: "0000:01:00.0"}}}
+units:
+  su1: {nodes: 32, leaf: leaf, leaf_port: "swp{i}"}
+nodes:
+  ai-[1:2]: {profile: server, unit: su1}
+"""
+PLAY = """
+- hosts: railyard_nodes
+  gather_facts: false
+  connection: local
+  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  tasks:
+    - ansible.builtin.set_fact:
+        __verify_began: "{{ now(utc=true).timestamp() }}"
+        verify_readable: true
+        __verify_info: "{{ (lookup('ansible.builtin.file', told_file) | from_json)[inventory_hostname] }}"
+      no_log: true
+    - ansible.builtin.import_role:
+        name: railyard.fabric.verify
+"""
+
+
+class Site:
+    """The plan, the pods that an API server would tell of, and a way to run the role over them."""
+
+    def __init__(self) -> None:
+        self.place = Path("/run/site")
+        self.place.mkdir()
+        made = lint(FABRIC.encode()).plan
+        assert made
+        self.world = World(made)
+        assert self.world.cluster is not None
+        self.workload = dict(self.world.cluster["pods"])
+        for row, uid in zip(self.workload["pods"], UIDS):
+            row["uid"] = uid
+        (self.place / "fabric.yml").write_text(FABRIC)
+        (self.place / "play.yml").write_text(PLAY)
+        (self.place / "told.json").write_text(json.dumps(self.world.infos))
+        files = [settings["nccl"] for settings in self.workload["settings"]]
+        text = "".join("%s=%s\n" % each for each in files[0].items())
+        self.pod_file = text
+        # what the role nccl writes on the node; the pods' own file has another first interface
+        Path("/etc/nccl.conf").write_text(text.replace("NCCL_SOCKET_IFNAME==eth0\n", ""))
+
+    def verdict(self) -> tuple[int, dict[str, t.Any], str]:
+        """Exit status, verdict, and what was shown."""
+        skipped = {"skipped": True}
+        given = {
+            "told_file": str(self.place / "told.json"),
+            "verify_report_dir": str(self.place / "reports"),
+            "verify_layers": "pods,nccl",
+            "__verify_pods": True,
+            "__verify_workload": self.workload,
+            "__verify_ready": skipped,
+            "__verify_objects": skipped,
+        }
+        environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.place / "fabric.yml")]
+        command += [str(self.place / "play.yml"), "-e", json.dumps(given)]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        shown = done.stdout + done.stderr
+        assert "Traceback" not in shown and (self.place / "reports/verify.json").exists(), shown
+        return done.returncode, json.loads((self.place / "reports/verify.json").read_text()), shown
+
+
+def inside(pid: int, *words: str) -> None:
+    subprocess.run(["nsenter", "--net=/proc/%d/ns/net" % pid, *words], check=True, capture_output=True)
+
+
+@in_own_namespace
+def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
+    ground(live)
+    pids = [pod(live, UIDS[0], "172.16.11.1", UCX_NET_DEVICES="siw_gpu01:1")]
+    try:
+        pids.append(pod(live, UIDS[1], "172.16.11.17", UCX_NET_DEVICES="siw_gpu01:1"))
+        site = Site()
+        for pid in pids:
+            enter = ["nsenter", "--mount=/proc/%d/ns/mnt" % pid, "tee", "/etc/nccl.conf"]
+            subprocess.run(enter, input=site.pod_file, check=True, capture_output=True, text=True)
+        rc, verdict, shown = site.verdict()
+        assert rc == 0 and verdict["failures"] == [], shown
+        assert [(each["name"], each["checked"], each["why_not"]) for each in verdict["layers"]] == [
+            ("pods", 2, None),
+            ("nccl", 2, None),
+        ]
+        results = "__verify_pod_results"
+        assert results not in shown
+
+        # a rule is gone in one pod, and somebody has edited the node's file
+        inside(pids[1], "ip", "rule", "del", "priority", "10001")
+        Path("/etc/nccl.conf").write_text("NCCL_IB_HCA=mlx5\n")
+        rc, verdict, shown = site.verdict()
+        failures = {(each["code"], each["node"], each["rail"]) for each in verdict["failures"]}
+        assert rc == 2 and failures == {("RV924", "ai-2", "gpu01"), ("RV950", "ai-1", None), ("RV950", "ai-2", None)}
+        said = "RV924 ai-2 gpu01: net1 of pod default/ai-rails-2: rule from 172.16.11.17: expected table 101 at 10001"
+        assert said in shown
+
+        # what lies between has a smaller MTU: both pods are as planned, and full packets do not pass
+        inside(pids[1], "ip", "rule", "add", "priority", "10001", "from", "172.16.11.17", "lookup", "101")
+        Path("/etc/nccl.conf").write_text(site.pod_file)
+        subprocess.run(["ip", "link", "set", "pod%d" % pids[0], "mtu", "1500"], check=True)
+        rc, verdict, shown = site.verdict()
+        (failure,) = verdict["failures"]
+        assert (rc, failure["code"], failure["rail"], failure["found"]) == (2, "RV931", "gpu01", "1500 bytes pass"), (
+            shown
+        )
+    finally:
+        leave(live)
