@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write each role's README.md and defaults from its argument_specs.yml, the one source; ``--check`` only looks."""
+"""Write each role's README.md and defaults from its argument_specs.yml, the one source; and docs/variables.md from them all.
+
+``--check`` only looks.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,16 @@ from pathlib import Path
 import yaml
 
 ROLES = Path(__file__).resolve().parent.parent / "roles"
+INDEX = ROLES.parent / "docs" / "variables.md"
+INDEX_HEAD = """\
+# Variables of the roles
+
+<!-- Written by tools/role_docs.py from roles/*/meta/argument_specs.yml. Change these and run it. -->
+
+What `-e`, `group_vars` and `host_vars` may say of each role. Most of what a role does follows from the
+[fabric file](fabric-file.md): what is required here, the playbooks fill in from the plan. Variables of playbooks that are
+no role's (`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
+"""
 
 
 class Indented(yaml.SafeDumper):
@@ -34,18 +47,31 @@ def lines(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
+def rows(spec: dict[str, t.Any]) -> list[str]:
+    """A role's variables as a table; nothing where it has none."""
+    if not spec.get("options"):
+        return []
+    text = ["", "| variable | type | default | meaning |", "|---|---|---|---|"]
+    for option, about in spec["options"].items():
+        default = "required" if about.get("required") else "`%s`" % yaml_value(about.get("default"))
+        meaning = plain(" ".join(lines(about["description"])))
+        if about.get("choices"):
+            meaning += " One of %s." % ", ".join("`%s`" % choice for choice in about["choices"])
+        text.append("| `%s` | %s | %s | %s |" % (option, about["type"], default, meaning))
+    return text
+
+
 def readme(name: str, spec: dict[str, t.Any]) -> str:
     text = ["# railyard.fabric.%s" % name, "", spec["short_description"] + ".", ""]
     text += [plain(line) for line in lines(spec["description"])]
-    if spec.get("options"):
-        text += ["", "| variable | type | default | meaning |", "|---|---|---|---|"]
-        for option, about in spec["options"].items():
-            default = "required" if about.get("required") else "`%s`" % yaml_value(about.get("default"))
-            meaning = plain(" ".join(lines(about["description"])))
-            if about.get("choices"):
-                meaning += " One of %s." % ", ".join("`%s`" % choice for choice in about["choices"])
-            text.append("| `%s` | %s | %s | %s |" % (option, about["type"], default, meaning))
-    return "\n".join([*text, "", "License: GPL-3.0-or-later", ""])
+    return "\n".join([*text, *rows(spec), "", "License: GPL-3.0-or-later", ""])
+
+
+def index(specs: dict[str, dict[str, t.Any]]) -> str:
+    text = [INDEX_HEAD]
+    for name, spec in specs.items():
+        text += ["## [%s](../roles/%s/README.md)" % (name, name), "", spec["short_description"] + ".", *rows(spec), ""]
+    return "\n".join(text)
 
 
 def yaml_value(value: t.Any) -> str:
@@ -68,19 +94,27 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; fail where something would change")
     check = parser.parse_args().check
     stale = []
+    specs = {}
+    texts: dict[Path, str] = {}
     for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
         role = path.parent.parent
-        spec = yaml.safe_load(path.read_text())["argument_specs"]["main"]
-        for file, text in ((role / "README.md", readme(role.name, spec)), (role / "defaults/main.yml", defaults(spec))):
-            if (file.read_text() if file.exists() else None) != text:
-                stale.append(str(file.relative_to(ROLES.parent)))
-                if not check:
-                    file.parent.mkdir(exist_ok=True)
-                    file.write_text(text)
+        spec = specs[role.name] = yaml.safe_load(path.read_text())["argument_specs"]["main"]
+        texts[role / "README.md"] = readme(role.name, spec)
+        texts[role / "defaults/main.yml"] = defaults(spec)
+    texts[INDEX] = index(specs)
+    for file, text in texts.items():
+        if (file.read_text() if file.exists() else None) != text:
+            stale.append(str(file.relative_to(ROLES.parent)))
+            if not check:
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(text)
     if check and stale:
         print("out of date: %s. Remedy: tools/role_docs.py" % ", ".join(stale), file=sys.stderr)
         return 1
-    print("roles' README and defaults: %s" % ("up to date" if not stale else "written: " + ", ".join(stale)))
+    print(
+        "roles' README and defaults, and their variables: %s"
+        % ("up to date" if not stale else "written: " + ", ".join(stale))
+    )
     return 0
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -15,6 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
+INDEX = ROOT / "docs" / "README.md"
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -45,3 +48,66 @@ def test_there_are_whole_files_in_the_pages() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     targets = LINK.findall(page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What headings can be called by, as code hosts make it of their text."""
+    found: dict[str, int] = {}
+    names = set()
+    text = BLOCK.sub("", page.read_text())
+    for heading in re.findall(r"^#+ +(.*?) *$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        number = found.get(name, 0)
+        found[name] = number + 1
+        names.add("%s-%d" % (name, number) if number else name)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_to_headings_that_are_there(page: Path) -> None:
+    targets = [(page.parent / name if name else page, anchor) for name, anchor in ANCHOR.findall(page.read_text())]
+    assert [(name, anchor) for name, anchor in targets if name.suffix == ".md" and anchor not in anchors(name)] == []
+
+
+def test_the_index_has_every_page_once() -> None:
+    linked = [(INDEX.parent / target).resolve() for target in LINK.findall(INDEX.read_text())]
+    pages = [target for target in linked if target.suffix == ".md" and ROOT / "docs" in target.parents]
+    assert sorted(pages) == sorted(page for page in PAGES if page not in (INDEX, ROOT / "README.md"))
+
+
+# -- what is written on nodes
+
+
+def _own_paths() -> set[str]:
+    """The files of our own that code on nodes names; %s stands for a part that differs."""
+    found = set()
+    for source in sorted((ROOT / "plugins" / "module_utils" / "node").glob("*.py")):
+        texts = (each.value for each in ast.walk(ast.parse(source.read_text())) if isinstance(each, ast.Constant))
+        found |= {
+            text for text in texts if isinstance(text, str) and re.fullmatch(r"/[\w/.@%-]*railyard[\w/.@%-]*", text)
+        }
+    return found
+
+
+def test_the_page_on_security_has_every_file_of_our_own_on_nodes() -> None:
+    paths = _own_paths()
+    assert len(paths) > 25 and "/etc/railyard/boot.d" in paths
+    page = (ROOT / "docs" / "security.md").read_text()
+    missing = [path for path in paths if not re.search(re.escape(path).replace("%s", r"[A-Z]+"), page)]
+    assert sorted(missing) == []
+    # and no file that nobody writes any more
+    parts = [re.escape(path).replace("%s", r"[A-Z]+") for path in paths]
+    named = set(re.findall(r"`(/(?:etc|var/lib|usr/local|run)/[\w/.@-]*railyard[\w/.@-]*)`", page))
+    prefixes = (
+        "05-railyard-RAIL",
+        "railyard-RAIL",
+        "10-netplan-NETDEV",
+        "boot.d/NN-MODULE",
+        "/run/railyard/cni",
+        "99-railyard",
+    )
+    known = [
+        path for path in named if any(re.search(part, path) for part in parts) or any(one in path for one in prefixes)
+    ]
+    assert sorted(named - set(known)) == []
