@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write each role's README.md and defaults from its argument_specs.yml, the one source; and docs/variables.md from them all.
+"""Write each role's README.md and defaults from its argument_specs.yml, the one source, and docs/variables.md of all.
 
 ``--check`` only looks.
 """
@@ -23,8 +23,8 @@ INDEX_HEAD = """\
 <!-- Written by tools/role_docs.py from roles/*/meta/argument_specs.yml. Change these and run it. -->
 
 What `-e`, `group_vars` and `host_vars` may say of each role. Most of what a role does follows from the
-[fabric file](fabric-file.md): what is required here, the playbooks fill in from the plan. Variables of playbooks that are
-no role's (`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
+[fabric file](fabric-file.md): what is required here, the playbooks fill in from the plan. Variables of playbooks that
+are no role's (`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
 """
 
 
