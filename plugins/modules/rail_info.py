@@ -131,6 +131,7 @@ nics:
     - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are what the card says in its Vital
       Product Data, which only root may read; null where there is none, or the card does not answer in a second.
     - C(permanent_mac) is the hardware address that the port was made with, C(mac) the one that it has now.
+    - C(holders) says in whose network namespace a netdev is that is not here, as a whole device's while a pod has it.
   returned: when O(subset) has V(nics)
   type: list
   elements: dict
@@ -163,6 +164,7 @@ nics:
       vfs: 0
       max_vfs: 16
       branch: null
+      holders: []
 rdma:
   description:
     - One row a port of an RDMA device that this network namespace sees. C(type) is V(hardware), V(rxe) or V(siw).

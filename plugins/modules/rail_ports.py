@@ -266,6 +266,17 @@ reboot_required:
   returned: O(state) is not V(gathered)
   type: bool
   sample: false
+held:
+  description:
+    - Ports whose interface is in another network namespace, as a whole device is while a pod has it. They are left
+      alone, with what is kept for them. A port without O(ports[].pci) is not recognized.
+  returned: O(state) is not V(gathered)
+  type: list
+  elements: dict
+  sample:
+    - rail: gpu01
+      pci: "0000:0b:00.0"
+      by: its netdev net1 is in network namespace cni-4f2a (pause pid 4711)
 reboot_reasons:
   description: One line an interface that waits for the next boot.
   returned: O(state) is not V(gathered)

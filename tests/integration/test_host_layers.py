@@ -296,3 +296,63 @@ def test_rail_info_has_a_line_for_each(guest: Node) -> None:
     assert set(found["limits"]["rp_filter"]) == {NETDEV}
     assert [row["netdev"] for row in found["qos"]["ports"]] == [NETDEV]
     assert found["kernel"]["live"] and found["gpudirect"]["path"] == "none"
+
+
+# -- a whole device that a pod has ------------------------------------------------------------------------------------
+
+HELD = "railyard-held"
+RAIL: dict[str, t.Any] = {
+    "rail": "gpu07",
+    "pci": PORT,
+    "netdev": NETDEV,
+    "mtu": 4200,
+    "address": "172.16.17.201/24",
+    "gateway": "172.16.17.254",
+    "table": 107,
+    "rule_priority": 10007,
+    "sysctl": {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2},
+}
+
+
+@pytest.fixture
+def held(guest: Node) -> t.Iterator[str]:
+    """Rail 7's port set up, and then in another namespace with a process, as the plugin host-device leaves it."""
+    guest.module("rail_ports", ports=[RAIL])
+    guest.run("ip netns add %s; ip link set %s alias %s" % (HELD, NETDEV, NETDEV))
+    guest.run("ip link set %s netns %s name net1" % (NETDEV, HELD))
+    pid = guest.run("nohup ip netns exec %s sleep 900 >/dev/null 2>&1 & echo $!" % HELD).strip()
+    yield pid
+    guest.run("kill %s" % pid, check=False)
+    back_home(guest)
+    guest.module("rail_ports", ports=[RAIL], state="absent")
+
+
+def back_home(guest: Node) -> None:
+    guest.run("ip -n %s link set net1 netns 1 name %s" % (HELD, NETDEV), check=False)
+    guest.run("ip netns delete %s" % HELD, check=False)
+
+
+def kept(guest: Node) -> str:
+    places = "/etc/systemd/network /etc/netplan /etc/sysctl.d /etc/railyard /var/lib/railyard"
+    return guest.run("find %s -type f -exec sha256sum {} + 2>/dev/null | sort" % places, check=False)
+
+
+def test_a_port_that_a_pod_has_is_held_and_left_alone(guest: Node, held: str) -> None:
+    before, rules = kept(guest), guest.run("ip rule")
+    why = "its netdev net1 is in network namespace %s (sleep pid %s)" % (HELD, held)
+    for check in (True, False, False):
+        told = guest.module("rail_ports", ports=[RAIL], check=check)
+        assert not told["changed"] and told["held"] == [{"rail": "gpu07", "pci": PORT, "by": why}]
+        assert ["left alone" in each for each in told["warnings"]] == [True]
+    (row,) = [each for each in guest.module("rail_info", subset=["nics"])["nics"] if each["pci"] == PORT]
+    assert row["netdev"] is None and row["holders"] == [why] and row["driver"] == "igb"
+    links = [{"name": "rxe_gpu07", "type": "rxe", "netdev": NETDEV, "pci": PORT}]
+    assert not guest.module("rdma_link", ports=links, persist=False)["changed"]
+    guest.module("rail_limits", ports=[{"pci": PORT, "netdev": NETDEV}], state="gathered")
+    assert (kept(guest), guest.run("ip rule")) == (before, rules)
+    back_home(guest)
+    guest.module("rail_ports", ports=[RAIL])
+    again = guest.module("rail_ports", ports=[RAIL])
+    assert not again["changed"] and again["held"] == []
+    assert "172.16.17.201/24" in guest.run("ip -4 addr show dev %s" % NETDEV)
+    assert "default via 172.16.17.254" in guest.run("ip route show table 107")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Who holds a VF: to take such a VF away, or its driver, would cut off a pod, a virtual machine or a process.
+"""Who holds a VF: to take such a VF away, or its driver, would cut off a pod, a virtual machine or a process. And
+who has moved a port into another network namespace: it is there, and not to be touched from here.
 
 Held is a VF
 
@@ -26,6 +27,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 TOLD = 3
 
 Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
+
+
+class Moved(t.NamedTuple):
+    """Where a function's device is, as a sentence; ``netdev``: the name that it had here, as far as that is known."""
+
+    why: str
+    netdev: str | None
 
 
 class LinkTable(t.Protocol):
@@ -70,6 +78,37 @@ def is_hidden(system: System, pci: str, what: str) -> bool:
     """Whether the function's netdev (``net``) or RDMA device (``infiniband``) is in another network namespace."""
     path = "%s/%s/%s" % (DEVICES, pci, what)
     return system.exists(path) and not system.listdir(path)
+
+
+def moved(
+    system: System, functions: t.Iterable[str | None], what: str = "net", look: Look = holders_elsewhere.look
+) -> dict[str, Moved]:
+    """Of PCI functions, those whose netdev (``net``) or RDMA device (``infiniband``) is in another network namespace,
+    as a whole device is while a pod has it. Costs next to nothing where there is none.
+    """
+    hidden = {pci: [what] for pci in functions if pci and is_hidden(system, pci, what)}
+    if not hidden:
+        return {}
+    held: dict[str, list[str]] = {pci: [] for pci in hidden}
+    names: dict[str, str] = {}
+
+    def looked(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
+        seen = look(system, namespaces)
+        for each in seen.values():
+            names.update({row["pci"]: row.get("alias") or row["name"] for row in each.netdevs if row["pci"] in hidden})
+        return seen
+
+    _holders_elsewhere(system, held, hidden, {}, looked)
+    return {pci: Moved("; ".join(why), names.get(pci)) for pci, why in held.items()}
+
+
+def left_alone(port: str, pci: str, why: str) -> str:
+    """What a run says of a port that is in another network namespace."""
+    return "%s (%s) is left alone: %s. Remedy: run again once it is back, if something of it is to change" % (
+        port,
+        pci,
+        why,
+    )
 
 
 def _on_top(system: System, netdev: str) -> list[str]:

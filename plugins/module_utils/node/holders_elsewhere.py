@@ -44,8 +44,9 @@ BUS_INFO = slice(4 + 3 * 32, 4 + 4 * 32)
 class Elsewhere(t.NamedTuple):
     """What one other namespace holds.
 
-    ``netdevs``: rows of ``name``, ``kind``, ``pci`` (of the device behind it; None for virtual ones) and ``below``
-    (index of the link *here* that it stands on; None for none). ``uverbs``: names of the RDMA devices' verbs files.
+    ``netdevs``: rows of ``name``, ``alias``, ``kind``, ``pci`` (of the device behind it; None for virtual ones) and
+    ``below`` (index of the link *here* that it stands on; None for none). ``uverbs``: names of the RDMA devices' verbs
+    files.
     """
 
     netdevs: list[Row]
@@ -187,6 +188,7 @@ def _netdevs(home: int) -> list[Row]:
     return [
         {
             "name": link.name,
+            "alias": link.alias,
             "kind": link.kind,
             "pci": link.parent or (None if link.kind else bus_info(link.name)),
             "below": link.below if here is not None and link.below_namespace == here else None,

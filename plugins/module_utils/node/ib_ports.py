@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
     Unsupported,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.node import pci
+from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND
@@ -89,6 +89,8 @@ class IbPorts(Subsystem):
             given = [{"netdev": name} for name in self._all()] if self._gather else []
         self._options = [dict(each) for each in given]
         self._ports = self._read(given)
+        self._here = self._ports
+        self._alone: list[str] = []
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> IbPorts:
@@ -131,7 +133,12 @@ class IbPorts(Subsystem):
         errors: list[RailyardError] = []
         rows: list[State] = []
         seen: list[Seen] = []
-        for port in self._ports:
+        held = holders.moved(self._system, [port.pci for port in self._ports])
+        self._here = [port for port in self._ports if port.pci not in held]
+        self._alone = [
+            holders.left_alone(each.place, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
+        ]
+        for port in self._here:
             try:
                 look = self._look(port)
             except RailyardError as error:
@@ -245,12 +252,12 @@ class IbPorts(Subsystem):
     # -- what must be done --------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
-        self.warnings = []
+        self.warnings = list(self._alone)
         branch = self._branch = self._branch or Branch.observe(self._system)
         errors: list[RailyardError] = []
         changes: list[Change] = []
         former = {str(each.get("pci") or each.get("netdev")): each for each in (self._kept() or {}).get("ports") or []}
-        for port, seen in zip(self._ports, t.cast(_State, state).seen):
+        for port, seen in zip(self._here, t.cast(_State, state).seen):
             own = self._of_port(port, seen, former.get(str(port.pci or port.netdev)) or {})
             why = branch.why_netdev(seen.netdev)
             if own and why:

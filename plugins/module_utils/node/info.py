@@ -283,8 +283,16 @@ class Info:
                 "branch": self.branch.why_card(function),
             }
             here: list[str | None] = [*self.netdevs.get(function, [])]
+            shared["holders"] = [] if here else self._movers(function)
             found += [dict(shared, **self._netdev(name, drivers, permanent)) for name in here or [None]]
         return found
+
+    def _movers(self, function: str) -> list[str]:
+        """Who has taken the function's netdev into another network namespace."""
+        from ansible_collections.railyard.fabric.plugins.module_utils.node import holders
+
+        moved = holders.moved(self._system, [function]).get(function)
+        return [moved.why] if moved else []
 
     def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
         """What the cards say of themselves, by function; a card of several functions is asked once."""

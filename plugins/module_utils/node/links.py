@@ -25,7 +25,7 @@ IFF_LOWER_UP = 0x10000
 UNSAID = 0xFFFFFFFF
 
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 3, 4, 5
-IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_EXT_MASK = 16, 18, 21, 22, 29
+IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_IFALIAS, IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_EXT_MASK = 16, 18, 20, 21, 22, 29
 IFLA_CARRIER, IFLA_LINK_NETNSID, IFLA_MIN_MTU, IFLA_MAX_MTU = 33, 37, 50, 51
 IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME = 52, 53, 54, 56
 IFLA_INFO_KIND = 1
@@ -46,7 +46,8 @@ class Link(t.NamedTuple):
     was made with; empty where there is none, or the kernel (before 5.6) does not tell. ``type``: the ARPHRD number.
     ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address,
     from kernels since 5.14. ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set where that
-    link is in another network namespace. ``vfs``: rows of :func:`vf_row`, where they were asked for.
+    link is in another network namespace. ``vfs``: rows of :func:`vf_row`, where they were asked for. ``alias``: what
+    somebody wrote beside its name, as the plugin host-device does with the name that it had before.
     """
 
     ifindex: int
@@ -66,6 +67,7 @@ class Link(t.NamedTuple):
     below: int | None = None
     below_namespace: int | None = None
     vfs: tuple[Row, ...] = ()
+    alias: str | None = None
 
 
 def decode_link(payload: bytes) -> Link:
@@ -96,6 +98,7 @@ def decode_link(payload: bytes) -> Link:
         permanent=held.get(IFLA_PERM_ADDRESS, b""),
         below=_number(held, IFLA_LINK),
         below_namespace=_number(held, IFLA_LINK_NETNSID),
+        alias=_text(held, IFLA_IFALIAS),
         vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
     )
 

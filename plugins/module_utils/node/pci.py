@@ -65,6 +65,11 @@ def is_network(system: System, pci: str) -> bool:
     return (hexadecimal(system, pci, "class") or "").startswith("%02x" % NETWORK_CLASS)
 
 
+def is_infiniband(system: System, pci: str | None) -> bool:
+    """Whether the function's port is InfiniBand's now, also where its netdev is not here to be asked."""
+    return (hexadecimal(system, pci, "class") or "").startswith("0207") if pci else False
+
+
 def network_functions(system: System, vendor: str | None = None) -> list[str]:
     """The network PFs of the node, in the order of their addresses."""
     found = [each for each in system.listdir(DEVICES) if is_network(system, each)]

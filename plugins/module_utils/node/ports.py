@@ -14,7 +14,13 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.node import network_files, ports_plan, sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils.node import (
+    holders,
+    network_files,
+    pci,
+    ports_plan,
+    sysctl,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
@@ -88,6 +94,7 @@ class RailPorts(Subsystem):
         self._settle()
         seen = Seen()
         seen.record = Record.read(self._system)
+        seen.held = holders.moved(self._system, [port.pci for port in self._ports])
         self._look_at_links(seen)
         known = self._ports + seen.record.ports + seen.record.former
         versions = sorted({side.version for port in known for side in port.sides}) or [4]
@@ -167,21 +174,30 @@ class RailPorts(Subsystem):
             rails = {port.rail for port in self._ports or former}
             wanted = [port for port in record.ports if port.rail not in rails]
             former = [port for port in former if port.rail in rails] + self._ports
-        targets = plan.staying(wanted) if absent else plan.targets(wanted)
+        held = {} if absent else {port.rail: seen.held[port.pci] for port in wanted if port.pci in seen.held}
+        # what a pod has is neither missing nor to be cleared away: its routes went with it, and come back by its files
+        former = [port for port in former if port.rail not in held]
+        here = [port for port in wanted if port.rail not in held]
+        targets = plan.staying(wanted) if absent else plan.targets(here)
         plan.guard(Branch.observe(self._system), [] if absent else targets, former)
         if not absent:
             plan.check(targets, former)
         plan.raise_errors()
         backend = self._choose_backend(wanted)
         self._decide(plan, targets, former)
-        self._warn(plan.warnings + backend.warnings())
+        gone = [port for port in wanted if port.rail in held]
+        alone = [holders.left_alone(port.rail, str(port.pci), held[port.rail].why) for port in gone]
+        self._warn(plan.warnings + backend.warnings() + alone)
         self._results = {
             "backend": backend.name,
             "reboot_required": bool(plan.reboot_reasons),
             "reboot_reasons": plan.reboot_reasons,
+            "held": [{"rail": port.rail, "pci": port.pci, "by": held[port.rail].why} for port in gone],
         }
-        kept = self._kept(wanted, targets)
-        files = self._file_changes(backend, kept) if self._persist or absent else []
+        kept = self._kept(wanted, targets, held)
+        # by the name that a file is for; without it those that are there stay
+        nameless = any(not (port.netdev or held[port.rail].netdev) for port in gone)
+        files = self._file_changes(backend, kept) if (self._persist or absent) and not nameless else []
 
         def load() -> None:
             # a back-end would only say that it is not done
@@ -190,7 +206,10 @@ class RailPorts(Subsystem):
             self._await_back(targets, former)
 
         loaded = [Change(backend.name, "loaded", False, True, load)] if backend.is_running() else []
-        return self._in_record(record, wanted, plan.changes, files, loaded)
+        # what was set on a held port before is cleared away once it is back
+        before = {port.rail: port for port in record.ports if port.rail in held}
+        kept_ports = [before.get(port.rail, port) for port in wanted if port.rail not in held or port.rail in before]
+        return self._in_record(record, kept_ports, plan.changes, files, loaded)
 
     def _decide(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """The live changes; ``targets`` are all that shall be, but for those that merely stay where state is absent."""
@@ -234,17 +253,21 @@ class RailPorts(Subsystem):
                     return each(self._system)
         return network_files.Backend(self._system)
 
-    def _kept(self, wanted: t.Sequence[Port], targets: t.Sequence[Target]) -> list[network_files.Kept]:
+    def _kept(
+        self, wanted: t.Sequence[Port], targets: t.Sequence[Target], held: t.Mapping[str, holders.Moved]
+    ) -> list[network_files.Kept]:
         by_rail = {target.port.rail: target for target in targets}
         kept: list[network_files.Kept] = []
         for port in wanted:
             target = by_rail.get(port.rail)
-            netdev = port.netdev or (target.link.name if target else None)
+            moved = held.get(port.rail)
+            netdev = port.netdev or (target.link.name if target else moved.netdev if moved else None)
             if not netdev:
                 continue
             kind = self._system.read_int("/sys/class/net/%s/type" % target.link.name) if target else None
+            infiniband = kind == ARPHRD_INFINIBAND or (moved is not None and pci.is_infiniband(self._system, port.pci))
             ifindex = target.link.ifindex if target and target.name == netdev else None
-            kept.append(network_files.Kept(port, netdev, ifindex, kind == ARPHRD_INFINIBAND))
+            kept.append(network_files.Kept(port, netdev, ifindex, infiniband))
         return kept
 
     def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[network_files.Kept]) -> list[Change]:

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
 from ansible_collections.railyard.fabric.plugins.module_utils.node import sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, connection_peer
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.holders import Moved
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import MTU_LEAST_6, Port, Record, Side
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
@@ -60,6 +61,8 @@ class Seen(t.Dict[str, t.Any]):
     addresses: list[Address]
     routes: list[Route]
     rules: list[Rule]
+    # PCI function of a port -> where it is, of those that are in another network namespace
+    held: dict[str, Moved]
 
     def named(self, netdev: str | None) -> Link | None:
         return next((link for link in self.links.values() if link.name == netdev), None)

@@ -14,7 +14,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
     Unsupported,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.node import dcb_managers, pci, qos_rdma, qos_wish
+from ansible_collections.railyard.fabric.plugins.module_utils.node import (
+    dcb_managers,
+    holders,
+    pci,
+    qos_rdma,
+    qos_wish,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import DcbSocket
@@ -53,6 +59,7 @@ class RoceQos(Subsystem):
         self._tolerant = options.get("others") == "warn"
         self._vfs = options.get("vfs") is not False
         self._persist = bool(options.get("persist", False))
+        self._alone: list[str] = []
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RoceQos:
@@ -67,7 +74,13 @@ class RoceQos(Subsystem):
         errors: list[RailyardError] = []
         seen = Seen()
         seen.live = []
+        held = holders.moved(self._system, [port.pci for port in self._ports])
+        self._alone = [
+            holders.left_alone(each.name, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
+        ]
         for port in self._ports or (self._every_port() if self._gather else []):
+            if port.pci in held:
+                continue
             try:
                 netdev, function = self._resolve(port)
             except RailyardError as error:
@@ -137,7 +150,7 @@ class RoceQos(Subsystem):
 
     def changes(self, state: State) -> list[Change]:
         seen = t.cast(Seen, state)
-        del self.warnings[:]
+        self.warnings = list(self._alone)
         branch = Branch.observe(self._system)
         others = dcb_managers.others(self._system)
         errors: list[RailyardError] = []

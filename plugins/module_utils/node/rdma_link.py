@@ -123,6 +123,7 @@ class RdmaLink(Subsystem):
             finally:
                 sock.close()
         raise_all(plan.errors)
+        self.warnings.extend(plan.alone)
         changes = [self._delete(row) for row in plan.deletes]
         wheres = {row["name"]: row["pci"] or row["netdev"] for row in state["ports"]}
         for before, after in renames((row["name"] for row in plan.kept_devices()), plan.names):

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netns, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, netns, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, is_pci_address, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
@@ -52,6 +52,8 @@ class LinkPlan:
         self.deletes: list[Row] = []
         self.names: dict[str, str] = {}
         self.creates: list[tuple[Port, str]] = []
+        #: what is said of ports that are in another network namespace, and are left alone
+        self.alone: list[str] = []
         #: kernel modules to be loaded for the types that are made
         self.modules: list[str] = []
         self._system = system
@@ -158,9 +160,17 @@ class LinkPlan:
                 port.place,
                 "compare with lspci -D",
             )
-        if row is None:
+        if row is not None:
+            self._keep(row, port)
+        elif not self._moved(port, pci, "infiniband"):
             raise self._not_visible(port, pci)
-        self._keep(row, port)
+
+    def _moved(self, port: Port, pci: str | None, what: str) -> bool:
+        """Whether a pod has it: then it is told, and left alone."""
+        moved = holders.moved(self._system, [pci], what).get(pci or "")
+        if moved:
+            self.alone.append(holders.left_alone(port.name, str(pci), moved.why))
+        return moved is not None
 
     def _not_visible(self, port: Port, pci: str) -> RailyardError:
         driver = self._system.link_name("/sys/bus/pci/devices/%s/driver" % pci)
@@ -184,6 +194,8 @@ class LinkPlan:
     def _soft(self, port: Port) -> None:
         netdev = port.netdev or ""
         if not self._system.exists("/sys/class/net/%s" % netdev):
+            if self._moved(port, port.pci, "net"):
+                return
             raise RailyardError(
                 "there is no netdev %s here" % netdev,
                 port.place + ".netdev",

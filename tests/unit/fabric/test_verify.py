@@ -475,6 +475,15 @@ def test_drift_is_state_and_nothing_else(
     assert seen == ([] if code in STATELESS else [(code, node, rail)])
 
 
+@pytest.mark.parametrize("kind", ["verify", "drift"])
+def test_a_port_that_a_pod_has_is_held_and_not_gone(world: World, kind: str) -> None:
+    why = "its netdev net1 is in network namespace cni-1 (pause pid 4711)"
+    world.nic(NODE, RAIL).update(netdev=None, holders=[why])
+    assert found(world, kind) == []
+    (told,) = [each for each in world.document(kind)["warnings"] if each["code"] == "RV203"]
+    assert (told["node"], told["rail"], told["found"], told["cause"]) == (NODE, RAIL, "held", why)
+
+
 def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -> None:
     path = "/etc/systemd/network/70-railyard-ens3.network"
     change = {"subject": path, "attribute": "content", "before": None, "after": "[Match]"}
@@ -634,5 +643,9 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         assert code.layer in LAYERS and set(after(code)) <= set(LAYERS)
         assert re.match(r"RV\d{3}\Z", code.code)
         assert "| %s | %s | %s |" % (code.code, code.layer, code.title) in page, "docs/verify.md lacks %s" % code.code
-    harmed = {row[2] for row in (*HARMS, *POD_HARMS)} | {"RV950"} | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
+    harmed = (
+        {row[2] for row in (*HARMS, *POD_HARMS)}
+        | {"RV950"}
+        | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
+    )
     assert set(CODES) <= harmed | {"RV854", "RV855", "RV861", "RV904"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -185,3 +186,31 @@ def test_the_way_in_is_the_right_one() -> None:
 
 def test_a_virtual_link_has_no_bus() -> None:
     assert holders_elsewhere.bus_info("lo") is None
+
+
+def test_what_was_moved_away_is_told_with_the_name_that_it_had(tree: Tree) -> None:
+    asked: list[int] = []
+
+    def look(_system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
+        asked.append(len(namespaces))
+        row = {"name": "net1", "alias": "enp5s0v0", "kind": None, "pci": VF, "below": None}
+        return {POD: Elsewhere([row, dict(row, name="eth0", pci=None)], ["uverbs5"])}
+
+    tree.netdev(VF, "enp5s0v0")
+    process(tree, 1, "systemd")
+    process(tree, 4711, "pause", namespace=POD)
+    system = tree.system()
+    assert holders.moved(system, [VF, None, "0000:ff:00.0"], look=look) == {} and asked == []
+    os.unlink(tree.root / "sys/class/net/enp5s0v0")
+    shutil.rmtree(tree.root / "sys/bus/pci/devices" / VF / "net")
+    hide(tree, "net")
+    why = "its netdev net1 is in network namespace %s (pause pid 4711)" % POD
+    assert holders.moved(system, [VF, None], look=look) == {VF: (why, "enp5s0v0")}
+    # nobody may go there, or it was gone before we came
+    blind = holders.moved(system, [VF], look=lambda _system, _namespaces: {})
+    assert blind == {VF: ("its netdev is in another network namespace, which cannot be entered", None)}
+    assert holders.moved(system, [VF], "infiniband", look) == {}
+    tree.write("/sys/bus/pci/devices/%s/infiniband_verbs/uverbs5/dev" % VF, "231:5")
+    hide(tree, "infiniband")
+    (found,) = holders.moved(system, [VF], "infiniband", look).values()
+    assert "its RDMA device is in network namespace %s (pause pid 4711)" % POD in found.why

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -268,3 +270,15 @@ def test_all_ports_are_gathered_without_their_children(kernel: IbKernel) -> None
         (SECOND, "ibs2", "datagram", 4092, []),
     ]
     assert rows[0]["known_pkeys"] == ["0x8001", "0xffff"]
+
+
+def test_a_port_that_a_pod_has_is_left_alone_and_kept_for_boot(kernel: IbKernel) -> None:
+    wanted = [{"pci": FIRST, "mode": "datagram", "pkeys": ["0x8001"]}, {"pci": SECOND, "pkeys": ["0x8002"]}]
+    shutil.rmtree(kernel.tree.root / ("sys/bus/pci/devices/%s/net/ibs1" % FIRST))
+    os.unlink(kernel.tree.root / "sys/class/net/ibs1")
+    assert [each for each in kernel.apply(*wanted) if each[1] == "pkey"] == [("ibs2.8002", "pkey", "0x8002")]
+    kept = json.loads(kernel.read_file("/etc/railyard/boot.d/15-ib_ports.json") or "")["options"]["ports"]
+    assert [each["pci"] for each in kept] == [FIRST, SECOND]
+    ports = kernel.ports(*wanted)
+    ports.changes(ports.observe())
+    assert "ports[0] (%s) is left alone: its netdev is in another" % FIRST in ports.warnings[0]

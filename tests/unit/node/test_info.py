@@ -150,7 +150,16 @@ def test_one_function_with_two_netdevs_and_one_with_none(tmp_path: Path) -> None
     lost = tree.function("pci0000:00/0000:00:02.0/0000:0c:00.0")
     found = node(tree, [link("ens1"), link("ens1d1")]).look(["nics"])["nics"]
     assert [(row["pci"], row["netdev"]) for row in found] == [(both, "ens1"), (both, "ens1d1"), (lost, None)]
-    assert found[2]["mac"] is None and found[2]["operstate"] is None
+    assert found[2]["mac"] is None and found[2]["operstate"] is None and found[2]["holders"] == []
+
+
+def test_a_netdev_that_a_pod_has_is_told_as_held(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    function = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")
+    (tree.root / ("sys/bus/pci/devices/%s/net" % function)).mkdir()
+    (row,) = node(tree, []).look(["nics"])["nics"]
+    assert row["netdev"] is None
+    assert row["holders"] == ["its netdev is in another network namespace, which cannot be entered"]
 
 
 def test_what_tells_one_card_from_another(tmp_path: Path) -> None:

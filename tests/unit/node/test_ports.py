@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import time
 import typing as t
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, holders_elsewhere
 from ansible_collections.railyard.fabric.plugins.module_utils.node import rtnetlink as rt
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.network_files import Networkd
@@ -613,3 +615,90 @@ def test_present_without_ports_is_an_error(node: Node) -> None:
     options = {"ports": [], "state": "present", "backend": "auto", "persist": True, "timeout": 1}
     with pytest.raises(RailyardError, match="no rail port is given"):
         RailPorts.from_options(options, node.system)
+
+
+@pytest.fixture
+def away(node: Node, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[bool], None]]:
+    """Moves the first rail's interface into a pod's namespace, and back."""
+    link = next(each for each in node.kernel.links() if each.name == "enp11s0")
+    functions = node.root / "sys/bus/pci/devices"
+    there = functions / "0000:0b:00.0/net/enp11s0"
+
+    def move(gone: bool) -> None:
+        if gone:
+            there.rmdir()
+            kernel = node.kernel
+            kernel.held_addresses = [each for each in kernel.held_addresses if each.ifindex != link.ifindex]
+            kernel.held_routes = [each for each in kernel.held_routes if each.oif != link.ifindex]
+            kernel.table.pop(link.ifindex)
+        else:
+            there.mkdir()
+            node.kernel.table[link.ifindex] = link
+
+    row = {"name": "net1", "alias": "enp11s0", "kind": None, "pci": "0000:0b:00.0", "below": None}
+    pod = holders_elsewhere.Elsewhere([row], [])
+    monkeypatch.setattr(holders, "moved", functools.partial(holders.moved, look=lambda *_given: {POD: pod}))
+    write(node.root / "proc/4711/comm", "pause")
+    for number, namespace in ((1, "net:[1]"), (4711, POD)):
+        place = node.root / ("proc/%d/task/%d/ns" % (number, number))
+        for each in (place, node.root / ("proc/%d/ns" % number)):
+            each.mkdir(parents=True)
+            (each / "net").symlink_to(namespace)
+    yield move
+
+
+POD = "net:[4026532281]"
+WHY = "its netdev net1 is in network namespace %s (pause pid 4711)" % POD
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_a_pod_has_is_left_alone_and_comes_back_as_it_was(
+    node: Node, away: t.Callable[[bool], None], named: bool
+) -> None:
+    ports = PORTS if named else [dict(each, netdev=None) for each in PORTS]
+    run(node, ports)
+    files = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
+    whole = node.kernel.summary()
+    away(True)
+    told = run(node, ports)
+    assert told["changes"] == [] and told["held"] == [{"rail": "gpu01", "pci": "0000:0b:00.0", "by": WHY}]
+    assert [each for each in told["warnings"] if "left alone" in each] == [
+        "gpu01 (0000:0b:00.0) is left alone: %s. Remedy: run again once it is back, if something of it is to change"
+        % WHY
+    ]
+    assert {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()} == files
+    assert [row[0] for row in rules(node)] == [10001, 10001, 10002, 10002]
+    # the others are seen to all the same
+    node.kernel.sysctl("enp12s0", "rp_filter").write_text("1")
+    assert [each["subject"] for each in run(node, ports)["changes"]] == ["enp12s0"]
+    away(False)
+    assert run(node, ports)["held"] == [] and node.kernel.summary() == whole
+    assert run(node, ports)["changes"] == []
+
+
+def test_the_files_of_a_port_whose_name_nobody_knows_stay(
+    node: Node, away: t.Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = [dict(each, netdev=None) for each in PORTS]
+    run(node, ports)
+    monkeypatch.setattr(holders, "moved", functools.partial(holders.moved, look=lambda *_given: {}))
+    away(True)
+    told = run(node, ports)
+    assert told["changes"] == [] and "which cannot be entered" in told["held"][0]["by"]
+    away(False)
+    assert run(node, ports)["held"] == []
+
+
+def test_another_plan_of_what_a_pod_has_is_carried_out_once_it_is_back(
+    node: Node, away: t.Callable[[bool], None]
+) -> None:
+    run(node, PORTS)
+    away(True)
+    other = [port(1, address="172.16.99.201/24", gateway="172.16.99.254"), PORTS[1]]
+    assert all(each["subject"].startswith(("/etc/", "networkd", RECORD)) for each in run(node, other)["changes"])
+    assert run(node, other)["changes"] == []
+    away(False)
+    run(node, other)
+    sources = [str(rule.source) for rule in node.kernel.rules(4) if rule.source]
+    assert sources == ["172.16.99.201/32", "172.16.12.201/32"]
+    assert run(node, other)["changes"] == []

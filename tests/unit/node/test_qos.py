@@ -7,6 +7,8 @@ from __future__ import annotations
 import copy
 import errno
 import json
+import os
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -492,3 +494,16 @@ def test_the_module_takes_what_the_plan_hands_over() -> None:
                 known(each, spec[key]["options"])
 
     known(FULL, roce_qos.QOS)
+
+
+def test_a_port_that_a_pod_has_is_left_alone_and_kept_for_boot(kernel: QosKernel) -> None:
+    function = "0000:02:00.0"
+    shutil.rmtree(kernel.tree.root / ("sys/bus/pci/devices/%s/net/rail2" % function))
+    os.unlink(kernel.tree.root / "sys/class/net/rail2")
+    one = subsystem(kernel, persist=True)
+    told = [change.subject for change in run(one)]
+    assert "rail1" in told and "rail2" not in told
+    assert ["is left alone: its netdev is in another network namespace" in each for each in one.warnings] == [True]
+    kept = json.loads(kernel.read_file("/etc/railyard/boot.d/40-roce_qos.json") or "")["options"]["ports"]
+    assert [each["pci"] for each in kept] == [None, function]
+    assert run(subsystem(kernel, persist=True)) == []

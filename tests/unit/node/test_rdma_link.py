@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -416,6 +417,26 @@ def test_why_hardware_is_not_visible(host: Host) -> None:
     (host.root / "proc/1/ns/mnt").symlink_to("mnt:[1]")
     (host.root / "proc/1/ns/net").symlink_to("net:[1]")
     assert "may be in another network namespace (pod1)" in refused(host.link(nic(1, "mlx5_1")))
+
+
+def test_a_device_that_a_pod_has_is_left_alone_and_kept_for_boot(host: Host) -> None:
+    """Whole devices go with their RDMA device; a soft one goes with its netdev."""
+    host.device("mlx5_2", "hardware", 2)
+    for number, what in ((1, "infiniband"), (3, "net")):
+        (host.root / ("sys/devices/pci0000:00/0000:0%d:00.0/%s" % (number, what))).mkdir()
+    shutil.rmtree(host.root / "sys/class/net/enp3s0")
+    wanted = (nic(1, "mlx5_gpu01"), nic(2, "mlx5_gpu02"), rxe(3, pci="0000:03:00.0"))
+    link = host.link(*wanted, persist=True)
+    changes = link.changes(link.observe())
+    assert [each.subject for each in changes if each.attribute in ("name", "link")] == ["0000:02:00.0"]
+    assert [each.partition(":")[0] for each in link.warnings] == ["mlx5_gpu01 (0000", "rxe_gpu03 (0000"]
+    assert "its RDMA device is in another network namespace" in link.warnings[0]
+    for each in changes:
+        each.act()
+    kept = json.loads((host.root / "etc/railyard/boot.d/20-rdma_link.json").read_text())["options"]["ports"]
+    assert [each["name"] for each in kept] == ["mlx5_gpu01", "mlx5_gpu02", "rxe_gpu03"]
+    again = host.link(*wanted, persist=True)
+    assert again.changes(again.observe()) == []
 
 
 def test_all_errors_at_once(host: Host) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.live import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, Row, Run, Told
 
@@ -26,6 +27,17 @@ def driver(run: Run) -> None:
             run.fail("RV201", told.name, port["rail"], "NIC", expected=port["pci"] or port["netdev"], found=found)
         elif not nic["driver"]:
             run.fail("RV202", told.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
+        elif not nic["netdev"] and nic.get("holders"):
+            # a whole device that a pod has is where it belongs: told, and not looked at further from here
+            cause = "; ".join(nic["holders"])
+            run.warn(
+                *("RV203", told.name, port["rail"], "netdev of %s" % nic["pci"]),
+                expected=port["netdev"],
+                found="held",
+                cause=cause,
+                remedy="nothing, if that is as it shall be; end it where the rail is to be proven from the node",
+            )
+            run.block(after(CODES["RV203"]), told.name, port["rail"])
         elif not nic["netdev"]:
             found = "none (driver %s)" % nic["driver"]
             run.fail(
