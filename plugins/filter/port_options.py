@@ -13,7 +13,7 @@ author:
 description:
   - Chooses from C(railyard_node.ports), the plan's ports of a node, what one of the collection's modules takes.
   - It decides nothing; ports that the plan does not give to the module are left out.
-positional: module
+positional: module, node
 options:
   _input:
     description: The node's planned ports.
@@ -25,6 +25,12 @@ options:
     type: str
     required: true
     choices: [mlx_linktype, pci_tuning, rail_limits, rail_ports, rail_probe, rdma_link, roce_qos, sriov_vfs]
+  node:
+    description:
+      - C(railyard_node), from which M(railyard.fabric.rail_probe) gets the GPUs beside the ports where the plan has a
+        way from their memory to the NIC.
+    type: dict
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
@@ -47,9 +53,11 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover
 
 
-def port_options(ports: t.Sequence[t.Mapping[str, t.Any]], module: str) -> list[dict[str, t.Any]]:
+def port_options(
+    ports: t.Sequence[t.Mapping[str, t.Any]], module: str, node: t.Mapping[str, t.Any] | None = None
+) -> list[dict[str, t.Any]]:
     try:
-        return handover.port_options(ports, module)
+        return handover.port_options(ports, module, node)
     except (ValueError, KeyError, TypeError) as error:
         raise AnsibleFilterError("railyard.fabric.port_options: %s" % error) from error
 

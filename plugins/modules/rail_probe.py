@@ -53,6 +53,12 @@ options:
         description: The rail port's own IP address, without prefix.
         type: str
         required: true
+      gpu:
+        description:
+          - PCI address of the GPU in whose memory data is to be, where C(ib_write_bw) was built with CUDA. Without it,
+            or without that, data is in the node's memory.
+        type: str
+        version_added: 0.2.0
   targets:
     description: With O(mode=probe), what to probe, each rail and peer once.
     type: list
@@ -82,6 +88,10 @@ options:
         description: The partner's IP address on this rail.
         type: str
         required: true
+      gpu:
+        description: As O(ports[].gpu); where the partner's data is in GPU memory as well.
+        type: str
+        version_added: 0.2.0
       source6:
         description: The rail port's own IPv6 address, without prefix. Given together with O(targets[].address6).
         type: str
@@ -242,10 +252,15 @@ results:
     transfer:
       description:
         - Average C(gbits) per second, C(gid_index) used, C(error) and C(remedy); null where it was not tried.
+        - C(gpu) is whether the data was in GPU memory.
         - C(latency_us) is the typical latency of one way in microseconds, null where the partner does not serve it.
       type: dict
       returned: O(mode=probe)
-      sample: {gbits: 96.4, latency_us: 1.62, gid_index: 3, error: '', remedy: ''}
+      sample: {gbits: 96.4, latency_us: 1.62, gid_index: 3, gpu: false, error: '', remedy: ''}
+    gpu:
+      description: Whether the server's data is in GPU memory.
+      type: bool
+      returned: O(mode=serve)
     latency_port:
       description: TCP port on which the server for latency waits; null where there is none.
       type: int
@@ -278,6 +293,7 @@ RAIL = {
     "rail": {"type": "str", "required": True},
     "device": {"type": "str"},
     "address": {"type": "str", "required": True},
+    "gpu": {"type": "str"},
 }
 
 

@@ -83,13 +83,26 @@ def bare(address: str) -> str:
     return address.partition("/")[0]
 
 
-def port_options(ports: t.Sequence[Port], module: str) -> list[dict[str, t.Any]]:
+def gpu_of(node: t.Mapping[str, t.Any], port: Port) -> str | None:
+    """PCI address of the GPU whose memory a port's traffic is to reach; None where the plan has no way for that."""
+    if (node.get("gpudirect") or {}).get("path", "none") == "none":
+        return None
+    known = (node["gpus"].get(str(number)) for number in port.get("gpus") or ())
+    return next((address for address in known if address), None)
+
+
+def port_options(
+    ports: t.Sequence[Port], module: str, node: t.Mapping[str, t.Any] | None = None
+) -> list[dict[str, t.Any]]:
     """The ``ports`` option of ``module`` for a node's planned ports.
 
     Ports that the plan does not give to it are left out; so are keys without a value: the module's defaults hold.
+    :param node: ``railyard_node``, from which ``rail_probe`` gets the GPUs beside the ports.
     :raises ValueError: for a module that takes no ports.
     """
     if module not in CHOICES:
         raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(sorted(CHOICES))))
-    chosen = [CHOICES[module](port) for port in ports]
-    return [_stated(each) for each in chosen if each]
+    chosen = [(port, CHOICES[module](port)) for port in ports]
+    if module == "rail_probe" and node:
+        return [_stated(dict(each, gpu=gpu_of(node, port))) for port, each in chosen if each]
+    return [_stated(each) for _port, each in chosen if each]

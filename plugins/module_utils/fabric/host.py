@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node is given beside its rail ports: the PCI bus, limits, GPUDirect, NCCL's settings. A layer that nobody names
-is not managed.
+"""What a node is given beside its rail ports: the PCI bus, limits, GPUDirect, NCCL's settings.
+
+A layer that nobody names is not managed.
 
 The fabric, a profile and a group may say each key, the later over the earlier.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare, gpu_of
 
 Node = t.Mapping[str, t.Any]
 Result = t.Mapping[str, t.Any]
@@ -38,6 +38,7 @@ def targets(node: Node, partner: Node, servers: t.Sequence[Result], cross_rail: 
             "source": bare(port["address"]),
             "address": bare(other["address"]),
             **_six(port, other),
+            "gpu": gpu_of(node, port) if server.get("gpu") else None,
             "mtu": min(port["mtu"], other["mtu"]),
             "port": server.get("port"),
             "latency_port": server.get("latency_port"),

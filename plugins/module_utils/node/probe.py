@@ -255,6 +255,20 @@ def _program(system: System, name: str = PROGRAM) -> str:
     return program
 
 
+def _gpu_memory(system: System, program: str, port: Options) -> list[str]:
+    """perftest's arguments for data in the memory of the GPU beside the port; none where it was built without that.
+
+    Without the module nvidia-peermem the NIC reaches that memory by a dma-buf.
+    """
+    if not port.get("gpu"):
+        return []
+    known = system.run([program, "--help"], timeout=30).out
+    if "--use_cuda_bus_id" not in known:
+        return []
+    by_buffer = "--use_cuda_dmabuf" in known and not system.exists("/sys/module/nvidia_peermem")
+    return ["--use_cuda_bus_id=%s" % port["gpu"], *(["--use_cuda_dmabuf"] if by_buffer else [])]
+
+
 def _sizes(options: Options) -> list[str]:
     return ["-s", str(options["size"]), "-n", str(options["iterations"])]
 
@@ -262,7 +276,8 @@ def _sizes(options: Options) -> list[str]:
 def serve(options: Options, system: System) -> list[Result]:
     """Start one ``ib_write_bw`` server for each port. Each ends after one transfer, or after ``lifetime`` seconds.
 
-    :return: for each port its ``rail``, and ``port`` (TCP) where it listens, or ``error``.
+    :return: for each port its ``rail``, ``gpu`` (whether data is in GPU memory), and ``port`` (TCP) where it listens,
+        or ``error``.
     """
     program = _program(system)
     latency = _program(system, LATENCY) if options.get("latency") else None
@@ -270,13 +285,15 @@ def serve(options: Options, system: System) -> list[Result]:
     results: list[Result] = []
     for port in options["ports"]:
         result: Result = {"rail": port["rail"], "port": None, "latency_port": None, "error": "", "remedy": ""}
+        memory = _gpu_memory(system, program, port)
+        result["gpu"] = bool(memory)
         results.append(result)
         try:
             arguments = _device_arguments(system, port, str(port["address"]))
         except RailyardError as error:
             result.update(error=error.message, remedy=error.remedy)
             continue
-        result["port"] = _start(system, program, [*arguments, *_sizes(options)], int(options["lifetime"]))
+        result["port"] = _start(system, program, [*arguments, *memory, *_sizes(options)], int(options["lifetime"]))
         if latency:
             result["latency_port"] = _start(system, latency, [*arguments, *LATENCY_SIZES], int(options["lifetime"]))
     deadline = time.monotonic() + 30
@@ -335,10 +352,11 @@ def _listening(system: System) -> set[int]:
 def transfer(target: Options, options: Options, system: System) -> Result:
     """One RDMA transfer to a waiting server.
 
-    :return: ``gbits`` per second, ``latency_us`` where the partner serves it (half of the round trip, the typical one),
-        and ``error`` with ``remedy`` (both empty where it went well).
+    :return: ``gbits`` per second, ``gpu`` (whether the data was in GPU memory here), ``latency_us`` where the partner
+        serves it (half of the round trip, the typical one), and ``error`` with ``remedy`` (both empty where it went
+        well).
     """
-    result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "error": "", "remedy": ""}
+    result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "gpu": False, "error": "", "remedy": ""}
     try:
         arguments = _device_arguments(system, target, str(target["source"]))
     except RailyardError as error:
@@ -347,12 +365,14 @@ def transfer(target: Options, options: Options, system: System) -> Result:
     if "-x" in arguments:
         result["gid_index"] = int(arguments[arguments.index("-x") + 1])
     program = _program(system)
+    memory = _gpu_memory(system, program, target)
+    result["gpu"] = bool(memory)
     with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
         report = os.path.join(scratch, "report.json")
         structured = _writes_json(system, program)
         done = system.run(
             [
-                *(program, *arguments, *_sizes(options), "-p", str(target["port"]), "-F", "--report_gbits"),
+                *(program, *arguments, *memory, *_sizes(options), "-p", str(target["port"]), "-F", "--report_gbits"),
                 *(["--out_json", "--out_json_file=%s" % report] if structured else []),
                 str(target["address"]),
             ],
@@ -363,7 +383,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
     if result["gbits"] is None:
         said = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
         result["error"] = "%s ended with %d: %s" % (PROGRAM, done.rc, said[0] if said else "no message")
-        result["remedy"] = "run '%s' by hand between the two nodes" % " ".join([PROGRAM, *arguments])
+        result["remedy"] = "run '%s' by hand between the two nodes" % " ".join([PROGRAM, *arguments, *memory])
     elif target.get("latency_port"):
         result.update(_latency(target, arguments, options, system))
     return result

@@ -129,3 +129,28 @@ def test_no_pairs_prove_nothing() -> None:
     assert verdict["failures"] == [
         "nothing was probed: a proof needs two nodes. Remedy: name two or more with --limit, or none."
     ]
+
+
+def test_gpu_memory_is_used_where_the_plan_has_a_way_to_it_and_both_ends_can() -> None:
+    served = {"rail": "gpu01", "port": 4711, "gpu": True}
+    for gpudirect, there, wanted in (
+        ({"path": "auto"}, True, "0000:1b:00.0"),
+        ({"path": "auto"}, False, None),
+        ({"path": "none"}, True, None),
+        (None, True, None),
+    ):
+        own = dict(node("a", port(1, gpus=[0, 1])), gpus={"0": None, "1": "0000:1b:00.0"}, gpudirect=gpudirect)
+        (target,) = proof.targets(own, node("b", port(1)), [dict(served, gpu=there)])
+        assert target.get("gpu") == wanted
+    ports = [port(1, gpus=[1])]
+    known = {"gpus": {"1": "0000:1b:00.0"}, "gpudirect": {"path": "dmabuf"}}
+    assert handover.port_options(ports, "rail_probe", known)[0]["gpu"] == "0000:1b:00.0"
+    assert "gpu" not in handover.port_options(ports, "rail_probe")[0]
+
+
+def test_ipv6_is_probed_beside_ipv4_where_both_ends_have_it() -> None:
+    one, other = (port(1, address6="fd00:11::%d/64" % number) for number in (1, 2))
+    (target,) = proof.targets(node("a", one), node("b", other), [])
+    assert (target["source6"], target["address6"]) == ("fd00:11::1", "fd00:11::2")
+    (target,) = proof.targets(node("a", one), node("b", port(1)), [])
+    assert "address6" not in target and "source6" not in target

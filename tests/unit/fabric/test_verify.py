@@ -531,6 +531,16 @@ def test_a_threshold_is_of_link_and_bus(world: World) -> None:
     assert {code for code, _node, _rail in found(world, share=0.9)} == {"RV853"}
 
 
+def test_transfers_of_gpu_memory_are_told_as_such(world: World) -> None:
+    for transfer in world.transfers(NODE, RAIL):
+        transfer["gpu"] = True
+    measured = {(row["rail"], row["gpu"]) for row in world.document()["measures"] if NODE in (row["from"], row["to"])}
+    assert measured == {("gpu01", False), ("gpu02", False), (RAIL, True), ("gpu04", False)}
+    fails_rdma(world)
+    (failure,) = world.document()["failures"]
+    assert failure["code"] == "RV852" and "GPU's memory" in failure["cause"]
+
+
 def test_the_documents_shape_is_the_contract(world: World) -> None:
     small_mtu(world)
     verdict = json.loads(json.dumps(world.document()))

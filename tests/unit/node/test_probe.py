@@ -222,3 +222,29 @@ def test_ipv6_is_told_beside_ipv4_and_alone_makes_a_rail_red(
     assert dark["reach"]["received"] == 2 and dark["reach6"]["received"] == 0 and not dark["ok"]
     # the transfer's own error comes first: here is no GID for the address
     assert "GID" in both["error"] and "GID" in dark["error"]
+
+
+CUDA = "      --use_cuda_bus_id=<cuda full BUS id> Use CUDA\n      --use_cuda_dmabuf Use CUDA DMA-BUF\n"
+
+
+@pytest.mark.parametrize(
+    ("help_text", "peermem", "asked"),
+    [
+        ("", False, []),
+        (CUDA, False, ["--use_cuda_bus_id=0000:1b:00.0", "--use_cuda_dmabuf"]),
+        (CUDA, True, ["--use_cuda_bus_id=0000:1b:00.0"]),
+        (CUDA.splitlines()[0], False, ["--use_cuda_bus_id=0000:1b:00.0"]),
+    ],
+)
+def test_data_is_in_gpu_memory_where_the_program_can(
+    perftest: t.Callable[..., tuple[Perftest, System]], tmp_path: Path, help_text: str, peermem: bool, asked: list[str]
+) -> None:
+    runner, system = perftest(CommandResult(0, TABLE, ""), help_text)
+    if peermem:
+        (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
+    wish = target(source="172.16.11.201", address="172.16.11.202", port=40000)
+    result = probe.transfer(dict(wish, gpu="0000:1b:00.0"), options(), system)
+    assert (result["gpu"], result["error"]) == (bool(asked), "")
+    assert [each for each in runner.asked if "cuda" in each] == asked
+    # nobody asked for it
+    assert probe.transfer(wish, options(), system)["gpu"] is False and not any("cuda" in each for each in runner.asked)

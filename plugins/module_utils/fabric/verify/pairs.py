@@ -21,6 +21,9 @@ ENOUGH = 4
 # Of PCIe's raw rate, what its coding and the heads of its packets leave.
 CODING = {True: 128 / 130.0 * 0.9, False: 0.8 * 0.9}
 
+# Of a transfer whose data is in GPU memory.
+_GPU_CAUSE = "the NIC does not reach the GPU's memory (docs/gpudirect.md), or UDP port 4791 is filtered"
+
 Pair = t.Tuple[str, str]
 
 
@@ -273,6 +276,7 @@ def _tell_rdma(run: Run, probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[
         found=transfer["error"],
         peer=peer,
         remedy=remedy,
+        cause=_GPU_CAUSE if transfer.get("gpu") else None,
     )
 
 
@@ -390,7 +394,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "latency_us": _measure(probe, "latency_us"),
                 "rtt_ms": result["reach"]["rtt_ms"],
                 "mtu": port["mtu"],
-                "gpu": False,
+                "gpu": bool((result.get("transfer") or {}).get("gpu")),
                 "ok": bool(result["ok"]),
             }
         )
