@@ -194,6 +194,9 @@ class NicDriver(Subsystem):
         if not self._allow_unlisted:
             on = nic_driver_match.Node(**state["node"])
             errors += nic_driver_match.problems(self._kind, self._version, self._source_text, on)
+            doubt = nic_driver_match.doubt(self._kind, self._version, on)
+            if doubt and doubt not in self.warnings:
+                self.warnings.append(doubt)
         release = state["running"]["kernel"]
         if self._builds():
             if not self._system.exists("/lib/modules/%s/build" % release):

@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which NIC driver goes with which distribution and kernel, as its vendor lists them, and what a source's name tells.
+"""Which NIC driver goes with which distribution and kernel, as its vendor lists or publishes it, and what a source's
+name tells.
 
-Sources: the vendor's lists of supported operating systems of MLNX_OFED 5.8, 23.10 and 24.10 and of DOCA 2.5 to 3.4, the
-requirements of GPUDirect Storage, and the names of the packages that are published. A combination that is not here may
-work; nobody has said so.
+A combination that is not here may work: it is not known here that anybody said so. Where each is from:
+
+- ``PUBLISHED`` was seen on 2026-11-21: by the name of a published package or repository of that release, as public
+  build scripts fetch them; Debian of 5.8 and 23.10 by the vendor's own pages (General Support of MLNX_OFED 5.8-1.0.1.1,
+  Changes and New Features of 23.10-3.2.1.1).
+- ``BELIEVED`` was written down from the vendor's lists (MLNX_OFED 5.8, 23.10 and 24.10, DOCA 2.5 to 3.4) and not seen
+  again on that day. Such a combination is taken, and the doubt is told.
+- That modules are built on the node from 25.10 on: the vendor's General Support page of DOCA 3.2.1.
 """
 
 from __future__ import annotations
@@ -33,24 +39,38 @@ TRAINS = {
     "3.3": "26.01",
     "3.4": "26.04",
 }
-# OFED -> distributions that it is listed for, or published for. Debian and RHEL by their major version: of RHEL's minor
-# ones the source's name tells.
-LISTED: dict[str, frozenset[str]] = {
-    "5.8": frozenset(
-        ("ubuntu18.04", "ubuntu20.04", "ubuntu22.04", "debian9", "debian10", "debian11", "rhel7", "rhel8", "rhel9")
-    ),
-    "23.10": frozenset(("ubuntu20.04", "ubuntu22.04", "debian12", "rhel8", "rhel9")),
-    "24.01": frozenset(("ubuntu20.04", "ubuntu22.04", "rhel8", "rhel9")),
-    "24.04": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel8", "rhel9")),
-    "24.07": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel8", "rhel9")),
-    "24.10": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian10", "debian12", "rhel8", "rhel9")),
-    "25.01": frozenset(("ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9")),
-    "25.04": frozenset(("ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9")),
-    "25.07": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9", "rhel10")),
-    "25.10": frozenset(("ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9", "rhel10")),
-    "26.01": frozenset(("ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9", "rhel10")),
-    "26.04": frozenset(("ubuntu22.04", "ubuntu24.04", "ubuntu26.04", "debian12", "rhel8", "rhel9", "rhel10")),
+SEEN = "2026-11-21"
+# OFED -> distributions that it is published for. Debian and RHEL by their major version: of RHEL's minor ones the
+# source's name tells.
+PUBLISHED: dict[str, frozenset[str]] = {
+    "5.8": frozenset(("ubuntu20.04", "ubuntu22.04", "debian9", "debian10", "debian11", "rhel7", "rhel8")),
+    "23.10": frozenset(("ubuntu22.04", "debian12", "rhel8", "rhel9")),
+    "24.01": frozenset(("ubuntu20.04", "ubuntu22.04")),
+    "24.04": frozenset(("ubuntu22.04", "ubuntu24.04")),
+    "24.07": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
+    "24.10": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9")),
+    "25.01": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
+    "25.04": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
+    "25.07": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "rhel10")),
+    "25.10": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel10")),
+    "26.01": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel8", "rhel10")),
+    "26.04": frozenset(("ubuntu24.04", "ubuntu26.04")),
 }
+BELIEVED: dict[str, frozenset[str]] = {
+    "5.8": frozenset(("ubuntu18.04", "rhel9")),
+    "23.10": frozenset(("ubuntu20.04",)),
+    "24.01": frozenset(("rhel8", "rhel9")),
+    "24.04": frozenset(("rhel8", "rhel9")),
+    "24.07": frozenset(("rhel8",)),
+    "24.10": frozenset(("debian10",)),
+    "25.01": frozenset(("debian12", "rhel8")),
+    "25.04": frozenset(("debian12", "rhel8")),
+    "25.07": frozenset(("debian12", "rhel8", "rhel9")),
+    "25.10": frozenset(("debian12", "rhel8", "rhel9")),
+    "26.01": frozenset(("debian12", "rhel9")),
+    "26.04": frozenset(("ubuntu22.04", "debian12", "rhel8", "rhel9", "rhel10")),
+}
+LISTED: dict[str, frozenset[str]] = {ofed: known | BELIEVED.get(ofed, frozenset()) for ofed, known in PUBLISHED.items()}
 # From here on the modules are built on the node (DKMS), and the packages are those of a major version.
 BUILT_ON_NODE = (25, 10)
 # The kernel that each distribution came with, which is the vendor's default kernel for it.
@@ -64,6 +84,7 @@ KERNELS = {
     "debian10": "4.19",
     "debian11": "5.10",
     "debian12": "6.1",
+    "debian13": "6.12",
     "rhel7": "3.10",
     "rhel8": "4.18",
     "rhel9": "5.14",
@@ -142,8 +163,7 @@ def train(kind: str, version: str) -> str | None:
 
 
 def problems(kind: str, version: str, source: str, on: Node) -> list[RailyardError]:
-    """What the vendor does not list, each as a refusal."""
-    override = "take what fits, or set allow_unlisted: true if you know that it works"
+    """What does not fit, or is not known here to be listed by the vendor, each as a refusal."""
     found: list[RailyardError] = []
     says = told(source)
     ofed = train(kind, version)
@@ -152,27 +172,54 @@ def problems(kind: str, version: str, source: str, on: Node) -> list[RailyardErr
         found.append(Refused(message, "source", "take the one for this architecture"))
     if says.distribution and not _fits(says.distribution, on, ofed):
         message = "it is for %s, and the node runs %s" % (says.distribution, on.distribution or "nothing that tells")
-        found.append(Refused(message, "source", override))
+        found.append(Refused(message, "source", "take what fits, or " + _OVERRIDE))
     if ofed not in LISTED:
-        message = "%s %s is no release that is known here" % (kind, version)
-        found.append(Refused(message, "version", override))
+        message = "%s %s is no release that is known here (%s)" % (kind, version, _AS_OF)
+        found.append(Refused(message, "version", _COMPARE))
     elif on.family not in LISTED[ofed]:
         fitting = [release for release, families in LISTED.items() if on.family in families]
-        message = "%s %s is not listed for %s%s" % (
+        message = "%s %s is not known here (%s) to be listed by its vendor for %s%s" % (
             kind,
             version,
+            _AS_OF,
             on.distribution or "a node that does not tell its distribution",
             "; OFED %s is" % ", ".join(fitting) if fitting else "",
         )
-        found.append(Refused(message, "version", override))
+        found.append(Refused(message, "version", _COMPARE))
     else:
         listed = KERNELS[on.family]
         if not re.match(re.escape(listed) + r"(?!\d)", on.kernel):
-            message = "%s is listed for the kernel %s, and %s runs" % (on.distribution, listed, on.kernel)
-            found.append(
-                Refused(message, "version", "boot the distribution's own kernel, or " + override.partition(", or ")[2])
+            message = "%s came with the kernel %s, for which drivers are listed, and %s runs" % (
+                on.distribution,
+                listed,
+                on.kernel,
             )
+            found.append(Refused(message, "version", "boot the distribution's own kernel, or " + _OVERRIDE))
     return found
+
+
+_AS_OF = "as of " + SEEN
+_OVERRIDE = "set driver.allow_unlisted: true if you know that it works"
+_COMPARE = "see the vendor's page of supported operating systems for the release; where it has the node, " + (
+    "or you know that it works, set driver.allow_unlisted: true"
+)
+
+
+def doubt(kind: str, version: str, on: Node) -> str | None:
+    """What is to be said of a combination that is taken without having been seen as published."""
+    ofed = train(kind, version)
+    if on.family not in BELIEVED.get(ofed or "", ()):
+        return None
+    return (
+        "%s %s for %s: the vendor's list had it when it was read, and no package of it was seen published (%s). "
+        % (
+            kind,
+            version,
+            on.distribution,
+            _AS_OF,
+        )
+        + "Remedy: compare the vendor's page of supported operating systems"
+    )
 
 
 def _fits(distribution: str, on: Node, ofed: str | None) -> bool:

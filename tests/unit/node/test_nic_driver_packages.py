@@ -83,27 +83,33 @@ def test_what_is_listed(kind: str, version: str, source: str, node: match.Node) 
             JAMMY,
             ["it is for aarch64, and the node is x86_64"],
         ),
-        ("doca", "1.5.1", "https://m.example.com", JAMMY, ["doca 1.5.1 is no release that is known here"]),
+        (
+            "doca",
+            "1.5.1",
+            "https://m.example.com",
+            JAMMY,
+            ["doca 1.5.1 is no release that is known here (as of %s)" % match.SEEN],
+        ),
         (
             "mlnx",
             "5.8-1.0.1.1",
             "https://m.example.com",
             NOBLE,
-            ["mlnx 5.8-1.0.1.1 is not listed for ubuntu24.04; OFED %s is" % LATER],
+            ["to be listed by its vendor for ubuntu24.04; OFED %s is" % LATER],
         ),
         (
             "doca",
             "2.9.3",
             "https://m.example.com",
             JAMMY._replace(kernel="6.8.0-49-generic"),
-            ["ubuntu22.04 is listed for the kernel 5.15, and 6.8.0-49-generic runs"],
+            ["ubuntu22.04 came with the kernel 5.15, for which drivers are listed, and 6.8.0-49-generic"],
         ),
         (
             "doca",
             "2.9.3",
             "https://m.example.com",
             match.Node("", "6.1.0", "x86_64"),
-            ["doca 2.9.3 is not listed for a node"],
+            ["doca 2.9.3 is not known here (as of %s) to be listed by its vendor for a node" % match.SEEN],
         ),
     ],
 )
@@ -112,11 +118,23 @@ def test_what_is_not_listed(kind: str, version: str, source: str, node: match.No
     assert len(found) == len(said), [str(each) for each in found]
     for error, text in zip(found, said):
         assert text in error.message and error.remedy
+        # whatever is merely not known has its way out; what is for another machine has none
+        assert ("allow_unlisted: true" in error.remedy) == ("architecture" not in error.remedy)
 
 
 @pytest.mark.parametrize("ofed", match.LISTED)
 def test_every_listed_distribution_has_its_kernel(ofed: str) -> None:
     assert match.LISTED[ofed] <= set(match.KERNELS)
+    assert not match.PUBLISHED[ofed] & match.BELIEVED.get(ofed, frozenset()), "an entry is from one place"
+
+
+def test_what_was_not_seen_published_is_taken_and_told() -> None:
+    assert match.doubt("mlnx", "24.10-1.1.4.0", JAMMY) is None
+    bullseye = match.Node("debian10.13", "4.19.0-27-amd64", "x86_64")
+    assert match.problems("mlnx", "24.10-1.1.4.0", "https://m.example.com", bullseye) == []
+    said = match.doubt("mlnx", "24.10-1.1.4.0", bullseye) or ""
+    assert said.startswith("mlnx 24.10-1.1.4.0 for debian10.13: ") and match.SEEN in said and "Remedy: " in said
+    assert match.doubt("doca", "1.0", JAMMY) is None
 
 
 @pytest.mark.parametrize(
