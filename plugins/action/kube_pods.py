@@ -37,6 +37,16 @@ class ActionModule(Door):
             "there": bool(there),
             "nodes": list(dict.fromkeys(nodes)),
             "pods": found,
+            "running": _running(found),
             "settings": workload.settings(view, given, there),
             "remedy": "" if there else _BRING + ("" if "test" in given.images else _IMAGE),
         }
+
+
+def _running(pods_found: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
+    """Node -> the uids to be looked for there, so that no node goes through all pods for its own."""
+    found: dict[str, list[str]] = {}
+    for each in pods_found:
+        if each["running"] and not each["leaving"] and each["node"]:
+            found.setdefault(each["node"], []).append(each["uid"])
+    return found

@@ -53,6 +53,11 @@ remedy:
   description: The command that brings it, where it is not there.
   returned: success
   type: str
+running:
+  description: Of each node the uids of the pods that run there, which M(railyard.fabric.rail_pods) is to look for.
+  returned: success
+  type: dict
+  sample: {ai-1: [0f7c1d6a-3c55-4a8c-9d2e-5b1f0a7e6c3d]}
 settings:
   description:
     - What NCCL and UCX are to be told in its pods, for the C(nodes) of each DaemonSet, C(nccl) in C(/etc/nccl.conf) and
@@ -108,9 +113,9 @@ pods:
       type: str
       sample: "Unschedulable: 0/2 nodes are available: 2 Insufficient spidernet.io/gpu03_macvlan"
     networks:
-      description: What Multus says it has attached, with C(interface), C(network) and C(ips).
+      description: What Multus says it has attached, with C(interface) and C(network).
       returned: always
       type: list
       elements: dict
-      sample: [{interface: net1, network: kube-system/gpu01-macvlan, ips: [172.16.11.7]}]
+      sample: [{interface: net1, network: kube-system/gpu01-macvlan}]
 """

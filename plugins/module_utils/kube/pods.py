@@ -39,7 +39,7 @@ def there(server: Server, namespace: str, names: t.Iterable[str]) -> list[str]:
 
 def of(server: Server, namespace: str, selector: str, networks: str) -> list[Object]:
     """A row a pod: ``name``, ``namespace``, ``uid``, ``node`` (None: on none yet), ``phase``, ``running``, ``leaving``,
-    ``why`` (it does not run; empty where it does) and ``networks``, what was attached, ``[{interface, network, ips}]``.
+    ``why`` (it does not run; empty where it does) and ``networks``, what was attached, ``[{interface, network}]``.
 
     :param networks: the annotation that says what was attached.
     :raises RailyardError: for what the server refuses.
@@ -123,9 +123,6 @@ def _joined(reason: str | None, message: str | None) -> str:
 def _networks(text: str | None) -> list[Object]:
     try:
         rows = json.loads(text or "[]")
-        return [
-            {"interface": each.get("interface"), "network": each.get("name"), "ips": list(each.get("ips") or ())}
-            for each in rows
-        ]
+        return [{"interface": each.get("interface"), "network": each.get("name")} for each in rows]
     except (ValueError, TypeError, AttributeError):
         return []

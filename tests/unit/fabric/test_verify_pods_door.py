@@ -62,6 +62,7 @@ class Site:
         self.workload = dict(self.world.cluster["pods"])
         for row, uid in zip(self.workload["pods"], UIDS):
             row["uid"] = uid
+        self.workload["running"] = {row["node"]: [row["uid"]] for row in self.workload["pods"]}
         (self.place / "fabric.yml").write_text(FABRIC)
         (self.place / "play.yml").write_text(PLAY)
         (self.place / "told.json").write_text(json.dumps(self.world.infos))

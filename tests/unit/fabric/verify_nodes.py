@@ -138,7 +138,7 @@ class World:
         ]
         known: Row = {"name": "ai-rails-%d" % node["index"], "namespace": "default", "uid": "uid-of-%s" % name}
         known.update(node=name, wanted=name, phase="Running", running=True, leaving=False, why="")
-        return dict(known, networks=[dict(each, ips=[]) for each in networks])
+        return dict(known, networks=networks)
 
     def _inside(self, node: Row) -> Row:
         """What Spiderpool's coordinator, sbr or railyard-rail make, and what the kernel tells of it."""

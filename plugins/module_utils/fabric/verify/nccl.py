@@ -53,14 +53,15 @@ def _node(run: Run, told: Told, files: Row) -> None:
         own = (told.inside or {}).get("own_settings") or ()
         settings = {key: value for key, value in settings.items() if key not in own}
         _differs(run, told, "RV950", path, settings, have)
-    _index(run, told, "on the node", held, _gids_of_node(told))
+    _index(run, told, "on the node", held, lambda: _gids_of_node(told))
 
 
 def _pods(run: Run, workload: Row) -> None:
     for kind in workload.get("settings") or ():
+        nodes = set(kind["nodes"])
         for row in workload["pods"]:
             told = run.told.get(row["node"] or "")
-            if not row["running"] or row["leaving"] or told is None or told.name not in kind["nodes"]:
+            if not row["running"] or row["leaving"] or told is None or told.name not in nodes:
                 continue
             inside = next((each for each in (told.inside or {}).get("pods") or () if each["uid"] == row["uid"]), None)
             if inside is None or inside["why"] or not run.look(LAYER, told.name):
@@ -79,7 +80,7 @@ def _pod(run: Run, told: Told, name: str, kind: Row, inside: Row) -> None:
         _differs(run, told, "RV951", name, kind["nccl"], None if file is None and not environment else have)
     if not run.has("RV951", told.name, None):
         _differs(run, told, "RV951", "%s: environment" % name, kind["ucx"], environment)
-    _index(run, told, "in %s" % name, have, _gids_of_pod(run, told, inside))
+    _index(run, told, "in %s" % name, have, lambda: _gids_of_pod(run, told, inside))
 
 
 def _differs(
@@ -103,12 +104,13 @@ def _differs(
     run.fail(code, told.name, None, what, expected=expected, found=found, cause=cause)
 
 
-def _index(run: Run, told: Told, where: str, have: t.Mapping[str, str], gids: t.Sequence[Gid]) -> None:
+def _index(run: Run, told: Told, where: str, have: t.Mapping[str, str], look: t.Callable[[], t.Sequence[Gid]]) -> None:
     """A fixed index is one for all rails: of each rail it must be that of the rail's own GID."""
     for key in INDEXES:
         said = have.get(key, "")
         if not said.isdigit():
             continue
+        gids = look()
         wrong = [each for each in gids if each[2] != int(said)]
         if not wrong:
             continue
