@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import charts
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
 from lab.cluster import schemas, tools
 from lab.image import cache_directory
@@ -156,6 +157,40 @@ def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> No
     assert rc == 0 and "smallpools.%s" % GROUP not in bench.cluster.crds(), said
     rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
     assert rc == 0 and "changed=0" in said, said
+
+
+def certificate(bench: Bench) -> tuple[str, str]:
+    """The controller's certificate, and what its pods are told of the release that they are of."""
+    secret = bench.get("Secret", "spiderpool-controller-server-certs", "spiderpool")
+    deployment = bench.get("Deployment", "spiderpool-controller", "spiderpool", "apps/v1")
+    assert secret and deployment
+    return secret["data"]["tls.crt"], deployment["spec"]["template"]["metadata"]["annotations"][charts.RELEASE]
+
+
+def test_a_certificate_that_each_rendering_makes_anew_is_no_change_and_restarts_its_reader(
+    bench: Bench, chart: Path
+) -> None:
+    assert bench.play("cluster")[0] == 0
+    first = certificate(bench)
+    # also where Helm has the plugin that renders to compare, and so finds another certificate each time
+    place = bench.place / "plugins/diff"
+    place.mkdir(parents=True)
+    about = {"name": "diff", "version": "3.9.14", "usage": "x", "description": "x", "command": "$HELM_PLUGIN_DIR/run"}
+    (place / "plugin.yaml").write_text(json.dumps(about))
+    (place / "run").write_text("#!/bin/sh\necho 'spiderpool, Secret has changed'\n")
+    (place / "run").chmod(0o755)
+    plugins = {"HELM_PLUGINS": str(place.parent)}
+    listed = subprocess.run(
+        [bench.helm, "plugin", "list"], env={**os.environ, **plugins}, capture_output=True, text=True, check=True
+    )
+    assert "3.9.14" in listed.stdout
+    rc, said = bench.play("cluster", env=plugins)
+    assert rc == 0 and "changed=0" in said and certificate(bench) == first, said
+    # other values are another release, with another certificate, and the controller's pods begin anew
+    rc, said = bench.play("cluster", cluster_values={"spiderpool": {"spiderpoolController": {"replicas": 3}}})
+    assert rc == 0, said
+    second = certificate(bench)
+    assert second[0] != first[0] and second[1] != first[1]
 
 
 def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> None:

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
     gpu_settings,
     gpu_wish,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import Object, View
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import LABEL, Object, View
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 
@@ -44,6 +44,8 @@ DEAD: dict[str, dict[str, tuple[str, str]]] = {
         "driver.useOpenKernelModules": ("the chart has no such key since 25.3", "set driver.kernelModuleType: open"),
     },
 }
+# The annotation of pods that read what Helm makes anew with each release.
+RELEASE = LABEL + "release"
 # What device plugins are told as lists: a text in its place ends the plugin.
 _SELECTORS = ("vendors", "deviceIDs", "drivers", "ifNames", "linkTypes")
 _HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+:\d+)(?:/|\Z)")
@@ -279,9 +281,21 @@ _RULES: dict[str, t.Callable[[Values, View | None, Options | None], list[Misfit]
 
 
 def restarting(chart: Chart, values: Values) -> Object:
-    """The values with the digest of the device plugin's list as they have it, whoever wrote the list."""
-    plugin = at(merged(chart.values, values), "rdma.rdmaSharedDevicePlugin") if chart.name == "spiderpool" else None
-    if not isinstance(plugin, t.Mapping) or not plugin.get("install"):
+    """The values with what restarts pods that read something but once, whoever wrote it: the digest of the device
+    plugin's list as they have it, and for the controller that of the whole release where the chart makes its
+    certificate, which it makes anew each time that it is rendered.
+    """
+    if chart.name != "spiderpool":
         return dict(values)
-    digest = devices.digest(plugin.get("deviceConfig"))
-    return merged(values, {"rdma": {"rdmaSharedDevicePlugin": {"podAnnotations": {devices.CONFIG: digest}}}})
+    made, whole = dict(values), merged(chart.values, values)
+    plugin = at(whole, "rdma.rdmaSharedDevicePlugin")
+    if isinstance(plugin, t.Mapping) and plugin.get("install"):
+        digest = devices.digest(plugin.get("deviceConfig"))
+        made = merged(made, {"rdma": {"rdmaSharedDevicePlugin": {"podAnnotations": {devices.CONFIG: digest}}}})
+    if at(whole, "spiderpoolController.tls.method") == "auto":
+        # Helm renders for another release or other values alone: then the certificate is another one too. Pods that go
+        # on would serve the old one until the kubelet brings them the new, and their webhooks fail closed meanwhile.
+        plain = merged(made, {"spiderpoolController": {"podAnnotations": {RELEASE: ""}}})
+        digest = devices.digest([chart.version, plain])
+        made = merged(made, {"spiderpoolController": {"podAnnotations": {RELEASE: digest}}})
+    return made

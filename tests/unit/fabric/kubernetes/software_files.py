@@ -137,7 +137,17 @@ SPIDERPOOL_VALUES: dict[str, t.Any] = {
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tuneSysctlConfig": True,
     },
-    "spiderpoolController": {"replicas": 1, "podResourceInject": {"enabled": False}},
+    "spiderpoolController": {
+        "name": "spiderpool-controller",
+        "replicas": 1,
+        "podAnnotations": {},
+        "podResourceInject": {"enabled": False},
+        "tls": {
+            "method": "auto",
+            "secretName": "spiderpool-controller-server-certs",
+            "auto": {"caExpiration": "73000"},
+        },
+    },
 }
 SPIDERPOOL_TEMPLATE = """\
 {{- with .Values.rdma.rdmaSharedDevicePlugin }}
@@ -173,15 +183,49 @@ spec:
 {{- end }}
 """
 
+# The controller reads a certificate that each rendering makes anew, as upstream's does.
+SPIDERPOOL_CERTIFICATE = """\
+{{- with .Values.spiderpoolController }}
+{{- if eq .tls.method "auto" }}
+{{- $ca := genCA "spidernet.io" (int .tls.auto.caExpiration) }}
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .tls.secretName }}
+  namespace: {{ $.Release.Namespace }}
+type: kubernetes.io/tls
+data:
+  tls.crt: {{ $ca.Cert | b64enc }}
+  tls.key: {{ $ca.Key | b64enc }}
+---
+{{- end }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .name }}
+  namespace: {{ $.Release.Namespace }}
+spec:
+  replicas: {{ .replicas }}
+  selector: {matchLabels: {app: controller}}
+  template:
+    metadata:
+      labels: {app: controller}
+      annotations: {{ toJson .podAnnotations }}
+    spec:
+      containers: [{name: controller, image: upstream.example/controller:v1}]
+{{- end }}
+"""
+
 
 def spiderpool(folder: Path, version: str = "1.2.2", **more: t.Any) -> Path:
-    """A small Spiderpool: its keys, a definition, and the device plugin."""
+    """A small Spiderpool: its keys, a definition, the device plugin, and the controller with its certificate."""
     about = {"apiVersion": "v2", "name": "spiderpool", "version": version, "kubeVersion": ">= 1.16.0-0"}
     files = {
         "Chart.yaml": about,
         "values.yaml": SPIDERPOOL_VALUES,
         "crds/example.yaml": definition("railyard.example", "SmallPool"),
         "templates/plugin.yaml": SPIDERPOOL_TEMPLATE,
+        "templates/certificate.yaml": SPIDERPOOL_CERTIFICATE,
         **more,
     }
     return packed(folder / ("spiderpool-%s.tgz" % version), files, "spiderpool")

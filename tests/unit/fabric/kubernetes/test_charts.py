@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import typing as t
 from pathlib import Path
 
@@ -159,13 +160,34 @@ def test_gpu_settings_are_held_against_the_options() -> None:
 
 def test_the_plugin_restarts_with_a_list_of_the_users_too(spiderpool: Chart) -> None:
     values = components.values(document())["spiderpool"]
-    assert charts.restarting(spiderpool, values) == values
+    made = charts.restarting(spiderpool, values)
+    assert made["rdma"] == values["rdma"] and charts.restarting(spiderpool, made) == made
     other = copy.deepcopy(values)
     other["rdma"]["rdmaSharedDevicePlugin"]["deviceConfig"]["configList"][0]["rdmaHcaMax"] = 7
     restarting = charts.restarting(spiderpool, other)
     plugin = restarting["rdma"]["rdmaSharedDevicePlugin"]
     assert plugin["podAnnotations"] != values["rdma"]["rdmaSharedDevicePlugin"]["podAnnotations"]
     assert charts.restarting(spiderpool, restarting) == restarting
+
+
+def test_the_controller_restarts_with_its_certificate_and_only_then(spiderpool: Chart) -> None:
+    """The chart makes another certificate whenever Helm renders it: for another release of it, or other values."""
+    values = components.values(document())["spiderpool"]
+
+    def note(chart: Chart, given: t.Mapping[str, t.Any]) -> str | None:
+        controller = charts.restarting(chart, given)["spiderpoolController"]
+        return t.cast("str | None", controller.get("podAnnotations", {}).get(charts.RELEASE))
+
+    first = note(spiderpool, values)
+    assert first and note(spiderpool, copy.deepcopy(values)) == first
+    assert note(spiderpool, charts.restarting(spiderpool, values)) == first
+    more = charts.merged(values, {"ipam": {"enableIPv6": not values["ipam"]["enableIPv6"]}})
+    assert len({first, note(spiderpool, more), note(dataclasses.replace(spiderpool, version="9"), values)}) == 3
+    for method in ("certmanager", "provided"):
+        assert note(spiderpool, charts.merged(values, {"spiderpoolController": {"tls": {"method": method}}})) is None
+    mine = {"spiderpoolController": {"podAnnotations": {"mine": "1"}}}
+    kept = charts.restarting(spiderpool, charts.merged(values, mine))["spiderpoolController"]["podAnnotations"]
+    assert set(kept) == {"mine", charts.RELEASE}
 
 
 def test_images_move_with_their_paths_and_nothing_else_does() -> None:
