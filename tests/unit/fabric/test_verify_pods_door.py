@@ -14,6 +14,8 @@ import sys
 import typing as t
 from pathlib import Path
 
+import yaml
+
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from tests.unit.fabric.verify_nodes import World
 from tests.unit.node.own_namespace import LiveNode, in_own_namespace
@@ -23,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NODES = ("ai-1", "ai-2")
 FABRIC = """
 plugin: railyard.fabric.rails
-fabric: {name: ai, attachment: macvlan, provider: cni, mtu: 4200, nccl: {file: true}}
+fabric: {name: ai, attachment: macvlan, provider: cni, mtu: 4200, nccl: {ucx: true}}
 rails:
   gpu01: {subnet: 172.16.11.0/24, gateway: .254, mode: block, block: 16, pods: .1-.192, hosts: .201-.253}
 profiles:
@@ -67,10 +69,24 @@ class Site:
         (self.place / "play.yml").write_text(PLAY)
         (self.place / "told.json").write_text(json.dumps(self.world.infos))
         files = [settings["nccl"] for settings in self.workload["settings"]]
-        text = "".join("%s=%s\n" % each for each in files[0].items())
-        self.pod_file = text
-        # what the role nccl writes on the node; the pods' own file has another first interface
-        Path("/etc/nccl.conf").write_text(text.replace("NCCL_SOCKET_IFNAME==eth0\n", ""))
+        self.pod_file = "".join("%s=%s\n" % each for each in files[0].items())
+
+    def prepare(self) -> str:
+        """What hosts.yml does for NCCL, on the one node that both are; what Ansible counts of it."""
+        steps = yaml.safe_load((ROOT / "playbooks/tasks/prepare.yml").read_text())
+        play = {"hosts": NODES[0], "gather_facts": False, "connection": "local"}
+        play["vars"] = {"ansible_python_interpreter": sys.executable}
+        play["tasks"] = [step for step in steps if step["name"] == "NCCL"]
+        (self.place / "prepare.yml").write_text(yaml.safe_dump([play]))
+        done = self._play("prepare.yml")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return next(line for line in done.stdout.splitlines() if line.startswith(NODES[0] + " "))
+
+    def _play(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.place / "fabric.yml")]
+        command += [str(self.place / name), *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
     def verdict(self) -> tuple[int, dict[str, t.Any], str]:
         """Exit status, verdict, and what was shown."""
@@ -84,10 +100,7 @@ class Site:
             "__verify_ready": skipped,
             "__verify_objects": skipped,
         }
-        environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.place / "fabric.yml")]
-        command += [str(self.place / "play.yml"), "-e", json.dumps(given)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = self._play("play.yml", "-e", json.dumps(given))
         shown = done.stdout + done.stderr
         assert "Traceback" not in shown and (self.place / "reports/verify.json").exists(), shown
         return done.returncode, json.loads((self.place / "reports/verify.json").read_text()), shown
@@ -107,6 +120,10 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
         for pid in pids:
             enter = ["nsenter", "--mount=/proc/%d/ns/mnt" % pid, "tee", "/etc/nccl.conf"]
             subprocess.run(enter, input=site.pod_file, check=True, capture_output=True, text=True)
+        assert "changed=1" in site.prepare() and "changed=0" in site.prepare()
+        file = Path("/etc/nccl.conf")
+        written = file.read_text()
+        assert Path("/etc/ucx/ucx.conf").read_text().count("UCX_NET_DEVICES=siw_gpu01:1") == 1
         rc, verdict, shown = site.verdict()
         assert rc == 0 and verdict["failures"] == [], shown
         assert [(each["name"], each["checked"], each["why_not"]) for each in verdict["layers"]] == [
@@ -118,7 +135,7 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
 
         # a rule is gone in one pod, and somebody has edited the node's file
         inside(pids[1], "ip", "rule", "del", "priority", "10001")
-        Path("/etc/nccl.conf").write_text("NCCL_IB_HCA=mlx5\n")
+        file.write_text("NCCL_IB_HCA=mlx5\n")
         rc, verdict, shown = site.verdict()
         failures = {(each["code"], each["node"], each["rail"]) for each in verdict["failures"]}
         assert rc == 2 and failures == {("RV924", "ai-2", "gpu01"), ("RV950", "ai-1", None), ("RV950", "ai-2", None)}
@@ -127,7 +144,7 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
 
         # what lies between has a smaller MTU: both pods are as planned, and full packets do not pass
         inside(pids[1], "ip", "rule", "add", "priority", "10001", "from", "172.16.11.17", "lookup", "101")
-        Path("/etc/nccl.conf").write_text(site.pod_file)
+        file.write_text(written)
         subprocess.run(["ip", "link", "set", "pod%d" % pids[0], "mtu", "1500"], check=True)
         rc, verdict, shown = site.verdict()
         (failure,) = verdict["failures"]

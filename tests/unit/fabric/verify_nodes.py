@@ -271,8 +271,8 @@ class World:
             else:
                 rest = (self.infos[name], self.states[name], self.probes[name], self.after[name])
                 made = Told(name, node, *rest, refused=self.refused.get(name, ""), inside=self.insides.get(name))
-                mine = {"pod_probed": self.pod_probes[name], "pod_refused": self.pod_refused.get(name, "")}
-                found.append(made._replace(**mine))
+                refused = self.pod_refused.get(name, "")
+                found.append(made._replace(pod_probed=self.pod_probes[name], pod_refused=refused))
         return found
 
     def verdict(self, kind: str = VERIFY, **asked: t.Any) -> Verdict:
