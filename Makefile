@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit browser integration newest soak molecule bench release compat clean
+.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit browser integration newest soak molecule bench release compat html clean
 
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
@@ -96,8 +96,11 @@ bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cl
 release: $(VENV)/ready ## the archive of what is committed, checked as Galaxy does it, its SBOM and checksums; FINAL=1: the changelog too
 	$(BIN)/python tools/release.py dist $(if $(FINAL),--final)
 
+html: $(VENV)/ready ## the reference of modules, plugins and roles as HTML, in dist/html; Sphinx lives in an environment of its own
+	tools/html
+
 compat: $(VENV)/ready ## the archive's playbooks and the doors' tests under every supported ansible-core; minutes for each
 	tools/compat
 
 clean: lab-down ## take away what the targets made, but for the lab's image cache
-	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat
+	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat .cache/html
