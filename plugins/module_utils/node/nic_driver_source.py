@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
@@ -32,6 +33,11 @@ MASK = "/run/systemd/system/openibd.service"
 UNIT = "openibd.service"
 _INDEXES = ("Packages", "Packages.gz", "Packages.xz", "repodata")
 _UNPACK_SECONDS = 1800.0
+# How dpkg and rpm start a package's script, which goes on where they are killed. Seconds: for it to end, as long as the
+# modules of a kernel or two take to build, and between two looks.
+_SCRIPTS = ("/var/lib/dpkg/info/", "/var/lib/dpkg/tmp.ci/", "/var/tmp/rpm-tmp.")  # noqa: S108 - names to be known by
+_SCRIPT_SECONDS = 1200.0
+_LOOK = 2.0
 
 
 def form(source: str) -> str:
@@ -132,6 +138,34 @@ def clear(system: System) -> None:
     shutil.rmtree(system.path(SCRATCH), ignore_errors=True)
 
 
+def scripts(system: System) -> list[str]:
+    """The packages' scripts that run, with their processes."""
+    found = []
+    for entry in system.listdir("/proc"):
+        words = (system.read_file("/proc/%s/cmdline" % entry) or "").split("\0") if entry.isdigit() else []
+        # the shell that runs it, and its first argument
+        name = next((word for word in words[:3] if word.startswith(_SCRIPTS)), None)
+        if name:
+            found.append("%s (pid %s)" % (name.rpartition("/")[2], entry))
+    return sorted(found)
+
+
+def settle(system: System) -> None:
+    """Wait for scripts that outlived their dpkg or rpm: they may still start the stack, or build its modules.
+
+    :raises RailyardError: where one does not end.
+    """
+    deadline = time.monotonic() + _SCRIPT_SECONDS
+    while scripts(system):
+        if time.monotonic() >= deadline:
+            raise RailyardError(
+                "scripts of packages run since %d s: %s" % (_SCRIPT_SECONDS, ", ".join(scripts(system))),
+                UNIT,
+                "see what they wait for, end them, and run the task again",
+            )
+        time.sleep(_LOOK)
+
+
 @contextlib.contextmanager
 def quiet(system: System) -> t.Iterator[None]:
     """While it lasts, no package's script can start or restart the stack."""
@@ -143,7 +177,12 @@ def quiet(system: System) -> t.Iterator[None]:
     try:
         yield
     finally:
-        system.check([program, "unmask", "--runtime", UNIT], "run it by hand")
+        _unmask(system)
+
+
+def _unmask(system: System) -> None:
+    settle(system)
+    system.check([system.which("systemctl") or "systemctl", "unmask", "--runtime", UNIT], "run it by hand")
 
 
 def leftovers(system: System, packages: Packages | None) -> list[Change]:
@@ -154,12 +193,11 @@ def leftovers(system: System, packages: Packages | None) -> list[Change]:
     if system.exists(SCRATCH):
         found.append(Change(SCRATCH, "unpacked", True, False, lambda: clear(system)))
     masked = system.link_target(MASK) == "/dev/null"
-    unmask = [system.which("systemctl") or "systemctl", "unmask", "--runtime", UNIT]
     if packages is not None:
         found += _of_packages(system, packages)
     if masked:
         # after the packages' scripts have had their turn
-        found.append(Change(UNIT, "masked", True, False, lambda: t.cast(None, system.check(unmask, "run it by hand"))))
+        found.append(Change(UNIT, "masked", True, False, lambda: _unmask(system)))
     return found
 
 
@@ -175,6 +213,7 @@ def _of_packages(system: System, packages: Packages) -> list[Change]:
 
         def repair() -> None:
             with quiet(system):
+                settle(system)
                 packages.repair()
 
         found.append(Change(packages.name, "interrupted", half, [], repair))

@@ -128,6 +128,47 @@ def test_every_listed_distribution_has_its_kernel(ofed: str) -> None:
     assert not match.PUBLISHED[ofed] & match.BELIEVED.get(ofed, frozenset()), "an entry is from one place"
 
 
+def running(tree: Tree, pid: int, *words: str) -> None:
+    tree.write("/proc/%d/cmdline" % pid, "")
+    (tree.root / ("proc/%d/cmdline" % pid)).write_bytes(b"\0".join(word.encode() for word in words) + b"\0")
+
+
+def test_a_script_that_outlived_its_dpkg_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = Tree(tmp_path)
+    ran: list[str] = []
+
+    def run(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        ran.append(" ".join(argv[-3:]))
+        return CommandResult(0, "", "")
+
+    running(tree, 7, "/bin/sh", "-e", "/var/lib/dpkg/info/mlnx-ofed-kernel-dkms.postinst", "configure", "")
+    running(tree, 8, "grep", "-r", "x", "/var/lib/dpkg/info/mlnx.list")
+    tree.link(sources.MASK, "/dev/null")
+    (tree.root / sources.MASK.lstrip("/")).unlink()
+    (tree.root / sources.MASK.lstrip("/")).symlink_to("/dev/null")
+    system = tree.system(run)
+    assert sources.scripts(system) == ["mlnx-ofed-kernel-dkms.postinst (pid 7)"]
+    (change,) = sources.leftovers(system, None)
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        assert ran == []
+        clock[0] += seconds
+        if clock[0] > 60:
+            (tree.root / "proc/7/cmdline").unlink(missing_ok=True)
+
+    monkeypatch.setattr(sources.time, "sleep", sleep)
+    monkeypatch.setattr(sources.time, "monotonic", lambda: clock[0])
+    change.act()
+    assert ran == ["unmask --runtime openibd.service"] and clock[0] > 60
+    # one that never ends is named, and the unit stays masked
+    running(tree, 9, "/bin/sh", "/var/tmp/rpm-tmp.Xy12")
+    monkeypatch.setattr(sources.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    with pytest.raises(RailyardError, match=r"scripts of packages run since 1200 s: rpm-tmp.Xy12 \(pid 9\)"):
+        change.act()
+    assert len(ran) == 1
+
+
 def test_what_was_not_seen_published_is_taken_and_told() -> None:
     assert match.doubt("mlnx", "24.10-1.1.4.0", JAMMY) is None
     bullseye = match.Node("debian10.13", "4.19.0-27-amd64", "x86_64")
