@@ -281,7 +281,8 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     """What pods of the pairs found of each other, on rails where both are as planned."""
     for told in run.nodes():
         if told.pod_refused and not _ill(run, told.name, None):
-            run.fail("RV932", told.name, None, "perftest in the pod", expected="it runs", found=told.pod_refused)
+            said = {"found": told.pod_refused, "cause": "the pod ended meanwhile, or see what was found"}
+            run.fail("RV932", told.name, None, "probe in the pod", expected="it runs", **said)
     seen = [probe for probe in _probes(run, planned) if _worth(run, probe)]
     lost = [probe for probe in seen if _silent(probe)]
     good = [probe for probe in seen if not _silent(probe)]
