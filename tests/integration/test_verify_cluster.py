@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Verify's layer of Kubernetes, and cordons, on a real API server. What kubelets would say, the test does."""
+"""Verify's layers of Kubernetes and pods, and cordons, on a real API server. What kubelets would say, the test does."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, workload
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import Asked, judge
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, Told
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Told
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import BAD, CORDONED, cordon, label
@@ -28,6 +30,7 @@ from tests.integration.conftest import ROOT
 from tests.integration.test_kube_objects import Bench, bench, proxy  # noqa: F401  (fixtures)
 
 NODES = ("node-1", "node-2")
+DEFINITIONS = "/apis/k8s.cni.cncf.io/v1/namespaces/%s/network-attachment-definitions"
 
 
 def action(bench: Bench, name: str, **options: t.Any) -> Object:  # noqa: F811
@@ -81,9 +84,7 @@ class Ground:
                 place, name = each["metadata"]["namespace"], each["metadata"]["name"]
                 made = {"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}
                 made["metadata"] = {"name": name}  # type: ignore[assignment]
-                admin.request(
-                    "POST", "/apis/k8s.cni.cncf.io/v1/namespaces/%s/network-attachment-definitions" % place, made
-                )
+                admin.request("POST", DEFINITIONS % place, made)
             elif each["kind"] == "SpiderIPPool":
                 path = "/apis/spiderpool.spidernet.io/v2beta1/spiderippools/%s" % each["metadata"]["name"]
                 admin.request("PATCH", path + "/status", {"status": {"totalIPCount": 9}}, server.MERGE)
@@ -108,6 +109,8 @@ def ground(bench: Bench) -> t.Iterator[Ground]:  # noqa: F811
         for name in NODES:
             status = {"status": {"allocatable": None, "conditions": None}}
             admin.request("PATCH", "/api/v1/nodes/%s/status" % name, status, server.MERGE)
+        for each in admin.get(DEFINITIONS.replace("/namespaces/%s", ""))["items"]:
+            admin.request("DELETE", DEFINITIONS % each["metadata"]["namespace"] + "/" + each["metadata"]["name"])
 
 
 def test_faults_of_a_cluster_are_told_one_by_one(ground: Ground, cluster: Cluster) -> None:
@@ -154,6 +157,123 @@ def test_faults_of_a_cluster_are_told_one_by_one(ground: Ground, cluster: Cluste
         ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent"}
         admin.request("PATCH", "/api/v1/nodes/node-2/status", {"status": {"conditions": [ready]}}, ours)
         assert ("RV901", "node-2", None) in [(each.code, each.node, each.rail) for each in ground.failures()]
+
+
+PODS = "/api/v1/namespaces/default/pods"
+SETS = "/apis/apps/v1/namespaces/default/daemonsets"
+FAILED = 'plugin type="macvlan" failed (add): failed to look up master "rail01"'
+
+
+@pytest.fixture
+def started(ground: Ground, cluster: Cluster) -> t.Iterator[dict[str, Object]]:
+    """The workload as people apply it; node -> the pod that the DaemonSet has made for it."""
+    images = {"images": {"test": "registry.example.com/tools/busybox:1.37"}}
+    given = dict(ground.plan.given, **images)
+    made = [
+        each
+        for component, each in components.components(ground.plan.document, given)
+        if component == workload.COMPONENT
+    ]
+    with api.Api(cluster.running) as admin:
+        for each in made:
+            # nodes without kubelets have taints
+            each["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+            admin.request("POST", SETS, each)
+        try:
+            yield {str(pods_made_for(pod)): pod for pod in wait_for(admin, len(NODES))}
+        finally:
+            for each in made:
+                admin.request("DELETE", "%s/%s" % (SETS, each["metadata"]["name"]))
+            for pod in admin.get(PODS)["items"]:
+                now = {"gracePeriodSeconds": 0, "apiVersion": "v1", "kind": "DeleteOptions"}
+                admin.request("DELETE", "%s/%s" % (PODS, pod["metadata"]["name"]), now)
+            wait_for(admin, 0)
+
+
+def wait_for(admin: api.Api, count: int) -> list[Object]:
+    deadline = time.monotonic() + 60
+    while True:
+        pods: list[Object] = admin.get(PODS)["items"]
+        if len(pods) == count:
+            return pods
+        assert time.monotonic() < deadline, "%d pods, and not %d" % (len(pods), count)
+        time.sleep(0.5)
+
+
+def pods_made_for(pod: Object) -> str:
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return str(affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"][0])
+
+
+def judged(ground: Ground, seen: Object, inside: dict[str, Object]) -> list[t.Any]:
+    """What the layer of pods makes of it."""
+    known = {"server": "it", "error": "", "lacks": [], "changes": [], "pods": seen}
+    plans = {node["name"]: node for node in ground.plan.document["nodes"]}
+    told = [Told(name, plan, {"system": {}}, {}, inside=inside.get(name)) for name, plan in plans.items()]
+    asked = Asked(list(plans), ["pods"])
+    return judge(VERIFY, ground.plan.document["fabric"], told, asked, (), known).run.failures
+
+
+def test_where_there_is_no_workload_what_brings_it_is_told(ground: Ground) -> None:
+    seen = action(ground.bench, "kube_pods", **ground.options)
+    assert (seen["there"], seen["pods"], seen["nodes"], seen["running"]) == (False, [], [], {})
+    assert seen["remedy"].startswith("kubectl apply -k ") and "images.test" in seen["remedy"]
+    assert judged(ground, seen, {}) == []
+
+
+def test_test_pods_are_found_and_why_one_does_not_run(
+    ground: Ground, cluster: Cluster, started: dict[str, Object]
+) -> None:
+    assert sorted(started) == sorted(NODES)
+    first, second = (started[name] for name in NODES)
+    status = {"phase": "Running", "containerStatuses": [state(running={"startedAt": "2026-11-21T20:00:00Z"})]}
+    attached = json.dumps([{"name": "cbr0", "interface": "eth0"}, {"name": "x/gpu01", "interface": "net1"}])
+    with api.Api(cluster.running) as admin:
+        for name, pod in started.items():
+            if not admin.get("%s/%s" % (PODS, pod["metadata"]["name"]))["spec"].get("nodeName"):
+                binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod["metadata"]["name"]}}
+                target = {"apiVersion": "v1", "kind": "Node", "name": name}
+                admin.request("POST", "%s/%s/binding" % (PODS, pod["metadata"]["name"]), dict(binding, target=target))
+        place = "%s/%s" % (PODS, first["metadata"]["name"])
+        admin.request("PATCH", place, {"metadata": {"annotations": {workload.NETWORK_STATUS: attached}}}, server.MERGE)
+        admin.request("PATCH", place + "/status", {"status": status}, server.MERGE)
+        place = "%s/%s" % (PODS, second["metadata"]["name"])
+        waiting = {"phase": "Pending", "containerStatuses": [state(waiting={"reason": "ContainerCreating"})]}
+        admin.request("PATCH", place + "/status", {"status": waiting}, server.MERGE)
+        for number, (reason, message) in enumerate((("FailedMount", "old"), ("FailedCreatePodSandBox", FAILED))):
+            admin.request("POST", "/api/v1/namespaces/default/events", warning(second, number, reason, message))
+    seen = action(ground.bench, "kube_pods", **ground.options)
+    assert (seen["there"], sorted(seen["nodes"]), seen["remedy"]) == (True, sorted(NODES), "")
+    rows = {row["node"]: row for row in seen["pods"]}
+    uid = first["metadata"]["uid"]
+    assert seen["running"] == {NODES[0]: [uid]} and rows[NODES[0]]["uid"] == uid
+    assert rows[NODES[0]]["networks"][1] == {"interface": "net1", "network": "x/gpu01"}
+    assert (rows[NODES[1]]["running"], rows[NODES[1]]["why"]) == (False, "FailedCreatePodSandBox: " + FAILED)
+    (settings,) = seen["settings"]
+    assert sorted(settings["nodes"]) == sorted(NODES) and "NCCL_SOCKET_IFNAME" in settings["nccl"]
+
+    gone = {"uid": uid, "why": "no process of it runs here"}
+    failures = judged(ground, seen, {NODES[0]: {"pods": [gone]}, NODES[1]: {"pods": []}})
+    assert [(each.code, each.node) for each in failures] == [("RV912", NODES[0]), ("RV910", NODES[1])]
+    assert FAILED in failures[1].found
+
+
+def state(**state: Object) -> Object:
+    return {
+        **{"name": "rails", "image": "x", "imageID": "", "ready": True, "restartCount": 0},
+        "state": state,
+    }
+
+
+def warning(pod: Object, number: int, reason: str, message: str) -> Object:
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": "default"}
+    about.update(name=pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+    moment = "2026-11-21T20:0%d:00Z" % number
+    return {
+        **{"apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": reason, "message": message},
+        **{"metadata": {"generateName": "rails-"}, "involvedObject": about, "source": {"component": "kubelet"}},
+        **{"firstTimestamp": moment, "lastTimestamp": moment, "count": 1},
+    }
 
 
 def test_nodes_with_a_bad_rail_are_cordoned_until_they_are_well(cluster: Cluster) -> None:
