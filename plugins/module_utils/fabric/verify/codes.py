@@ -591,7 +591,7 @@ _CODES = (
         "RV913",
         "pods",
         "the test workload cannot be read",
-        "who asks may not list pods or get DaemonSets",
+        "the API server does not answer, or who asks may not get DaemonSets or list pods",
         "see the message",
         None,
         drift=False,
