@@ -1,0 +1,174 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rights that docs/security.md prints are all that the actions of the cluster need, and none of them is idle."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.action.kube_ready import _look
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import pods, preflight
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import cordon
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
+from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
+from lab.cluster import api
+from tests.integration.cluster import Cluster, Object
+from tests.integration.conftest import ROOT
+from tests.integration.test_kube_objects import Bench, bench, kubeconfig, proxy, quiet  # noqa: F401  (fixtures)
+
+METRICS: Object = {"metrics": True, "monitoring_namespace": "default"}
+
+
+class Case(t.NamedTuple):
+    """A plan of each kind that there is of objects; ``fabric``: further words of the file's section."""
+
+    provider: str
+    attachment: str
+    mode: str
+    options: Object = {}
+    fabric: Object = {}
+
+
+CASES = [
+    Case("spiderpool", "macvlan", "subnet"),
+    Case("spiderpool", "sriov", "prefix", METRICS),
+    Case("spiderpool", "ib-sriov", "subnet"),
+    Case("network-operator", "macvlan", "subnet", METRICS),
+    Case("network-operator", "host-device", "link"),
+    Case("network-operator", "sriov", "prefix"),
+    Case("network-operator", "ipoib", "subnet"),
+    Case("network-operator", "ib-sriov", "subnet", {}, {"rdma_mode": "shared"}),
+    Case("cni", "macvlan", "block"),
+]
+# In the role for what no plan of these has (other policies, Node Feature Discovery), and for the layer of pods.
+BEYOND = {
+    "nicnodepolicies.mellanox.com",
+    "nodefeaturerules.nfd.k8s-sigs.io",
+    "spiderreservedips.spiderpool.spidernet.io",
+    "daemonsets.apps get",
+    "pods list",
+    "events list",
+}
+
+
+def role() -> Object:
+    """The first ClusterRole of the page."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "security.md").read_text(), re.MULTILINE | re.DOTALL)
+    return next(made for made in map(yaml.safe_load, blocks) if made["kind"] == "ClusterRole")
+
+
+def rights(made: Object) -> set[str]:
+    """``RESOURCE.GROUP VERB`` of each."""
+    return {
+        "%s %s" % (".".join(filter(None, (resource, group))), verb)
+        for rule in made["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+def account(cluster: Cluster, namespace: str, tmp_path: Path) -> t.Iterator[Path]:
+    """The kubeconfig of a service account that has the page's role and no other."""
+    made = role()
+    name = made["metadata"]["name"]
+    rbac = "rbac.authorization.k8s.io"
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})
+    cluster.apply(made)
+    cluster.apply(
+        {
+            "apiVersion": rbac + "/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        }
+    )
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    with api.Api(cluster.running) as admin:
+        answer = admin.request("POST", "/api/v1/namespaces/%s/serviceaccounts/%s/token" % (namespace, name), request)
+    user = {"token": answer["status"]["token"]}
+    yield kubeconfig(tmp_path / "account", cluster.running.url, user, cluster.running.pki / "ca.crt")
+    for kind in ("clusterrolebinding", "clusterrole"):
+        cluster.kubectl("delete", kind, name)
+
+
+def whole_way(server: Server, plan: Planned) -> None:
+    """What the playbooks do: preflight, labels, objects, again, wait, cordon, and all away."""
+    assert preflight.problems(server, plan.wish(), plan.labels_nodes, quiet, plan.secrets()) == []
+
+    def labels(wanted: t.Mapping[str, t.Mapping[str, str]]) -> Labelling:
+        made = Labelling(server, wanted, {FABRIC: plan.fabric}, LABEL, MANAGER)
+        made.run(False, quiet)
+        return made
+
+    assert labels(plan.node_labels()).done
+    first = Apply(server, plan.wish(), False, quiet)
+    first.present(True)
+    assert first.done
+    again = Apply(server, plan.wish(), False, quiet)
+    again.present(True)
+    assert again.done == []
+    _look(server, Goal(plan.document, plan.given, plan.objects))
+    assert cordon(server, {"node-1": ["gpu01"]}, MANAGER, False)
+    assert cordon(server, {"node-1": []}, MANAGER, False)
+    Apply(server, plan.wish(), False, quiet).absent(20)
+    assert labels({}).done
+
+
+def planned(bench: Bench, case: Case) -> Planned:  # noqa: F811
+    options = {"metrics": False, "registry": "registry.example", **case.options}
+    options.update(operator_namespace="default", sriov_namespace="default")
+    return bench.plan(case.provider, case.attachment, case.mode, options=options, fabric=case.fabric)
+
+
+@pytest.mark.parametrize("case", CASES, ids=["-".join(case[:3]) for case in CASES])
+def test_the_printed_role_suffices(bench: Bench, account: Path, case: Case) -> None:  # noqa: F811
+    whole_way(bench.server(account), planned(bench, case))
+
+
+def test_it_suffices_to_look_at_pods(bench: Bench, account: Path, namespace: str) -> None:  # noqa: F811
+    """A pod that no kubelet runs, of which what is said is read as well."""
+    container = {"name": "rails", "image": "registry.example/busybox:1"}
+    metadata = {"name": "ai-rails", "namespace": namespace, "labels": {"app": "rails"}}
+    bench.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
+    server = bench.server(account)
+    assert pods.there(server, namespace, ["ai-rails"]) == []
+    (row,) = pods.of(server, namespace, "app=rails", "k8s.v1.cni.cncf.io/network-status")
+    assert row["name"] == "ai-rails" and not row["running"] and row["why"]
+
+
+def test_the_printed_role_has_nothing_that_is_not_used(bench: Bench) -> None:  # noqa: F811
+    bench.proxy.seen.clear()
+    for case in CASES:
+        whole_way(bench.server(), planned(bench, case))
+    used = {right for method, path in bench.proxy.seen for right in _rights(method, path)}
+    left = {right for right in rights(role()) - used if right not in BEYOND and right.split()[0] not in BEYOND}
+    assert left == set()
+    assert used <= rights(role()), sorted(used - rights(role()))
+
+
+def _rights(method: str, path: str) -> list[str]:
+    """The rights that a request takes; none for what every user may ask."""
+    found = re.match(r"/(?:api|apis/([^/]+))/v\w+(?:/namespaces/[^/?]+)?/([\w-]+)(/[^/?]+)?(?:\?|$)", path)
+    namespace = re.match(r"/api/v1/namespaces(/[^/?]+)?(?:\?|$)", path)
+    if namespace:
+        return ["namespaces get"] if method == "GET" else []
+    if not found or found[2].endswith("reviews"):
+        return []
+    name = ".".join(filter(None, (found[2], found[1])))
+    if method == "GET":
+        return ["%s %s" % (name, "get" if found[3] else "list")]
+    # server-side apply of what is not there is a creation too; a node's labels are a merge
+    verbs = {"PATCH": ["patch"] if name == "nodes" else ["patch", "create"], "DELETE": ["delete"]}[method]
+    return ["%s %s" % (name, verb) for verb in verbs]
