@@ -101,6 +101,20 @@ def test_one_that_vanishes_meanwhile_says_so(proc: Proc) -> None:
     assert (row["namespace"], row["why"]) == (OWN, "its network namespace cannot be entered")
 
 
+def test_of_devices_that_all_share_a_pod_has_the_gids_of_its_addresses() -> None:
+    kinds = ("RoCE v1", "RoCE v2")
+    gids = [
+        {"device": "mlx5_0", "port": 1, "index": index, "type": kinds[index % 2], "address": address, "netdev": None}
+        for index, address in enumerate(("172.16.11.201", "172.16.11.7", "172.16.11.8", "fd00:11::7", None))
+    ]
+    held = [{"netdev": "net1", "address": each, "secondary": False} for each in ("172.16.11.7/24", "fd00:11::7/64")]
+    row = pods._row({"uid": UIDS[0], "why": ""}, {"addresses": held}, gids)
+    assert [(each["index"], each["type"]) for each in row["gids"]] == [(1, "RoCE v2"), (3, "RoCE v2")]
+    own = [dict(gids[1], device="mlx5_9", index=5)]
+    # in the mode exclusive they are those of its own devices
+    assert pods._row({"uid": UIDS[0], "why": ""}, {"addresses": held, "gids": own}, [])["gids"] == own
+
+
 def test_only_settings_leave_the_node(proc: Proc) -> None:
     group = "0::/kubepods/pod%s/%s" % (UIDS[0], "%s")
     proc.process(70, group % "pause", OWN, started=1, PATH="/bin")
