@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -235,12 +237,42 @@ class Desk:
 
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         """As somebody types it; what the reader's own environment says of clusters and collections is not there."""
-        known = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "K8S_", "KUBE"))}
-        known.update(ANSIBLE_FORCE_COLOR="0", PATH="%s:%s" % (Path(sys.executable).parent, known.get("PATH", "")))
+        words = shlex.split(text, comments=True)
+        if words[0] == "ansible-playbook" and not {"&&", "||", "|", ";", ">", "<"}.intersection(words):
+            return self._playbook(words)
         argv = ["bash", "-o", "pipefail", "-c", text]
         return subprocess.run(
-            argv, cwd=self.home, env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+            argv, cwd=self.home, env=self._environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
+
+    @functools.cached_property
+    def _environment(self) -> dict[str, str]:
+        known = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "K8S_", "KUBE"))}
+        path = "%s:%s" % (Path(sys.executable).parent, known.get("PATH", ""))
+        return dict(known, ANSIBLE_FORCE_COLOR="0", PATH=path)
+
+    @functools.cached_property
+    def _ansible(self) -> subprocess.Popen[str]:
+        """Waits for calls, and ends with its standard input: with this process at the latest."""
+        argv = [sys.executable, str(Path(__file__).with_name("docs_ansible.py"))]
+        return subprocess.Popen(
+            argv, cwd=self.home, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def _playbook(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
+        asked, answered = self._ansible.stdin, self._ansible.stdout
+        assert asked and answered
+        with tempfile.TemporaryDirectory() as scratch:
+            out, err = Path(scratch, "out"), Path(scratch, "err")
+            asked.write(json.dumps({"argv": argv, "out": str(out), "err": str(err)}) + "\n")
+            asked.flush()
+            status = int(answered.readline())
+            return subprocess.CompletedProcess(argv, status, out.read_text(), err.read_text())
+
+    def close(self) -> None:
+        """End what waits for calls."""
+        if "_ansible" in self.__dict__:
+            self._ansible.communicate()
 
     def forget(self, file: str) -> None:
         """Take away a file of the desk's own, for a command that makes it."""

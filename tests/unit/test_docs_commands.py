@@ -70,20 +70,25 @@ ELSEWHERE = [
 
 
 @pytest.fixture(scope="module")
-def desks(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Desk]:
+def desks(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[t.Callable[[str], Desk]]:
     """A desk a page, so that what one page has its reader write is not there for the next."""
     home = tmp_path_factory.mktemp("desks")
+    made: list[Desk] = []
 
     @functools.lru_cache(maxsize=None)
     def first() -> Desk:
         (home / "first").mkdir()
-        return Desk.made(home / "first")
+        made.append(Desk.made(home / "first"))
+        return made[0]
 
     @functools.lru_cache(maxsize=None)
     def desk(page: str) -> Desk:
-        return first().copy(home / re.sub(r"\W", "-", page))
+        made.append(first().copy(home / re.sub(r"\W", "-", page)))
+        return made[-1]
 
-    return desk
+    yield desk
+    for one in made:
+        one.close()
 
 
 @functools.lru_cache(maxsize=None)
