@@ -446,6 +446,9 @@ class Firmware(Subsystem):
                         "take the VFs away first (sriov_vfs with count: 0), or use reset: never and reboot",
                     )
                 )
+        for function, why in _away(self._system, functions).items():
+            message = "%s cannot be reset: of %s, %s" % (card.device, function, why)
+            errors.append(Refused(message, place, "end who has it, or use reset: never and reboot"))
         return errors
 
     def _place(self, card: Card) -> str:
@@ -563,6 +566,13 @@ def _holders(system: System, functions: t.Sequence[str]) -> dict[str, list[str]]
 
     with Rtnetlink() as table:
         return holders.of(system, functions, table)
+
+
+def _away(system: System, functions: t.Sequence[str]) -> dict[str, str]:
+    """Functions whose interface is in another network namespace -> who has it."""
+    from ansible_collections.railyard.fabric.plugins.module_utils.node import holders
+
+    return {function: moved.why for function, moved in holders.moved(system, functions).items()}
 
 
 def _wish_version(card: Card, version: t.Any, place: str) -> list[RailyardError]:

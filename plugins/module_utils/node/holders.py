@@ -30,10 +30,13 @@ Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
 
 
 class Moved(t.NamedTuple):
-    """Where a function's device is, as a sentence; ``netdev``: the name that it had here, as far as that is known."""
+    """Where a function's device is, as a sentence; ``netdev``: the name that it had here, and ``mac``: its hardware
+    address, as far as that is known.
+    """
 
     why: str
-    netdev: str | None
+    netdev: str | None = None
+    mac: str | None = None
 
 
 class LinkTable(t.Protocol):
@@ -90,16 +93,21 @@ def moved(
     if not hidden:
         return {}
     held: dict[str, list[str]] = {pci: [] for pci in hidden}
-    names: dict[str, str] = {}
+    rows: dict[str, t.Mapping[str, t.Any]] = {}
 
     def looked(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
         seen = look(system, namespaces)
         for each in seen.values():
-            names.update({row["pci"]: row.get("alias") or row["name"] for row in each.netdevs if row["pci"] in hidden})
+            rows.update({row["pci"]: row for row in each.netdevs if row["pci"] in hidden})
         return seen
 
     _holders_elsewhere(system, held, hidden, {}, looked)
-    return {pci: Moved("; ".join(why), names.get(pci)) for pci, why in held.items()}
+    return {
+        pci: Moved("; ".join(why), rows[pci].get("alias") or rows[pci]["name"], rows[pci].get("mac"))
+        if pci in rows
+        else Moved("; ".join(why))
+        for pci, why in held.items()
+    }
 
 
 def left_alone(port: str, pci: str, why: str) -> str:

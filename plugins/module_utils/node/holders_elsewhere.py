@@ -23,7 +23,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rdma
-from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Row
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Row, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import Namespace
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import NETLINK_ROUTE, Rtnetlink
@@ -44,9 +44,9 @@ BUS_INFO = slice(4 + 3 * 32, 4 + 4 * 32)
 class Elsewhere(t.NamedTuple):
     """What one other namespace holds.
 
-    ``netdevs``: rows of ``name``, ``alias``, ``kind``, ``pci`` (of the device behind it; None for virtual ones) and
-    ``below`` (index of the link *here* that it stands on; None for none). ``uverbs``: names of the RDMA devices' verbs
-    files.
+    ``netdevs``: rows of ``name``, ``alias``, ``mac``, ``kind``, ``pci`` (of the device behind it; None for virtual
+    ones) and ``below`` (index of the link *here* that it stands on; None for none). ``uverbs``: names of the RDMA
+    devices' verbs files.
     """
 
     netdevs: list[Row]
@@ -189,6 +189,7 @@ def _netdevs(home: int) -> list[Row]:
         {
             "name": link.name,
             "alias": link.alias,
+            "mac": hardware_address(link.permanent or link.address) or None,
             "kind": link.kind,
             "pci": link.parent or (None if link.kind else bus_info(link.name)),
             "below": link.below if here is not None and link.below_namespace == here else None,

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 
 if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.holders import Moved
     from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
     from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
     from ansible_collections.railyard.fabric.plugins.module_utils.node.verbs import Told
@@ -283,16 +284,20 @@ class Info:
                 "branch": self.branch.why_card(function),
             }
             here: list[str | None] = [*self.netdevs.get(function, [])]
-            shared["holders"] = [] if here else self._movers(function)
-            found += [dict(shared, **self._netdev(name, drivers, permanent)) for name in here or [None]]
+            moved = None if here else self._moved(function)
+            shared["holders"] = [moved.why] if moved else []
+            rows = [dict(shared, **self._netdev(name, drivers, permanent)) for name in here or [None]]
+            if moved:
+                # a plan may know the port by it
+                rows[0]["mac"] = rows[0]["permanent_mac"] = moved.mac
+            found += rows
         return found
 
-    def _movers(self, function: str) -> list[str]:
+    def _moved(self, function: str) -> Moved | None:
         """Who has taken the function's netdev into another network namespace."""
         from ansible_collections.railyard.fabric.plugins.module_utils.node import holders
 
-        moved = holders.moved(self._system, [function]).get(function)
-        return [moved.why] if moved else []
+        return holders.moved(self._system, [function]).get(function)
 
     def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
         """What the cards say of themselves, by function; a card of several functions is asked once."""

@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.node import firewall, memlock, pci, sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils.node import firewall, holders, memlock, pci, sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, NotTaken
 from ansible_collections.railyard.fabric.plugins.module_utils.node.memlock import Memlock
@@ -131,6 +131,9 @@ class RailLimits(Subsystem):
         if netdev in names or (netdev and netdev_pci(self._system, netdev) == function):
             return Port(netdev, netdev)
         now = names[0] if names else None
+        if not netdev and not now:
+            moved = holders.moved(self._system, [function]).get(function)
+            netdev = moved.netdev if moved else None
         return Port(netdev or now, now)
 
     def _pages(self) -> list[Row]:

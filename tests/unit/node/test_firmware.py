@@ -9,6 +9,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import shutil
 import sys
 import typing as t
 from pathlib import Path
@@ -379,6 +380,18 @@ def test_no_reset_while_the_card_has_vfs(lab: Lab) -> None:
         lab.predict({"pci": FIRST, "link_type": "eth"}, reset="allowed", holders=holders)
     assert caught.value.message == "%s cannot be reset: %s has VFs: %s (a pod has it)" % (FIRST, SECOND, vf)
     assert lab.state()["cards"] == before
+    assert len(lab.apply({"pci": FIRST, "link_type": "eth"})[0]) == 2
+
+
+def test_no_reset_while_a_pod_has_the_port(lab: Lab) -> None:
+    """The interface is in another namespace: sysfs keeps an empty directory of it."""
+    place = lab.tree.root / ("sys/bus/pci/devices/%s/net" % SECOND)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    with pytest.raises(Refused) as caught:
+        lab.predict({"pci": FIRST, "link_type": "eth"}, reset="allowed")
+    said = "%s cannot be reset: of %s, its netdev is in another network namespace" % (FIRST, SECOND)
+    assert caught.value.message.startswith(said) and "reset: never" in caught.value.remedy
     assert len(lab.apply({"pci": FIRST, "link_type": "eth"})[0]) == 2
 
 

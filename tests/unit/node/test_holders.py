@@ -193,7 +193,7 @@ def test_what_was_moved_away_is_told_with_the_name_that_it_had(tree: Tree) -> No
 
     def look(_system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
         asked.append(len(namespaces))
-        row = {"name": "net1", "alias": "enp5s0v0", "kind": None, "pci": VF, "below": None}
+        row = {"name": "net1", "alias": "enp5s0v0", "mac": "02:00:00:00:00:05", "kind": None, "pci": VF, "below": None}
         return {POD: Elsewhere([row, dict(row, name="eth0", pci=None)], ["uverbs5"])}
 
     tree.netdev(VF, "enp5s0v0")
@@ -205,10 +205,10 @@ def test_what_was_moved_away_is_told_with_the_name_that_it_had(tree: Tree) -> No
     shutil.rmtree(tree.root / "sys/bus/pci/devices" / VF / "net")
     hide(tree, "net")
     why = "its netdev net1 is in network namespace %s (pause pid 4711)" % POD
-    assert holders.moved(system, [VF, None], look=look) == {VF: (why, "enp5s0v0")}
+    assert holders.moved(system, [VF, None], look=look) == {VF: (why, "enp5s0v0", "02:00:00:00:00:05")}
     # nobody may go there, or it was gone before we came
     blind = holders.moved(system, [VF], look=lambda _system, _namespaces: {})
-    assert blind == {VF: ("its netdev is in another network namespace, which cannot be entered", None)}
+    assert blind == {VF: ("its netdev is in another network namespace, which cannot be entered", None, None)}
     assert holders.moved(system, [VF], "infiniband", look) == {}
     tree.write("/sys/bus/pci/devices/%s/infiniband_verbs/uverbs5/dev" % VF, "231:5")
     hide(tree, "infiniband")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool, info
+from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool, holders, info
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
 from ansible_collections.railyard.fabric.plugins.module_utils.node.info import Info
@@ -153,13 +153,19 @@ def test_one_function_with_two_netdevs_and_one_with_none(tmp_path: Path) -> None
     assert found[2]["mac"] is None and found[2]["operstate"] is None and found[2]["holders"] == []
 
 
-def test_a_netdev_that_a_pod_has_is_told_as_held(tmp_path: Path) -> None:
+def test_a_netdev_that_a_pod_has_is_told_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path)
     function = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")
     (tree.root / ("sys/bus/pci/devices/%s/net" % function)).mkdir()
     (row,) = node(tree, []).look(["nics"])["nics"]
     assert row["netdev"] is None
     assert row["holders"] == ["its netdev is in another network namespace, which cannot be entered"]
+    assert row["mac"] is None
+    moved = {function: holders.Moved("a pod has it", "ens1", "02:00:00:00:00:0b")}
+    monkeypatch.setattr(holders, "moved", lambda _system, functions: {each: moved[each] for each in functions})
+    (row,) = node(tree, []).look(["nics"])["nics"]
+    # by which a plan may know the port
+    assert (row["holders"], row["permanent_mac"]) == (["a pod has it"], "02:00:00:00:00:0b")
 
 
 def test_what_tells_one_card_from_another(tmp_path: Path) -> None:

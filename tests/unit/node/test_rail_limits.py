@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import memlock, rail_limits
+from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, memlock, rail_limits
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rail_limits import RailLimits
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
@@ -398,3 +399,18 @@ def test_all_that_is_wrong_at_once(node: Node) -> None:
 def test_this_machine_can_be_read() -> None:
     state = RailLimits({"ports": [{"netdev": "lo"}], "services": []}, System()).observe()
     assert state["rp_filter"]["lo"] in (0, 1, 2) and state["memlock"] == []
+
+
+def test_the_name_of_a_port_that_a_pod_has_stays_kept_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan knows the port by its function alone, and the interface is in a pod, where it has another name."""
+    function = node.tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")
+    node.tree.netdev(function, "ens1")
+    wanted: dict[str, t.Any] = {"ports": [{"pci": function}], "network_manager": "unmanaged"}
+    (node.tree.root / "etc/NetworkManager").mkdir(parents=True, exist_ok=True)
+    run(node, **wanted)
+    kept = node.read_file(rail_limits.NETWORK_MANAGER_FILE)
+    assert kept and "ens1" in kept
+    shutil.rmtree(node.tree.root / ("sys/bus/pci/devices/%s/net/ens1" % function))
+    (node.tree.root / "sys/class/net/ens1").unlink()
+    monkeypatch.setattr(holders, "moved", lambda _system, each: {each[0]: holders.Moved("a pod has it", "ens1")})
+    assert run(node, **wanted)[0] == [] and node.read_file(rail_limits.NETWORK_MANAGER_FILE) == kept
