@@ -237,3 +237,17 @@ def test_playbooks_within_sentences_are_there(page: Path) -> None:
     named = set(re.findall(r"`(?:ansible-playbook )?((?:playbooks/)?[\w-]+\.yml)`", page.read_text()))
     named = {name for name in named if name.startswith("playbooks/")}
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_other_commands_within_sentences_are_known(page: Path) -> None:
+    """Of ansible-doc the plugin or role, of make the target, and all words for the lab."""
+    text = page.read_text()
+    there = {path.stem for path in ROOT.glob("plugins/*/*.py")} | {path.name for path in ROOT.glob("roles/*")}
+    named = set(re.findall(r"`ansible-doc (?:-t \w+ )?railyard\.fabric\.([a-z]\w+)`", text))
+    assert named <= there, sorted(named - there)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    made = set(re.findall(r"`make ([a-z-]+)", text))
+    assert made <= targets, sorted(made - targets)
+    for words in re.findall(r"`lab/lab\s([^`|]+)`", text):
+        parser().parse_args(words.replace("NAME", "name").split())
