@@ -145,8 +145,13 @@ class NicDriver(Subsystem):
     @staticmethod
     def _differs(modules: KernelModules, name: str) -> bool:
         """Whether a loaded module is another than the one on disk, which the next load would take."""
-        live, disk = modules.attribute(name, "srcversion"), modules.info(name).get("srcversion")
-        return bool(live and disk and live != disk)
+        live, info = modules.attribute(name, "srcversion"), modules.info(name)
+        disk = info.get("srcversion")
+        if live and disk:
+            return live != disk
+        # some kernels, such as Debian's, give their own modules none: then what is not of the kernel's tree tells
+        taint = modules.attribute(name, "taint") or ""
+        return bool(info) and ("O" in taint) != (info.get("intree") != "Y")
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ CLONE_NEWNS = 0x00020000
 MS_REC, MS_PRIVATE, MS_BIND = 0x4000, 0x40000, 0x1000
 RUNNING, OTHER = "6.1.0-25-amd64", "6.1.0-26-amd64"
 INBOX = "kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko"
+CORE = "kernel/drivers/infiniband/core/ib_core.ko"
 BUILT = "updates/dkms/mlx5_core.ko"
 DOCA, MLNX = "/srv/doca/2.9.3/debian12.5/x86_64", "/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64"
 LOG = Path("/srv/log")
@@ -203,9 +204,11 @@ def _furnish() -> None:
         path.chmod(0o755)
     os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
     for release in (RUNNING, OTHER):
-        module = Path("/lib/modules", release, INBOX)
-        module.parent.mkdir(parents=True)
-        module.write_text("srcversion=INBOX")
+        for place in (INBOX, CORE):
+            module = Path("/lib/modules", release, place)
+            module.parent.mkdir(parents=True)
+            # a kernel may give its own modules a srcversion, and Debian's does not
+            module.write_text("srcversion=INBOX intree=Y" if place == INBOX else "intree=Y")
         Path("/lib/modules", release, "build").mkdir()
         Path("/boot/vmlinuz-" + release).write_text("")
         sh("depmod", release)
