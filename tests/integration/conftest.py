@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import clean_cluster, cluster, namespace  # noqa: F401  (fixtures for every test here)
+from tests.integration.modules import Modules
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAB = os.environ.get("RAILYARD_LAB", "default")
@@ -32,7 +32,7 @@ class Failed(AssertionError):
 
 
 class Node:
-    """One guest: its shell as root, and the collection's modules as Ansible runs them there (ops, with become)."""
+    """One guest: its shell as root, and the collection's modules there."""
 
     def __init__(self, name: str, control: Path) -> None:
         self.name = name
@@ -41,6 +41,7 @@ class Node:
             *("ssh", "-F", str(LAB_DIR / "ssh_config")),
             *("-o", "ControlMaster=auto", "-o", "ControlPath=%s/%%C" % control, "-o", "ControlPersist=60s"),
         ]
+        self.modules = Modules(self)
 
     def run(self, command: str, check: bool = True, timeout: float = 120) -> str:
         """Run a shell command as root; its standard output. Both streams on a failure that is not expected."""
@@ -95,15 +96,9 @@ class Node:
 
     def module(self, name: str, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
         """Run a module of the collection on the guest; its result. Raises :class:`Failed` where it fails."""
-        out, err = self.module_process(name, options, check).communicate(timeout=300)
-        head, arrow, body = out.partition("=> ")
-        if not arrow:
-            raise AssertionError("no result from %s: %s%s" % (name, out, err))
-        result: dict[str, t.Any] = json.loads(body)
-        # they are shown apart, in lines of a terminal's width
-        told = re.findall(r"^\[WARNING\]: (.*?)(?=^\[|\Z)", err, re.M | re.S)
-        result.setdefault("warnings", [" ".join(each.split()) for each in told])
-        if "FAILED" in head or "UNREACHABLE" in head:
+        (result,) = self.modules.call((name, options, check))
+        result.setdefault("warnings", [])
+        if result.get("failed"):
             raise Failed(result)
         return result
 
@@ -125,7 +120,8 @@ class Node:
         )
 
     def forget(self) -> None:
-        """End the connection that is kept: its other end goes away."""
+        """End the connection that is kept, and what uses it: its other end goes away."""
+        self.modules.close()
         subprocess.run([*self._ssh, "-O", "exit", self.name], capture_output=True)
 
     def boot_id(self) -> str:

@@ -247,11 +247,11 @@ def faults(node: t.Callable[[str], Node], inventory: Path) -> t.Iterator[Faults]
     try:
         done = play(inventory, "hosts.yml")
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-        prepared = Faults(node, FABRIC)
-        yield prepared
-        prepared.close()
+        yield Faults(node, FABRIC)
     finally:
         cable("mend")
+        for name in (ONE, TWO):
+            node(name).modules.close()
         assert cli.main(["snapshot", "restore", TAG, "--name", LAB]) == 0
         assert cli.main(["snapshot", "delete", TAG, "--name", LAB]) == 0
 
