@@ -31,6 +31,8 @@ DRIVER: dict[str, t.Any] = {
     "unsigned": True,
     "allow_unlisted": True,
 }
+# the processes of a run, but for the shell that looks for them
+AT_WORK = "AnsiballZ_nic_drive[r]|[ /]apt-get|[ /]dpkg |mlnx-ofed-kernel-dkms.postins[t]"
 # as DKMS lays them down: before the kernel's own
 BUILD = r"""
 if [ "$1" = configure ]; then
@@ -188,7 +190,7 @@ def test_killed_in_the_middle(guest: Guest) -> None:
             assert time.monotonic() < deadline and process.poll() is None, "the package's script does not come"
             time.sleep(0.5)
         # the module, its package manager and the script, as by the loss of power
-        run("kill -9 $(pgrep -f 'AnsiballZ_nic_drive[r]|[ /]apt-get|[ /]dpkg |mlnx-ofed-kernel-dkms.postins[t]') ; true")
+        run("kill -9 $(pgrep -f '%s') ; true" % AT_WORK)
     finally:
         process.wait(timeout=120)
     run("rm -f %s/slow" % PLACE)
