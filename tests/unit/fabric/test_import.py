@@ -471,9 +471,7 @@ _JSON = st.recursive(
 )
 
 
-@given(
-    st.one_of(st.lists(_JSON, max_size=4), st.dictionaries(_TEXT, _JSON, max_size=4)), st.sampled_from([None, 2])
-)
+@given(st.one_of(st.lists(_JSON, max_size=4), st.dictionaries(_TEXT, _JSON, max_size=4)), st.sampled_from([None, 2]))
 def test_whole_json_is_read_as_it_is(value: t.Any, indent: int | None) -> None:
     reading = lenient.read(json.dumps(value, indent=indent, ensure_ascii=False))
     assert reading.whole and not reading.dots and reading.value is not None

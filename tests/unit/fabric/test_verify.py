@@ -476,11 +476,17 @@ def test_drift_is_state_and_nothing_else(
 
 
 @pytest.mark.parametrize("kind", ["verify", "drift"])
-def test_a_port_that_a_pod_has_is_held_and_not_gone(world: World, kind: str) -> None:
+def test_a_port_that_a_pod_has_is_held_and_where_pods_take_whole_devices_not_gone(world: World, kind: str) -> None:
     why = "its netdev net1 is in network namespace cni-1 (pause pid 4711)"
     world.nic(NODE, RAIL).update(netdev=None, holders=[why])
-    assert found(world, kind) == []
-    (told,) = [each for each in world.document(kind)["warnings"] if each["code"] == "RV203"]
+    (failure,) = world.document(kind)["failures"]
+    assert (failure["code"], failure["found"], failure["cause"]) == ("RV203", "held", why)
+    sriov = "attachment: sriov, provider: spiderpool, mtu: 4200, vfs: {count: 2, trust: true, spoofchk: false}"
+    assert sriov in SERVERS
+    whole = World(plan(4, SERVERS.replace(sriov, "attachment: host-device, provider: network-operator, mtu: 4200")))
+    whole.nic(NODE, RAIL).update(netdev=None, holders=[why])
+    assert found(whole, kind) == []
+    (told,) = [each for each in whole.document(kind)["warnings"] if each["code"] == "RV203"]
     assert (told["node"], told["rail"], told["found"], told["cause"]) == (NODE, RAIL, "held", why)
 
 

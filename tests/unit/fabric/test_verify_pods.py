@@ -249,7 +249,7 @@ def test_both_families_are_looked_at() -> None:
 
 
 def test_only_what_the_provider_sets_is_wanted() -> None:
-    """A priority and a table are the plan's with plain CNI alone; of a further pod on the rail it is another thousand."""
+    """A priority and a table are the plan's with plain CNI alone; a further pod on the rail has another thousand."""
     for text, wrong in ((SHARED, False), (PLAIN, True)):
         world = World(plan(4, text))
         rule = next(row for row in world.inside(NODE)["rules"] if row["table"] == 103)
@@ -315,7 +315,7 @@ def test_layers_can_be_chosen(world: World) -> None:
     assert found(world, layers=["pods"], rails=["gpu01"]) == []
 
 
-# -- NCCL's file on nodes ------------------------------------------------------------------------------------------------
+# -- NCCL's file on nodes
 
 FILED = SERVERS.replace("spoofchk: false}}", "spoofchk: false}, nccl: {ucx: true}}")
 
@@ -367,7 +367,7 @@ def test_what_the_inventory_sets_over_the_plan_is_no_drift() -> None:
     assert found(world, DRIFT) == []
 
 
-# -- how pods are probed ---------------------------------------------------------------------------------------------------
+# -- how pods are probed
 
 
 def test_a_pod_is_probed_by_its_own_interfaces_addresses_and_devices(world: World) -> None:

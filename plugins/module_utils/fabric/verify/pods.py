@@ -298,8 +298,13 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         node, peer = blame(probe, failed, well)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             result = probe.result or {}
-            said = {"expected": "it ends well", "found": result["error"], "remedy": result["remedy"] or None}
-            run.fail("RV932", node, probe.rail, "RDMA from pod to pod", peer=peer, **said)
+            run.fail(
+                *("RV932", node, probe.rail, "RDMA from pod to pod"),
+                peer=peer,
+                expected="it ends well",
+                found=result["error"],
+                remedy=result["remedy"] or None,
+            )
 
 
 def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:

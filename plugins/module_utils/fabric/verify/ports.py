@@ -27,24 +27,23 @@ def driver(run: Run) -> None:
             run.fail("RV201", told.name, port["rail"], "NIC", expected=port["pci"] or port["netdev"], found=found)
         elif not nic["driver"]:
             run.fail("RV202", told.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
-        elif not nic["netdev"] and nic.get("holders"):
-            # a whole device that a pod has is where it belongs: told, and not looked at further from here
-            cause = "; ".join(nic["holders"])
-            run.warn(
-                *("RV203", told.name, port["rail"], "netdev of %s" % nic["pci"]),
-                expected=port["netdev"],
-                found="held",
-                cause=cause,
-                remedy="nothing, if that is as it shall be; end it where the rail is to be proven from the node",
-            )
-            run.block(after(CODES["RV203"]), told.name, port["rail"])
         elif not nic["netdev"]:
-            found = "none (driver %s)" % nic["driver"]
-            run.fail(
-                "RV203", told.name, port["rail"], "netdev of %s" % nic["pci"], expected=port["netdev"], found=found
-            )
+            _gone(run, told, port, nic)
         else:
             _port(run, told, port, nic, live)
+
+
+def _gone(run: Run, told: Told, port: Row, nic: Row) -> None:
+    """There is a NIC without an interface here. Where pods take whole devices, one that a pod has is as it shall be."""
+    where = ("RV203", told.name, port["rail"], "netdev of %s" % nic["pci"])
+    cause = "; ".join(nic.get("holders") or ())
+    found = "held" if cause else "none (driver %s)" % nic["driver"]
+    if cause and told.plan["attachment"] == "host-device":
+        remedy = "nothing, if that is as it shall be; end it where the rail is to be proven from the node"
+        run.warn(*where, expected=port["netdev"], found=found, cause=cause, remedy=remedy)
+        run.block(after(CODES["RV203"]), told.name, port["rail"])
+    else:
+        run.fail(*where, expected=port["netdev"], found=found, cause=cause or None)
 
 
 def _port(run: Run, told: Told, port: Row, nic: Row, live: Live) -> None:
