@@ -49,6 +49,8 @@ def call(name, options, check):
             os.close(come)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(go, 1)
+            # what a module leaves behind closes its output, and knows of no other
+            os.close(go)
             arguments = dict(options, _ansible_check_mode=check, _ansible_remote_tmp="/tmp")
             basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
             basic._ANSIBLE_PROFILE = "legacy"

@@ -109,8 +109,9 @@ FAULTS = [
     ),
     Fault(
         *("netdev renamed", "RV204", TWO, "gpu04", "ip link set enp4s0 down; ip link set enp4s0 name stray0 up"),
-        # with VFs it keeps its name until the next boot
-        mend="ip link set stray0 down; ip link set stray0 name enp4s0 up",
+        # with VFs it keeps its name until the next boot; udev may have noted the name it should have beside it
+        mend="ip link property del dev stray0 altname enp4s0;"
+        " ip link set stray0 down; ip link set stray0 name enp4s0 up",
         found="stray0",
     ),
     Fault("VF gone", "RV205", ONE, "gpu02", "echo 0 > %s/0000:02:00.0/sriov_numvfs" % PCI, found="0"),
