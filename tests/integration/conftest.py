@@ -97,7 +97,10 @@ class Node:
     def module(self, name: str, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
         """Run a module of the collection on the guest; its result. Raises :class:`Failed` where it fails."""
         (result,) = self.modules.call((name, options, check))
-        result.setdefault("warnings", [])
+        # as ansible-core 2.19 hands them on; older ones send their text alone
+        result["warnings"] = [
+            each if isinstance(each, str) else each["event"]["msg"] for each in result.get("warnings", ())
+        ]
         if result.get("failed"):
             raise Failed(result)
         return result
