@@ -51,3 +51,14 @@ options:
 requirements:
   - kubernetes >= 22.6 (the Python client, on the control node)
 """
+
+    # those that only look
+    READS = r"""
+attributes:
+  check_mode:
+    description: Changes nothing, so that it does the same in check mode.
+    support: full
+  diff_mode:
+    description: There is nothing to differ.
+    support: none
+"""

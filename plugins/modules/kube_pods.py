@@ -19,14 +19,9 @@ description:
     no error.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.kube
-attributes:
-  check_mode:
-    description: Changes nothing, so that it does the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to differ.
-    support: none
+extends_documentation_fragment:
+  - railyard.fabric.kube
+  - railyard.fabric.kube.reads
 seealso:
   - module: railyard.fabric.rail_pods
   - module: railyard.fabric.fabric_verify

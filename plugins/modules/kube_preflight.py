@@ -20,14 +20,9 @@ description:
     C(SelfSubjectAccessReview), which leaves nothing behind.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.kube
-attributes:
-  check_mode:
-    description: Changes nothing, so that it does the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to differ.
-    support: none
+extends_documentation_fragment:
+  - railyard.fabric.kube
+  - railyard.fabric.kube.reads
 options:
   kinds_from:
     description:

@@ -63,18 +63,14 @@ def of(system: System, uids: t.Sequence[str]) -> list[Row]:
     namespaces: dict[str, Namespace] = {}
     for uid in uids:
         mine = held[uid]
-        # some runtimes keep a watchman of their own in a pod's cgroup, who is in no pod's network
-        inside = [each for each in mine if each.namespace and each.namespace != first]
+        space = _network(mine, first)
         row: Row = {"uid": uid, "processes": len(mine), "namespace": None, "why": ""}
         rows.append(dict(row, settings=_settings(system, mine)))
-        if not inside:
+        if space is None:
             rows[-1]["why"] = _HOST_NETWORK if mine else _NO_PROCESS
             continue
-        # the first of a pod's processes is the one that holds its namespace; a later one may have gone elsewhere
-        identity = str(min(inside).namespace)
-        rows[-1]["namespace"] = identity
-        space = namespaces.setdefault(identity, Namespace(identity))
-        space.processes.update((each.pid, "") for each in inside if each.namespace == identity)
+        rows[-1]["namespace"] = space.identity
+        namespaces.setdefault(space.identity, space).processes.update(space.processes)
     shared = _mode(system) == "shared"
     found = holders_elsewhere.visit(system, list(namespaces.values()), lambda _home: _inside(system, shared), True)
     gids = _gids(system) if shared and namespaces else []
@@ -86,11 +82,20 @@ def namespace(system: System, uid: str) -> Namespace:
 
     :raises RailyardError: where it has none here.
     """
-    first = system.link_name("/proc/1/ns/net")
     mine = processes(system, [uid])[uid]
+    found = _network(mine, system.link_name("/proc/1/ns/net"))
+    if found is None:
+        raise RailyardError(_HOST_NETWORK if mine else _NO_PROCESS, "pod %s" % uid, "see that it runs on this node")
+    return found
+
+
+def _network(mine: t.Sequence[Process], first: str | None) -> Namespace | None:
+    """The network namespace of a pod's processes; None where none of them has one but the node's own, ``first``."""
+    # some runtimes keep a watchman of their own in a pod's cgroup, who is in no pod's network
     inside = [each for each in mine if each.namespace and each.namespace != first]
     if not inside:
-        raise RailyardError(_HOST_NETWORK if mine else _NO_PROCESS, "pod %s" % uid, "see that it runs on this node")
+        return None
+    # the first of a pod's processes is the one that holds its namespace; a later one may have gone elsewhere
     found = Namespace(str(min(inside).namespace))
     found.processes.update((each.pid, "") for each in inside if each.namespace == found.identity)
     return found

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify impo
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
-from tests.unit.fabric.verify_nodes import SERVERS, World, plan
+from tests.unit.fabric.verify_nodes import SERVERS, World, only_failure, plan
 
 ROOT = Path(__file__).resolve().parents[3]
 NODE, RAIL = "ai-2", "gpu03"
@@ -397,11 +397,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
 def test_one_harm_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
     harm(world)
     verdict = world.document()
-    assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [(code, node, rail)], [
-        (each["code"], each["node"], each["rail"], each["what"], each["found"]) for each in verdict["failures"]
-    ]
-    (failure,) = verdict["failures"]
-    assert failure["cause"] and failure["remedy"] and failure["what"]
+    failure = only_failure(verdict, code, node, rail)
     assert failure["mends"] is None or failure["mends"].startswith("playbooks/")
     assert not verdict["ok"]
     # no other rail of any node suffers for it

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import proof
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_probe import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
-from tests.unit.fabric.verify_nodes import SERVERS, World, plan
+from tests.unit.fabric.verify_nodes import SERVERS, World, only_failure, plan
 
 NODE, RAIL, NET = "ai-2", "gpu03", "net3"
 Harm = t.Callable[[World], t.Any]
@@ -185,12 +185,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
 @pytest.mark.parametrize(("harm", "code", "node", "rail"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
 def test_one_harm_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
     harm(world)
-    verdict = world.document()
-    assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [(code, node, rail)], [
-        (each["code"], each["node"], each["rail"], each["what"], each["found"]) for each in verdict["failures"]
-    ]
-    (failure,) = verdict["failures"]
-    assert failure["cause"] and failure["remedy"] and failure["what"] and failure["found"]
+    assert only_failure(world.document(), code, node, rail)["found"]
     # pods come and go: they are no state that drifts
     assert found(world, DRIFT) == []
 

@@ -55,6 +55,16 @@ def plan(nodes: int = 4, text: str = SERVERS) -> Plan:
     return outcome.plan
 
 
+def only_failure(verdict: Row, code: str, node: str | None, rail: str | None) -> Row:
+    """The one failure of a verdict, which must be this one."""
+    failures: list[Row] = verdict["failures"]
+    assert [(each["code"], each["node"], each["rail"]) for each in failures] == [(code, node, rail)], [
+        (each["code"], each["node"], each["rail"], each["what"], each["found"]) for each in failures
+    ]
+    assert failures[0]["cause"] and failures[0]["remedy"] and failures[0]["what"]
+    return failures[0]
+
+
 class World:
     """A fabric's nodes as their modules tell of them; harm is done to the rows that are here."""
 
