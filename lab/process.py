@@ -63,6 +63,9 @@ def spawn(argv: list[str], lab: Path, part: str, log: Path, env: dict[str, str])
             cwd="/",
             env={**env, MARK: "%s#%s" % (lab, part)},
         )
+    # Popen is back before the kernel has loaded the program, and until then nothing can be read of its environment.
+    while _mark(process.pid) is None and process.poll() is None:
+        time.sleep(0.001)
     # It outlives this command: not ours to wait for.
     process.returncode = 0
     return Member(part, process.pid)

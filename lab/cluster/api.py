@@ -93,6 +93,15 @@ class Api:
     def get(self, path: str) -> Any:
         return self.request("GET", path)
 
+    def delete(self, path: str, at_once: bool = False) -> None:
+        """Ask that an object goes; one that has gone already is as well. ``at_once``: nobody has to confirm it."""
+        now = {"gracePeriodSeconds": 0, "apiVersion": "v1", "kind": "DeleteOptions"}
+        try:
+            self.request("DELETE", path, now if at_once else None)
+        except Refused as error:
+            if error.status != 404:
+                raise
+
     def apply(self, path: str, body: bytes | dict[str, Any], manager: str = MANAGER) -> Any:
         """Server-side apply; YAML bytes go as they are. What others set there is taken over."""
         return self.request("PATCH", "%s?fieldManager=%s&force=true" % (path, manager), body, APPLY)

@@ -43,7 +43,7 @@ def apply(api: Api, names: list[str]) -> list[str]:
             changed.append(name)
     for name, metadata in before.items():
         if name not in names and metadata.get("labels", {}).get(LABEL) == "none":
-            api.request("DELETE", "%s/%s" % (PATH, name))
+            api.delete("%s/%s" % (PATH, name))
             changed.append(name)
     return changed
 

@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect impor
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import BAD, CORDONED, cordon, label
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
 from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
-from lab.cluster import api
+from lab.cluster import api, nodes
 from tests.integration.cluster import Cluster, Object
 from tests.integration.conftest import ROOT
 from tests.integration.test_kube_objects import Bench, bench, proxy  # noqa: F401  (fixtures)
@@ -109,8 +109,9 @@ def ground(bench: Bench) -> t.Iterator[Ground]:  # noqa: F811
         for name in NODES:
             status = {"status": {"allocatable": None, "conditions": None}}
             admin.request("PATCH", "/api/v1/nodes/%s/status" % name, status, server.MERGE)
+        nodes.apply(admin, list(NODES))  # what the lab says of them
         for each in admin.get(DEFINITIONS.replace("/namespaces/%s", ""))["items"]:
-            admin.request("DELETE", DEFINITIONS % each["metadata"]["namespace"] + "/" + each["metadata"]["name"])
+            admin.delete(DEFINITIONS % each["metadata"]["namespace"] + "/" + each["metadata"]["name"])
 
 
 def test_faults_of_a_cluster_are_told_one_by_one(ground: Ground, cluster: Cluster) -> None:
@@ -183,19 +184,19 @@ def started(ground: Ground, cluster: Cluster) -> t.Iterator[dict[str, Object]]:
             yield {str(pods_made_for(pod)): pod for pod in wait_for(admin, len(NODES))}
         finally:
             for each in made:
-                admin.request("DELETE", "%s/%s" % (SETS, each["metadata"]["name"]))
-            for pod in admin.get(PODS)["items"]:
-                now = {"gracePeriodSeconds": 0, "apiVersion": "v1", "kind": "DeleteOptions"}
-                admin.request("DELETE", "%s/%s" % (PODS, pod["metadata"]["name"]), now)
-            wait_for(admin, 0)
+                admin.delete("%s/%s" % (SETS, each["metadata"]["name"]))
+            wait_for(admin, 0, clear=True)
 
 
-def wait_for(admin: api.Api, count: int) -> list[Object]:
+def wait_for(admin: api.Api, count: int, clear: bool = False) -> list[Object]:
+    """The pods once there are so many. ``clear``: meanwhile take them away, for no kubelet confirms that one ends."""
     deadline = time.monotonic() + 60
     while True:
         pods: list[Object] = admin.get(PODS)["items"]
         if len(pods) == count:
             return pods
+        for pod in pods if clear else ():
+            admin.delete("%s/%s" % (PODS, pod["metadata"]["name"]), at_once=True)
         assert time.monotonic() < deadline, "%d pods, and not %d" % (len(pods), count)
         time.sleep(0.5)
 

@@ -37,7 +37,7 @@ def test_spawned_process_is_found_by_its_lab_and_part_and_ended(tmp_path: Path) 
 
 
 def test_dead_process_that_nobody_waited_for_is_no_member(tmp_path: Path) -> None:
-    member = process.spawn(["true"], tmp_path, "node-1", tmp_path / "log", dict(os.environ))
+    member = process.spawn(["sleep", "0.3"], tmp_path, "node-1", tmp_path / "log", dict(os.environ))
     deadline = time.monotonic() + 10
     while Path("/proc/%d/stat" % member.pid).read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
