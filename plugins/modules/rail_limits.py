@@ -91,9 +91,14 @@ options:
     choices: [leave, disabled]
     default: leave
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) sets what is asked for.
+      - V(absent) takes the files of all earlier runs away, and needs no other option. What they set in the running
+        kernel and in running services stays until the next boot, or until the service is restarted, since nobody knows
+        what was there before; RV(reboot_reasons) names it.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 notes:
   - The firewall is read with C(nft), which lists what C(iptables) wrote too, but for C(iptables-legacy). RoCE in a
@@ -112,6 +117,10 @@ EXAMPLES = r"""
     memlock: unlimited
     hugepages: [{size_kb: 2048, count: 1024}]
     neighbours: {gc_thresh1: 4096, gc_thresh2: 8192, gc_thresh3: 16384}
+
+- name: Take back what earlier runs have set
+  railyard.fabric.rail_limits:
+    state: absent
 
 - name: Read what there is
   railyard.fabric.rail_limits:
@@ -177,7 +186,7 @@ gathered:
       type: dict
       sample: {performance: 128}
 reboot_required:
-  description: Whether a reboot is needed for all hugepages.
+  description: Whether a reboot is needed for all hugepages, or to be rid of what stays live with O(state=absent).
   returned: success
   type: bool
 reboot_reasons:
@@ -210,7 +219,7 @@ def main() -> None:
         "neighbours": {"type": "dict", "options": {key: {"type": "int"} for key in THRESHOLDS}},
         "network_manager": {"type": "str", "choices": ["leave", "unmanaged"], "default": "leave"},
         "cloud_init": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     task.run(AnsibleModule(spec, supports_check_mode=True), RailLimits.from_options)
 

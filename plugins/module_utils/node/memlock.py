@@ -29,6 +29,7 @@ SERVICES = (
     "rke2-agent",
 )
 DROP_IN = "/etc/systemd/system/%s.service.d/90-railyard-memlock.conf"
+SUFFIX = ".service.d"
 TEXT = """\
 # Written by railyard.fabric.rail_limits: containers that do RDMA lock what they register.
 [Service]
@@ -54,8 +55,12 @@ class Memlock:
 
     def __init__(self, system: System, services: t.Sequence[str], give: t.Callable[[int], None] = raise_limit) -> None:
         self._system = system
-        self._names = services
+        self._names = list(services)
         self._give = give
+
+    def know(self, services: t.Iterable[str]) -> None:
+        """Look at these too."""
+        self._names += [each for each in services if each not in self._names]
 
     def observe(self) -> list[Row]:
         """Of each: ``service``, ``pid`` (None: it does not run), ``configured`` (at its next start) and ``live``."""
@@ -91,6 +96,31 @@ class Memlock:
             return None
         numbers = [int(each) for each in found.groups() if each != UNLIMITED]
         return str(min(numbers)) if numbers else UNLIMITED
+
+    def kept(self) -> list[str]:
+        """The services that have a drop-in of ours, whichever they were asked for."""
+        directory, _slash, name = DROP_IN.partition("/%s.service.d/")
+        names = [each[: -len(SUFFIX)] for each in self._system.listdir(directory) if each.endswith(SUFFIX)]
+        return [each for each in names if self._system.exists("%s/%s%s/%s" % (directory, each, SUFFIX, name))]
+
+    def taken_back(self, rows: t.Sequence[Row], begun: bool) -> list[Change]:
+        """What must be done so that no service has more than by its other files when it is started next.
+
+        :param begun: whether an earlier run has begun with it, and may have been cut off before systemd knew.
+        """
+        kept = self.kept()
+        changes = [Change(DROP_IN % each, "LimitMEMLOCK", UNLIMITED, None, self._remover(each)) for each in kept]
+        unaware = begun and any(row["reload"] and row["configured"] == UNLIMITED for row in rows)
+        if (kept or unaware) and self._system.exists("/run/systemd/system"):
+            changes.append(Change("systemd", "units", "older", "reloaded", self._reload))
+        return changes
+
+    def _remover(self, service: str) -> t.Callable[[], None]:
+        def act() -> None:
+            self._system.remove_file(DROP_IN % service)
+            self._system.remove_empty_directory((DROP_IN % service).rpartition("/")[0])
+
+        return act
 
     def changes(self, rows: t.Sequence[Row]) -> list[Change]:
         system = self._system

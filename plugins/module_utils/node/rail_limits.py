@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.changes impor
 from ansible_collections.railyard.fabric.plugins.module_utils.node.memlock import Memlock
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 HUGEPAGES_FILE = "/etc/tmpfiles.d/railyard-hugepages.conf"
@@ -40,6 +41,10 @@ MEMORY = re.compile(r"^MemTotal:\s+([0-9]+) kB$", re.MULTILINE)
 # What is left beside hugepages, in kB at the least, and as a part of all memory.
 LEFT_KB, LEFT_PART = 512 << 10, 16
 UNMANAGED, DISABLED = "unmanaged", "disabled"
+# What stays live when it is taken back: nobody knows what there was before.
+LOCKS = "%s may lock unlimited memory until it is restarted"
+PAGES_STAY = "%d hugepages of %d kB stay until the next boot"
+TABLES_STAY = "the neighbour tables stay as large as they are until the next boot"
 SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
 STRICT = 1
 Row = t.Dict[str, t.Any]
@@ -66,6 +71,12 @@ class RailLimits(Subsystem):
         self._ports: list[Port] = []
         self._netdevs: list[str] = []
         self._short: dict[str, int] = {}
+        self._absent = options.get("state") == "absent"
+        self._until_boot = UntilBoot(system, "rail_limits")
+        #: what stays live, as the last look at the changes found it
+        self._staying: list[str] = []
+        if self._absent:
+            self._memlock.know(self._memlock.kept())
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailLimits:
@@ -87,10 +98,12 @@ class RailLimits(Subsystem):
             "clock_synchronized": self._clock(),
             "governors": self._governors(),
         }
-        self.warnings = self._told(state)
+        self.warnings = [] if self._absent else self._told(state)
         return state
 
     def _check(self) -> None:
+        if self._absent:
+            return  # what was asked for once does not matter any more
         errors: list[RailyardError] = []
         self._ports = []
         for number, each in enumerate(self._options.get("ports") or []):
@@ -243,6 +256,8 @@ class RailLimits(Subsystem):
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
+        if self._absent:
+            return self._taken_back(state)
         errors: list[RailyardError] = []
         changes: list[Change] = []
         for part in (self._memlock_changes, self._page_changes, self._neighbour_changes, self._others_changes):
@@ -251,7 +266,59 @@ class RailLimits(Subsystem):
             except RailyardError as error:
                 errors.append(error)
         raise_all(errors)
-        return changes
+        return changes + self._until_boot.keep([])
+
+    # -- taken back
+
+    def _taken_back(self, state: State) -> list[Change]:
+        """All for the next boot to know nothing of us. What stays until then is noted before anything goes."""
+        noted = self._until_boot.read()
+        changes = self._memlock.taken_back(state["memlock"], bool(noted))
+        changes += self._managed_again()
+        for path, attribute in (
+            (HUGEPAGES_FILE, "hugepages"),
+            (NEIGHBOURS_FILE, "sysctl"),
+            (CLOUD_INIT_FILE, "network"),
+        ):
+            changes += self._text_change(path, attribute, None)
+        staying = noted + [each for each in self._stays(state) if each not in noted]
+        live = {row["service"] for row in state["memlock"] if row["live"] == memlock.UNLIMITED}
+        ended = {LOCKS % row["service"] for row in state["memlock"] if row["service"] not in live}
+        self._staying = [each for each in staying if each not in ended]
+        return self._until_boot.keep(staying) + changes if changes else []
+
+    def _stays(self, state: State) -> list[str]:
+        """What is live by the files that are to go."""
+        system = self._system
+        kept = self._memlock.kept()
+        found = [
+            LOCKS % row["service"]
+            for row in state["memlock"]
+            if row["service"] in kept and row["live"] == memlock.UNLIMITED
+        ]
+        pages = system.read_file(HUGEPAGES_FILE) or ""
+        for page in state["hugepages"]:
+            if "/hugepages-%dkB/" % page["size_kb"] in pages and page["count"]:
+                found.append(PAGES_STAY % (page["count"], page["size_kb"]))
+        return found + ([TABLES_STAY] if system.exists(NEIGHBOURS_FILE) else [])
+
+    def _managed_again(self) -> list[Change]:
+        """The file is emptied, NetworkManager reads it, and then it goes: so a run that is cut off is seen by it."""
+        system, path = self._system, NETWORK_MANAGER_FILE
+        held = system.read_file(path)
+        if held is None:
+            return []
+        if not system.which("nmcli"):
+            return self._text_change(path, "unmanaged", None)
+
+        def act() -> None:
+            self._reload_network_manager()
+            system.remove_file(path)
+
+        changes = [] if held == HEAD else [Change(path, "unmanaged", held, None, lambda: system.write_file(path, HEAD))]
+        return [*changes, Change("NetworkManager", "conf", "older", "reloaded", act)]
+
+    # -- set up
 
     def _memlock_changes(self, state: State) -> list[Change]:
         return self._memlock.changes(state["memlock"]) if self._options.get("memlock") == memlock.UNLIMITED else []
@@ -375,6 +442,7 @@ class RailLimits(Subsystem):
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         reasons = ["%s is %d and will be as wanted after a reboot" % each for each in self._short.items()]
+        reasons += self._staying
         return {"reboot_required": bool(reasons), "reboot_reasons": reasons}
 
 

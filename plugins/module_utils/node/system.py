@@ -167,6 +167,11 @@ class System:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(path))
 
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory that holds nothing any more; one that holds something stays."""
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path(path))
+
     def symlink(self, target: str, path: str) -> None:
         """Make ``path`` a symbolic link to ``target``, replacing another link."""
         full = self.path(path)

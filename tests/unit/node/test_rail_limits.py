@@ -91,7 +91,7 @@ class Node(System):
     def shown(self, name: str) -> str:
         if name not in self.services:
             return "MainPID=0\nLimitMEMLOCK=8388608\nId=%s.service\nLoadState=not-found\nNeedDaemonReload=no" % name
-        stale = bool(self.drop_in(name)) and self.loaded[name] != (self.others.get(name) or "infinity")
+        stale = self.loaded[name] != (self.others.get(name) or ("infinity" if self.drop_in(name) else "8388608"))
         return "MainPID=%d\nLimitMEMLOCK=%s\nId=%s.service\nLoadState=loaded\nNeedDaemonReload=%s" % (
             self.services[name],
             self.loaded[name],
@@ -108,6 +108,17 @@ class Node(System):
     def write_file(self, path: str, data: str | bytes, mode: int = 0o644) -> None:
         self.did("write " + path)
         super().write_file(path, data, mode)
+
+    def remove_file(self, path: str) -> None:
+        self.did("remove " + path)
+        super().remove_file(path)
+
+    def boot(self) -> None:
+        """What a boot does: /run is empty, services have what their files say."""
+        shutil.rmtree(self.path("/run/railyard"), ignore_errors=True)
+        for name, pid in self.services.items():
+            if pid:
+                self.start(name)
 
     def did(self, what: str) -> None:
         if self.kill_at is not None and len(self.operations) >= self.kill_at:
@@ -339,6 +350,119 @@ def test_killed_anywhere_the_next_run_ends_it(tmp_path: Path, monkeypatch: pytes
         assert run(node, **ALL)[0] == []
         place += 1
     assert place > 12
+
+
+# -- taken back -------------------------------------------------------------------------------------------------------
+
+OURS = [
+    memlock.DROP_IN % "containerd",
+    memlock.DROP_IN % "kubelet",
+    rail_limits.NETWORK_MANAGER_FILE,
+    rail_limits.HUGEPAGES_FILE,
+    rail_limits.NEIGHBOURS_FILE,
+    rail_limits.CLOUD_INIT_FILE,
+]
+STAYS = [
+    "containerd may lock unlimited memory until it is restarted",
+    "64 hugepages of 2048 kB stay until the next boot",
+    "the neighbour tables stay as large as they are until the next boot",
+]
+
+
+def limited(root: Path) -> Node:
+    """A node with all limits, and the files that it had before."""
+    node = Node(root)
+    (root / "etc/NetworkManager").mkdir(parents=True)
+    (root / "etc/cloud/cloud.cfg.d").mkdir(parents=True)
+    node.tree.write("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]")
+    node.programs.add("nmcli")
+    run(node, **ALL)
+    assert all(node.exists(path) for path in OURS)
+    node.operations.clear()
+    return node
+
+
+@pytest.fixture
+def set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    return limited(tmp_path)
+
+
+def test_what_was_set_is_taken_back(set_up: Node) -> None:
+    node = set_up
+    it = RailLimits({"state": "absent"}, node, node.give)
+    predicted = it.changes(it.observe())
+    assert it.outcome({}, predicted) == {"reboot_required": True, "reboot_reasons": STAYS}
+    assert not node.operations
+    done, state, it = run(node, state="absent")
+    assert done == [(each.subject, each.attribute, each.before, each.after) for each in predicted]
+    assert [each[0] for each in done] == [
+        "/run/railyard/until_boot/rail_limits",
+        *OURS[:2],
+        "systemd",
+        OURS[2],
+        "NetworkManager",
+        *OURS[3:],
+    ]
+    assert not any(node.exists(path) for path in OURS)
+    # directories that we made are gone too, and others are not
+    assert node.listdir("/etc/systemd/system") == ["kubelet.service.d"]
+    assert [row["configured"] for row in state["memlock"]] == ["8388608"] * 2
+    assert it.outcome(state, [])["reboot_reasons"] == STAYS and it.warnings == []
+
+
+def test_taken_back_twice_is_nothing_and_a_boot_ends_the_reasons(set_up: Node) -> None:
+    node = set_up
+    run(node, state="absent")
+    node.operations.clear()
+    done, state, it = run(node, state="absent")
+    assert done == [] and node.operations == [] and it.outcome(state, [])["reboot_reasons"] == STAYS
+    node.start("containerd")
+    done, state, it = run(node, state="absent")
+    assert done == [] and it.outcome(state, [])["reboot_reasons"] == STAYS[1:]
+    node.boot()
+    done, state, it = run(node, state="absent")
+    assert done == [] and it.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
+
+
+def test_set_again_the_reasons_are_forgotten(set_up: Node) -> None:
+    node = set_up
+    run(node, state="absent")
+    _done, state, it = run(node, **ALL)
+    assert it.outcome(state, [])["reboot_required"] is False and all(node.exists(path) for path in OURS)
+    assert not node.exists("/run/railyard/until_boot/rail_limits") and run(node, **ALL)[0] == []
+
+
+def test_a_node_that_never_had_limits_is_left_as_it_is(node: Node) -> None:
+    # a unit that somebody else has changed, and that systemd has not read, is not ours to load
+    node.loaded["containerd"] = "infinity"
+    node.process(812, "unlimited")
+    done, state, it = run(node, state="absent", ports=[{"netdev": "gone"}])
+    assert done == [] and node.operations == [] and it.outcome(state, [])["reboot_reasons"] == []
+
+
+def test_killed_anywhere_while_it_is_taken_back_the_next_run_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    place = 0
+    while True:
+        node = limited(tmp_path / str(place))
+        node.kill_at = place
+        try:
+            run(node, state="absent")
+            break
+        except Killed:
+            pass
+        node.kill_at = None
+        node.operations.clear()
+        _done, state, it = run(node, state="absent")
+        assert not any(node.exists(path) for path in OURS)
+        assert it.outcome(state, [])["reboot_reasons"] == STAYS
+        assert [row["configured"] for row in state["memlock"]] == ["8388608"] * 2
+        assert run(node, state="absent")[0] == []
+        place += 1
+    assert place == 10
 
 
 # -- told -------------------------------------------------------------------------------------------------------------
