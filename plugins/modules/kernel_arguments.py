@@ -42,9 +42,13 @@ options:
     type: bool
     default: false
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) has the boot loader give the wanted arguments.
+      - V(absent) takes away all that earlier runs gave to the boot loader, and needs no other option but
+        O(allow_change). Those that the running kernel has are in force until the next boot.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 notes:
   - Unified kernel images have their arguments inside. They are told, and not changed.
@@ -57,6 +61,11 @@ EXAMPLES = r"""
   railyard.fabric.kernel_arguments:
     iommu: passthrough
     allow_change: true
+
+- name: Take back what earlier runs gave to the boot loader
+  railyard.fabric.kernel_arguments:
+    allow_change: true
+    state: absent
 
 - name: See what the next boot would have
   railyard.fabric.kernel_arguments:
@@ -109,7 +118,9 @@ gathered:
       type: dict
       sample: {groups: 64, translated: 0}
 reboot_required:
-  description: Whether wanted arguments are not in force and a reboot will bring them.
+  description:
+    - Whether wanted arguments are not in force and a reboot will bring them, or arguments that were taken back are in
+      force and a reboot will end them.
   returned: success
   type: bool
 reboot_reasons:
@@ -136,7 +147,7 @@ def main() -> None:
         "arguments": {"type": "list", "elements": "str", "default": []},
         "iommu": {"type": "str", "choices": ["leave", "passthrough"], "default": "leave"},
         "allow_change": {"type": "bool", "default": False},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     task.run(AnsibleModule(spec, supports_check_mode=True), KernelArguments.from_options)
 

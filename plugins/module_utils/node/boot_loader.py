@@ -118,7 +118,7 @@ class Grub(Loader):
 
     def _update(self) -> None:
         self._system.check([self._system.which("update-grub") or "update-grub"], REMEDY, timeout=TIMEOUT)
-        self._system.remove_file(self.MARK)
+        self._system.forget_file(self.MARK)
 
 
 class Remembering(Loader):
@@ -144,11 +144,13 @@ class Remembering(Loader):
                 changes.append(self._remember(own, union))
                 own = union
             changes += self._entry_changes(missing, stale)
-        if own != ours:
+        if own != ours or (not ours and self._system.exists(MEMORY)):
             changes.append(self._remember(own, ours))
         return changes
 
     def _remember(self, before: list[str], after: list[str]) -> Change:
+        if not after:
+            return Change(MEMORY, "arguments", before, None, lambda: self._system.forget_file(MEMORY))
         text = json.dumps(after) + "\n"
         return Change(MEMORY, "arguments", before, after, lambda: self._system.write_file(MEMORY, text))
 

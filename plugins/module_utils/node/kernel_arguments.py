@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_l
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 COMMAND_LINE = "/proc/cmdline"
 ARGUMENT = re.compile(r"[^\s\"'`$\\]+\Z")
@@ -23,6 +24,7 @@ SEVERAL = frozenset(
     ("console", "earlycon", "earlyprintk", "hugepages", "hugepagesz", "initcall_blacklist", "module_blacklist", "pci")
 )
 PASSTHROUGH = "passthrough"
+STAYS = "the kernel argument %s is in force until the next boot"
 
 
 class KernelArguments(Subsystem):
@@ -33,6 +35,12 @@ class KernelArguments(Subsystem):
         self._system = system
         self._allowed = bool(options.get("allow_change"))
         self._errors: list[RailyardError] = []
+        self._until_boot = UntilBoot(system, "kernel_arguments")
+        #: what stays in force of what is taken back, as the last look at the changes found it
+        self._staying: list[str] = []
+        self._absent = options.get("state") == "absent"
+        if self._absent:
+            options = {}
         self._wanted = [self._checked(n, str(each)) for n, each in enumerate(options.get("arguments") or [])]
         if options.get("iommu") == PASSTHROUGH:
             self._wanted += self._passthrough(machine or os.uname().machine)
@@ -83,6 +91,17 @@ class KernelArguments(Subsystem):
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
+        changes = self._loader_changes(state)
+        if not self._absent:
+            return self._until_boot.keep([]) + changes
+        self._staying = self._until_boot.read()
+        if not changes:
+            return []
+        told = [STAYS % word for word in state["own"] if word in state["live"]]
+        self._staying += [each for each in told if each not in self._staying]
+        return self._until_boot.keep(self._staying) + changes
+
+    def _loader_changes(self, state: State) -> list[Change]:
         self.warnings = []
         loader = boot_loader.find(self._system)
         if loader is None:
@@ -132,4 +151,5 @@ class KernelArguments(Subsystem):
             for word in state["missing_live"]
             if word in coming
         ]
+        reasons += self._staying
         return {"reboot_required": bool(reasons), "reboot_reasons": reasons}

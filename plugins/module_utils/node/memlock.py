@@ -116,11 +116,7 @@ class Memlock:
         return changes
 
     def _remover(self, service: str) -> t.Callable[[], None]:
-        def act() -> None:
-            self._system.remove_file(DROP_IN % service)
-            self._system.remove_empty_directory((DROP_IN % service).rpartition("/")[0])
-
-        return act
+        return lambda: self._system.forget_file(DROP_IN % service)
 
     def changes(self, rows: t.Sequence[Row]) -> list[Change]:
         system = self._system

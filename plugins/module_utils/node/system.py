@@ -167,10 +167,11 @@ class System:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(path))
 
-    def remove_empty_directory(self, path: str) -> None:
-        """Remove a directory that holds nothing any more; one that holds something stays."""
+    def forget_file(self, path: str) -> None:
+        """Remove a file, and its directory where that holds nothing any more."""
+        self.remove_file(path)
         with contextlib.suppress(OSError):
-            os.rmdir(self.path(path))
+            os.rmdir(self.path(os.path.dirname(path)))
 
     def symlink(self, target: str, path: str) -> None:
         """Make ``path`` a symbolic link to ``target``, replacing another link."""

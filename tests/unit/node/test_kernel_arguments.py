@@ -220,6 +220,86 @@ def test_what_others_gave_stays_when_ours_goes(tmp_path: Path, name: str) -> Non
     assert entries(node) == before
 
 
+# -- taken back -------------------------------------------------------------------------------------------------------
+
+MARKER = "/run/railyard/until_boot/kernel_arguments"
+REASONS = ["the kernel argument %s is in force until the next boot" % each for each in WANTED]
+
+
+def files(node: Node) -> dict[str, bytes]:
+    """What is below /etc, /boot and /var, directories too, and what grubby keeps."""
+    root = Path(node.root)
+    found = [path for top in ("etc", "boot", "var") for path in (root / top).rglob("*")] + list(root.glob("grubby"))
+    return {str(path.relative_to(root)): path.read_bytes().rstrip() if path.is_file() else b"" for path in found}
+
+
+def booted(make: t.Callable[[Path], Node], root: Path, *arguments: str) -> tuple[Node, dict[str, bytes]]:
+    """A node that runs with arguments of ours, and its files before it was given them."""
+    node = make(root)
+    for empty in ("etc/default/grub.d", "var/lib"):  # as the distribution has them
+        (root / empty).mkdir(parents=True, exist_ok=True)
+    before = files(node)
+    run(node, *arguments)
+    node.put("/proc/cmdline", "root=/dev/vda ro quiet " + " ".join(arguments))
+    return node, before
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_what_was_given_is_taken_back(tmp_path: Path, name: str) -> None:
+    node, before = booted(NODES[name], tmp_path, *WANTED)
+    done, state = run(node, state="absent", iommu="passthrough")
+    assert done[0].subject == MARKER and files(node) == before
+    assert (state["own"], state["reboot_required"], state["reboot_reasons"]) == ([], True, REASONS)
+    node.operations = 0
+    done, state = run(node, state="absent")
+    assert (done, node.operations, state["reboot_reasons"]) == ([], 0, REASONS)
+    # given again, before a boot
+    assert run(node, *WANTED)[1]["reboot_required"] is False and not node.exists(MARKER)
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_without_leave_nothing_is_taken_back(tmp_path: Path, name: str) -> None:
+    node, _before = booted(NODES[name], tmp_path, *WANTED)
+    held = files(node)
+    subsystem = it(node, allow=False, state="absent")
+    state = subsystem.observe()
+    assert subsystem.changes(state) == [] and files(node) == held and not node.exists(MARKER)
+    assert "it still has iommu=pt, it still has pci=realloc. Remedy: set allow_change: true" in subsystem.warnings[0]
+    assert subsystem.outcome(state, [])["reboot_required"] is False
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_where_nothing_was_given_nothing_is_taken_back(tmp_path: Path, name: str) -> None:
+    node = NODES[name](tmp_path)
+    node.put("/proc/cmdline", "root=/dev/vda ro quiet iommu=pt")
+    subsystem = it(node, allow=False, state="absent")
+    state = subsystem.observe()
+    assert subsystem.changes(state) == subsystem.warnings == subsystem.outcome(state, [])["reboot_reasons"] == []
+
+
+def test_an_unknown_loader_has_nothing_of_ours(tmp_path: Path) -> None:
+    assert run(Node(tmp_path), state="absent")[0] == []
+
+
+@pytest.mark.parametrize("name", list(NODES))
+def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path, name: str) -> None:
+    place = 0
+    while True:
+        node, before = booted(NODES[name], tmp_path / str(place), *WANTED)
+        node.operations, node.kill_at = 0, place
+        try:
+            run(node, state="absent")
+            break
+        except Killed:
+            pass
+        node.kill_at = None
+        assert run(node, state="absent")[1]["reboot_reasons"] == REASONS
+        assert files(node) == before
+        assert run(node, state="absent")[0] == []
+        place += 1
+    assert place > 3
+
+
 def test_another_value_is_refused(tmp_path: Path) -> None:
     node = debian(tmp_path)
     node.extra = " iommu=off pci=noaer"
