@@ -23,6 +23,9 @@ ABSENT = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO, errno.EIO, errno.ESRCH)
 )
 
+# How the names of files begin that are not whole yet.
+TEMPORARY = ".railyard-"
+
 
 class CommandResult(t.NamedTuple):
     """What a command left: exit status, standard output and standard error as text."""
@@ -147,7 +150,7 @@ class System:
         directory = os.path.dirname(target)
         try:
             os.makedirs(directory, mode=0o755, exist_ok=True)
-            fd, name = tempfile.mkstemp(prefix=".railyard-", dir=directory)
+            fd, name = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
             try:
                 with os.fdopen(fd, "wb") as stream:
                     stream.write(data.encode() if isinstance(data, str) else data)
