@@ -10,13 +10,16 @@ this collection's node code packed from its own sources (:mod:`.boot_program` is
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, program
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import TEMPORARY, System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 BOOT_DIR = boot_program.BOOT_DIR
 PROGRAM = "/usr/local/lib/railyard/boot.pyz"
@@ -104,6 +107,7 @@ ExecStartPre=-/usr/bin/udevadm settle --timeout=30
 ExecStart={1} {2} --only %i
 TimeoutStartSec=600
 """
+UNREADABLE = "%s could not be read, and what was set by it stays until the next boot"
 RULES_HEAD = "# Written by railyard.fabric: what these lose by going away is laid down again when they come back.\n"
 
 
@@ -116,28 +120,53 @@ class BootState:
         self._part = "%02d-%s" % (rank, name)
         self.file = "%s/%s.json" % (BOOT_DIR, self._part)
         self.rules = RULES % name
+        self._until_boot = UntilBoot(system, name)
 
     def read(self) -> dict[str, t.Any] | None:
         """The options in force at the next boot; None where there are none, or the file is not to be understood."""
         try:
-            held = json.loads(self._system.read(self.file) or "null")
-            return t.cast("dict[str, t.Any] | None", held["options"])
+            options = json.loads(self._system.read(self.file) or "null")["options"]
         except (ValueError, KeyError, TypeError):
             return None
+        return options if isinstance(options, dict) else None
 
-    def changes(self, options: t.Mapping[str, t.Any] | None, again: t.Sequence[str] = ()) -> list[Change]:
+    def ports(self) -> list[dict[str, t.Any]]:
+        """The ports among the options in force at the next boot."""
+        held = (self.read() or {}).get("ports")
+        return [each for each in held if isinstance(each, dict)] if isinstance(held, list) else []
+
+    def staying(self, more: t.Sequence[str]) -> list[str]:
+        """What stays live until the next boot though it is taken back: what earlier runs told, and ``more``."""
+        told = self._until_boot.read()
+        if self._system.exists(self.file) and self.read() is None:
+            more = [UNREADABLE % self.file, *more]
+        return told + [each for each in more if each not in told]
+
+    def changes(
+        self,
+        options: t.Mapping[str, t.Any] | None,
+        again: t.Sequence[str] = (),
+        staying: t.Sequence[str] | None = None,
+    ) -> list[Change]:
         """What must be written so that the next boot gives ``options``; None takes this module's part away.
+
+        What all modules share goes with the last one's part.
 
         :param again: udev(7) matches of the devices at whose coming the same is laid down once more, such as
             ``ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"``.
+        :param staying: where something is taken back, all that is to be told until the boot (:meth:`staying`). None:
+            the options are set up again, and nothing of earlier runs waits for a boot.
         """
+        # noted first: what the options tell is lost with them
+        changes = [] if staying is None else self._until_boot.keep(staying)
+        if options is None:
+            return changes + self._rules_changes(()) + self._removal()
+        changes += self._written(options, again)
+        return changes + (self._until_boot.keep([]) if staying is None else [])
+
+    def _written(self, options: t.Mapping[str, t.Any], again: t.Sequence[str]) -> list[Change]:
         system = self._system
         held = self.read()
-        if options is None:
-            changes = self._rules_changes(())
-            if system.exists(self.file):
-                changes.append(Change(self.file, "options", held, None, lambda: system.remove_file(self.file)))
-            return changes
         changes = []
         packed = pack()
         if system.read_bytes(PROGRAM) != packed:
@@ -158,6 +187,31 @@ class BootState:
                 changes.append(_file_change(system, AGAIN, "unit", text, 0o644))
         return changes + self._rules_changes(again)
 
+    def _removal(self) -> list[Change]:
+        """This module's options, and with the last one's all that modules share, in an order that can be cut off: what
+        is left starts nothing at boot, and the next run takes it away.
+        """
+        system = self._system
+        changes = []
+        if system.exists(self.file):
+            changes.append(Change(self.file, "options", self.read(), None, lambda: system.remove_file(self.file)))
+        gone = {self.file, UNIT_WANTED, UNIT, AGAIN, PROGRAM}
+        if any(name.endswith(".json") and path not in gone for name, path in _entries(system, BOOT_DIR)):
+            return changes
+        if system.exists(UNIT_WANTED):
+            changes.append(Change(UNIT_WANTED, "enabled", True, False, lambda: system.remove_file(UNIT_WANTED)))
+        for path, attribute in ((UNIT, "unit"), (AGAIN, "unit"), (PROGRAM, "program")):
+            if system.exists(path):
+                changes.append(_gone(path, attribute, lambda path=path: system.remove_file(path)))  # type: ignore[misc]
+        for directory in (BOOT_DIR, os.path.dirname(BOOT_DIR), os.path.dirname(PROGRAM)):
+            # a part of a file that a run was cut off in is ours; what else is there is another's, and stays
+            if system.exists(directory) and all(
+                path in gone or name.startswith(TEMPORARY) for name, path in _entries(system, directory)
+            ):
+                gone.add(directory)
+                changes.append(_gone(directory, "directory", lambda path=directory: _clear(system, path)))  # type: ignore[misc]
+        return changes
+
     def _rules_changes(self, again: t.Sequence[str]) -> list[Change]:
         """udev reads its rules anew by itself, for the next event."""
         system = self._system
@@ -169,6 +223,23 @@ class BootState:
         text = RULES_HEAD + "".join(match + start + "\n" for match in again)
         held = system.read_file(self.rules)
         return [] if held == text else [_file_change(system, self.rules, "rules", text, 0o644)]
+
+
+def _entries(system: System, directory: str) -> list[tuple[str, str]]:
+    """What is in a directory: name and path."""
+    return [(name, "%s/%s" % (directory, name)) for name in system.listdir(directory)]
+
+
+def _gone(path: str, attribute: str, act: t.Callable[[], None]) -> Change:
+    return Change(path, attribute, "there", None, act)
+
+
+def _clear(system: System, directory: str) -> None:
+    for name, path in _entries(system, directory):
+        if name.startswith(TEMPORARY):
+            system.remove_file(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(system.path(directory))
 
 
 def _interpreter(system: System) -> str:

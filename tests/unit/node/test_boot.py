@@ -25,7 +25,9 @@ def apply(changes: list[Change]) -> None:
 
 
 def test_the_program_holds_just_what_it_reaches() -> None:
-    assert sorted(boot.PACKED) == sorted(reached("node.boot_program") - {"node.boot", "node.program"})
+    assert sorted(boot.PACKED) == sorted(
+        reached("node.boot_program") - {"node.boot", "node.program", "node.until_boot"}
+    )
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
@@ -77,6 +79,141 @@ def test_devices_that_come_back_start_the_module_of_theirs(tmp_path: Path) -> No
     apply(state.changes(None, [match]))
     assert not system.exists(state.rules) and not system.exists(state.file)
     assert state.changes(None) == []
+
+
+MATCH = 'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"'
+DIRECTORIES = ["/etc/railyard/boot.d", "/etc/railyard", "/usr/local/lib/railyard"]
+SHARED = [boot.UNIT_WANTED, boot.UNIT, boot.AGAIN, boot.PROGRAM]
+
+
+def files(system: System) -> list[str]:
+    return sorted("/" + str(each.relative_to(system.root)) for each in Path(system.root).rglob("*"))
+
+
+def set_up(root: Path) -> tuple[System, boot.BootState, boot.BootState]:
+    """A node on which two modules keep something, in directories that were there before."""
+    for directory in ("etc/udev/rules.d", "etc/systemd/system/multi-user.target.wants", "usr/local/lib", "run"):
+        (root / directory).mkdir(parents=True)
+    system = System(str(root))
+    first, second = boot.BootState(system, 10, "sriov_vfs"), boot.BootState(system, 40, "roce_qos")
+    apply(first.changes({"ports": [{"pci": "0000:0b:00.0"}]}))
+    apply(second.changes({"ports": []}, [MATCH]))
+    return system, first, second
+
+
+def test_what_modules_share_goes_with_the_last_ones_options(tmp_path: Path) -> None:
+    before = {"etc", "etc/udev", "etc/udev/rules.d", "etc/systemd", "etc/systemd/system", "usr", "usr/local", "run"}
+    before |= {"usr/local/lib", "etc/systemd/system/multi-user.target.wants"}
+    system, first, second = set_up(tmp_path)
+    assert [(each.subject, each.after) for each in second.changes(None)] == [(second.rules, None), (second.file, None)]
+    apply(second.changes(None))
+    assert boot_program.main(["--check"], system) == 1, "the program is still there for the first one's options"
+    last = first.changes(None)
+    assert [each.subject for each in last] == [first.file, *SHARED, *DIRECTORIES]
+    assert [each.after for each in last] == [None, False] + [None] * 6
+    assert last[0].before == {"ports": [{"pci": "0000:0b:00.0"}]}
+    assert system.exists(boot.UNIT), "so far it was only said"
+    apply(last)
+    assert files(system) == sorted("/" + each for each in before)
+    assert first.changes(None) == [] and second.changes(None) == []
+    # and it is set up again as if it had never been
+    apply(first.changes({"ports": []}))
+    assert first.read() == {"ports": []} and first.changes({"ports": []}) == []
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_cut_off_anywhere_the_next_run_ends_it(tmp_path: Path, order: tuple[int, int]) -> None:
+    whole = 0
+    for number in range(99):
+        root = tmp_path / str(number)
+        root.mkdir()
+        system, *states = set_up(root)
+        done = 0
+        for at in order:
+            wanted = states[at].changes(None, staying=states[at].staying(["it stays"]))
+            apply(wanted[: max(0, number - done)])
+            done += len(wanted)
+        for at in order:
+            # a module whose options are gone knows no more than what it noted
+            again = states[at]
+            apply(again.changes(None, staying=again.staying(["it stays"] if again.read() is not None else [])))
+            assert again.changes(None, staying=again.staying([])) == []
+            assert again.staying([]) == ["it stays"]
+        left = [each for each in files(system) if "railyard" in each]
+        assert left == ["/run/railyard", "/run/railyard/until_boot"] + [
+            "/run/railyard/until_boot/" + name for name in ("roce_qos", "sriov_vfs")
+        ]
+        whole = done
+        if number > done:
+            break
+    assert number == whole + 1 and whole > 10
+
+
+def test_what_others_have_put_there_stays(tmp_path: Path) -> None:
+    system, first, second = set_up(tmp_path)
+    system.write_file("/etc/railyard/boot.d/README", "not ours")
+    system.write_file("/usr/local/lib/railyard/more.py", "")
+    apply(second.changes(None))
+    assert [each.subject for each in first.changes(None)] == [first.file, *SHARED], "no directory is empty then"
+    apply(first.changes(None))
+    assert first.changes(None) == []
+    assert system.read("/etc/railyard/boot.d/README") == "not ours" and system.exists("/usr/local/lib/railyard/more.py")
+    system.remove_file("/etc/railyard/boot.d/README")
+    assert [each.subject for each in first.changes(None)] == DIRECTORIES[:2]
+
+
+def test_options_of_a_module_that_is_not_known_keep_the_program(tmp_path: Path) -> None:
+    """The program applies, or tells of, each file of options, whoever wrote it."""
+    system, first, second = set_up(tmp_path)
+    system.write_file("/etc/railyard/boot.d/50-other.json", "{}")
+    for state in (first, second):
+        apply(state.changes(None))
+        assert state.changes(None) == []
+    assert all(system.exists(path) for path in SHARED)
+
+
+def test_a_file_that_a_run_was_cut_off_in_holds_no_directory(tmp_path: Path) -> None:
+    system, first, second = set_up(tmp_path)
+    (tmp_path / "etc/railyard/boot.d/.railyard-x1y2").write_text("{")
+    for state in (first, second):
+        apply(state.changes(None))
+    assert not system.exists("/etc/railyard")
+
+
+def test_what_stays_until_the_boot_is_noted_first_and_forgotten_last(tmp_path: Path) -> None:
+    system, first, _second = set_up(tmp_path)
+    marker = "/run/railyard/until_boot/sriov_vfs"
+    assert first.staying(["a"]) == ["a"]
+    changes = first.changes(None, staying=["a"])
+    assert [each.subject for each in changes] == [marker, first.file]
+    apply(changes)
+    assert first.staying(["b", "a"]) == ["a", "b"] and first.staying([]) == ["a"]
+    # a part that stays kept does not mean that the other part is set up again
+    apply(first.changes({"ports": []}, staying=["a"]))
+    assert first.staying([]) == ["a"] and first.changes({"ports": []}, staying=["a"]) == []
+    # nothing to keep is no reason to forget
+    assert marker not in [each.subject for each in first.changes(None)]
+    changes = first.changes({"ports": [1]})
+    assert [each.subject for each in changes] == [first.file, marker]
+    apply(changes)
+    assert first.staying([]) == [] and first.changes({"ports": [1]}) == []
+
+
+def test_damaged_options_go_and_are_told(tmp_path: Path) -> None:
+    system, first, _second = set_up(tmp_path)
+    system.write_file(first.file, "{")
+    (why,) = first.staying([])
+    assert why == "%s could not be read, and what was set by it stays until the next boot" % first.file
+    assert first.ports() == []
+    apply(first.changes(None, staying=[why]))
+    assert first.staying([]) == [why] and not system.exists(first.file)
+
+
+@pytest.mark.parametrize("held", ["[]", "5", '{"ports": 5}', '{"ports": [5, {"pci": "x"}]}'])
+def test_options_of_another_shape_have_no_ports(tmp_path: Path, held: str) -> None:
+    system, first, _second = set_up(tmp_path)
+    system.write_file(first.file, '{"module": "sriov_vfs", "options": %s}' % held)
+    assert first.ports() == ([{"pci": "x"}] if "pci" in held else [])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"module": "x"}', "null"])

@@ -371,8 +371,11 @@ def test_at_boot_a_dead_gpu_does_not_keep_the_rest_back(kernel: PciKernel) -> No
 def test_what_is_no_longer_wanted_is_taken_away(kernel: PciKernel) -> None:
     run(kernel, options(persist=True))
     gone, _state = run(kernel, options(acs="leave", max_read_request=None, persist=True))
-    assert [(each[0], each[3]) for each in gone] == [
+    assert [(each[0], each[3]) for each in gone[:2]] == [
         ("/etc/udev/rules.d/90-railyard-pci_tuning.rules", None),
         ("/etc/railyard/boot.d/15-pci_tuning.json", None),
     ]
+    # and it was the last that was kept
+    assert {boot.UNIT_WANTED, boot.UNIT, boot.AGAIN, boot.PROGRAM} < {each[0] for each in gone[2:]}
+    assert not kernel.exists("/etc/railyard")
     assert run(kernel, options(acs="leave", max_read_request=None, persist=True))[0] == []
