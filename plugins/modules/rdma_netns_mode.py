@@ -46,9 +46,15 @@ options:
     choices: [try, require, never]
     default: try
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) sets O(mode).
+      - V(absent) takes the module's own file away, builds the initial RAM filesystems that hold C(ib_core) anew, and
+        switches the running kernel to what the next boot then has, which is V(shared) unless another file or the kernel
+        command line says otherwise. O(switch) says what becomes of a mode that other network namespaces hold. O(mode)
+        and O(persist) do not count. What was taken out of another's file in C(/etc/modprobe.d) is not put back.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 seealso:
   - module: railyard.fabric.rdma_link
@@ -71,6 +77,10 @@ EXAMPLES = r"""
   railyard.fabric.rdma_netns_mode:
     mode: shared
     switch: never
+
+- name: Take it back, and leave the mode to the kernel
+  railyard.fabric.rdma_netns_mode:
+    state: absent
 
 - name: Read the mode
   railyard.fabric.rdma_netns_mode:
@@ -128,10 +138,22 @@ reboot_reasons:
   sample: [the rdma mode is shared and will be exclusive after a reboot]
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils import task
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode import RdmaMode
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode_back import RdmaModeBack
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+
+def build(options: t.Mapping[str, t.Any], system: System) -> RdmaMode:
+    return (
+        RdmaModeBack(system, options["switch"])
+        if options["state"] == "absent"
+        else RdmaMode.from_options(options, system)
+    )
 
 
 def main() -> None:
@@ -139,10 +161,10 @@ def main() -> None:
         "mode": {"type": "str", "choices": ["shared", "exclusive"]},
         "persist": {"type": "bool", "default": True},
         "switch": {"type": "str", "choices": ["try", "require", "never"], "default": "try"},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["mode"])]
-    task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RdmaMode.from_options)
+    task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), build)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ class Parameter:
         self.module = _same(module)
         self.name = _same(name)
 
-    def files(self, system: System) -> dict[str, list[Setting]]:
-        """The files in force that set it, in the order in which they are read."""
+    def files(self, system: System, but: t.Collection[str] = ()) -> dict[str, list[Setting]]:
+        """The files in force that set it, in the order in which they are read; ``but``: as if these were not there."""
         found = {}
-        for path in config_files(system):
+        for path in config_files(system, but):
             settings = self.settings(path, system.read_file(path) or "")
             if settings:
                 found[path] = settings
@@ -91,13 +91,14 @@ class Parameter:
         return _same(word) == self.name
 
 
-def config_files(system: System) -> list[str]:
-    """The files of modprobe.d in force, in the order in which they are read."""
+def config_files(system: System, but: t.Collection[str] = ()) -> list[str]:
+    """The files of modprobe.d in force, in the order in which they are read; ``but``: as if these were not there."""
     found: dict[str, str] = {}
     for directory in DIRECTORIES:
         for name in system.listdir(directory):
-            if name.endswith(".conf"):
-                found.setdefault(name, "%s/%s" % (directory, name))
+            path = "%s/%s" % (directory, name)
+            if name.endswith(".conf") and path not in but:
+                found.setdefault(name, path)
     return [found[name] for name in sorted(found)]
 
 

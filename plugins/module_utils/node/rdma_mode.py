@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.initramfs imp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 # Files are read in the order of their names, and the last says what counts.
 FILE = "/etc/modprobe.d/zz-railyard-rdma.conf"
@@ -36,6 +37,9 @@ DEFAULT = "shared"
 KERNEL_DEFAULT = "the kernel's default"
 NAMES = {True: "shared", False: "exclusive", None: None}
 SUBJECT = "rdma"
+STAYS = "the rdma mode is %s and will be %s after a reboot"
+# There while images that have a mode which was taken back are yet to be built anew: no file is newer than they are.
+UNFINISHED = "/var/lib/railyard/rdma_mode.unfinished"
 # A namespace that was just deleted is taken down in the background.
 PATIENCE = 5.0
 
@@ -60,6 +64,7 @@ class RdmaMode(Subsystem):
         self._switch = switch
         self._connect = connect
         self._initramfs = Initramfs(system, PARAMETER.module)
+        self._until_boot = UntilBoot(system, "rdma_netns_mode")
         #: holders that only the kernel's refusal told of, and those known when the changes were found
         self._held = ""
         self._busy = ""
@@ -105,29 +110,35 @@ class RdmaMode(Subsystem):
             except RailyardError as error:
                 errors.append(error)
         raise_all(errors)
+        self._tell_unknown()
+        return changes + self._until_boot.keep([])
+
+    def _tell_unknown(self) -> None:
         for image in self._initramfs.unknown:
             self.warnings.append(
                 "%s may hold ib_core with another rdma mode, and there is neither lsinitramfs nor lsinitrd to tell: "
                 "rebuild it with the distribution's own tool." % image
             )
-        return changes
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         live = state["live"]
         if self._mode is None or live is None or live == self._mode or any(c.subject == SUBJECT for c in pending):
             return {"reboot_required": False, "reboot_reasons": []}
         coming = state["next_boot"] == self._mode or bool(pending)
-        reason = "the rdma mode is %s and will be %s after a reboot" % (live, self._mode)
+        reason = STAYS % (live, self._mode)
         if self._busy:
             reason += "; now other network namespaces exist: %s" % self._busy
         return {"reboot_required": coming, "reboot_reasons": [reason] if coming else []}
 
     # the next boot
 
-    def _next_boot(self) -> tuple[str | None, str]:
-        """The mode that ib_core will be loaded with (None: it will fail to load), and what says so."""
+    def _next_boot(self, but: t.Collection[str] = ()) -> tuple[str | None, str]:
+        """The mode that ib_core will be loaded with (None: it will fail to load), and what says so.
+
+        :param but: files that are looked at as if they were not there.
+        """
         last = PARAMETER.on_command_line(self._system)
-        for settings in PARAMETER.files(self._system).values():
+        for settings in PARAMETER.files(self._system, but).values():
             for setting in settings:
                 if setting.value is None:
                     return None, setting.source
@@ -136,6 +147,8 @@ class RdmaMode(Subsystem):
         return (NAMES[last.value], last.source) if last else (DEFAULT, KERNEL_DEFAULT)
 
     def _stale(self, source: str) -> list[tuple[str, str]]:
+        if self._system.exists(UNFINISHED):
+            return self._initramfs.stale((), rewritten=True)
         # the kernel command line is read in the initial RAM filesystem too
         if source in (modprobe.COMMAND_LINE, KERNEL_DEFAULT):
             return []
@@ -147,7 +160,7 @@ class RdmaMode(Subsystem):
         mode = str(self._mode)
         if state["next_boot"] == mode:
             stale = [each for each in self._initramfs.images() if each[1] in state["stale_initramfs"]]
-            return self._initramfs.learnt() + [self._initramfs.rebuild(*each) for each in stale]
+            return self._initramfs.learnt() + self._built(stale)
         argument = PARAMETER.on_command_line(self._system)
         if argument and argument.value is not (mode == "shared"):
             raise Refused(
@@ -167,7 +180,15 @@ class RdmaMode(Subsystem):
             )
         files = self._file_changes(mode)
         stale = self._initramfs.stale((), rewritten=True)
-        return self._initramfs.learnt() + files + [self._initramfs.rebuild(*each) for each in stale]
+        return self._initramfs.learnt() + files + self._built(stale)
+
+    def _built(self, stale: t.Sequence[tuple[str, str]]) -> list[Change]:
+        """The changes that build images anew."""
+        finished = [self._finished()] if self._system.exists(UNFINISHED) else []
+        return [self._initramfs.rebuild(*each) for each in stale] + finished
+
+    def _finished(self) -> Change:
+        return Change(UNFINISHED, "images", "to be built", None, lambda: self._system.forget_file(UNFINISHED))
 
     def _file_changes(self, mode: str) -> list[Change]:
         """Our own file, and the least of others' that would still count after it."""
@@ -188,10 +209,13 @@ class RdmaMode(Subsystem):
         return changes
 
     def _file_change(self, path: str, before: str | None, after: str) -> Change:
-        def said(text: str | None) -> str | None:
-            return None if text is None else " ".join(s.text for s in PARAMETER.settings(path, text)) or "not set"
+        old, new = self._said(path, before), self._said(path, after)
+        return Change(path, PARAMETER.name, old, new, lambda: self._system.write_file(path, after))
 
-        return Change(path, PARAMETER.name, said(before), said(after), lambda: self._system.write_file(path, after))
+    @staticmethod
+    def _said(path: str, text: str | None) -> str | None:
+        """The settings of the parameter in a file's text; None where there is no file."""
+        return None if text is None else " ".join(s.text for s in PARAMETER.settings(path, text)) or "not set"
 
     # the running kernel
 

@@ -18,7 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import netlin
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.initramfs import KNOWN
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode import FILE, RdmaMode
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode import FILE, UNFINISHED, RdmaMode
+from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode_back import RdmaModeBack
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
 
@@ -100,6 +101,9 @@ class Host:
 
     def mode(self, mode: str | None = "exclusive", persist: bool = True, switch: str = "try") -> RdmaMode:
         return RdmaMode(self.system, mode, persist, switch, self.connect)
+
+    def back(self, switch: str = "try") -> RdmaModeBack:
+        return RdmaModeBack(self.system, switch, self.connect)
 
 
 @pytest.fixture
@@ -373,3 +377,142 @@ def test_what_is_known_of_images_may_be_broken(host: Host) -> None:
     host.image(age=100, listing="")
     act(host.mode())
     assert json.loads(host.read(KNOWN))[IMAGE]["module"] is False
+
+
+# -- taken back -------------------------------------------------------------------------------------------------------
+
+NOTE = "/run/railyard/until_boot/rdma_netns_mode"
+REASON = "the rdma mode is exclusive and will be shared after a reboot"
+
+
+def below(host: Host) -> dict[str, str]:
+    tops = [host.root / top for top in ("etc", "usr", "var", "run")]
+    return {str(path): path.read_text() for top in tops for path in top.rglob("*") if path.is_file()}
+
+
+def test_taken_back_live_and_at_boot(host: Host) -> None:
+    host.image(age=100)
+    act(host.mode())
+    del host.commands[:]
+    changes, after = act(host.back())
+    assert changes == [
+        ("rdma", "netns", "exclusive", "shared"),
+        (UNFINISHED, "images", None, [IMAGE]),
+        (FILE, "netns_mode", "netns_mode=0", None),
+        (IMAGE, "modprobe.d", "older", "rebuilt"),
+        (UNFINISHED, "images", "to be built", None),
+    ]
+    assert (host.live, after["next_boot"], after["reboot_required"]) == ("shared", "shared", False)
+    assert below(host) == {} and not (host.root / "var/lib/railyard").exists()
+    del host.commands[:]
+    assert act(host.back())[0] == [] and host.commands == []
+
+
+def test_an_image_without_the_module_is_not_built(host: Host) -> None:
+    host.image(age=100, listing="")
+    act(host.mode())
+    assert [change[0] for change in act(host.back())[0]] == ["rdma", FILE, KNOWN]
+    assert below(host) == {} and not [each for each in host.commands if "update" in each]
+
+
+def test_a_mode_that_others_set_is_theirs(host: Host) -> None:
+    host.live = "exclusive"
+    host.image(age=100)
+    assert act(host.back())[0] == [] and host.live == "exclusive" and host.commands == []
+
+
+def test_what_another_file_says_counts_again(host: Host) -> None:
+    host.put("etc/modprobe.d/mlnx.conf", "options ib_core netns_mode=0\n")
+    act(host.mode("shared"))
+    assert host.live == "shared"
+    changes, after = act(host.back())
+    assert changes == [("rdma", "netns", "shared", "exclusive"), (FILE, "netns_mode", "netns_mode=1", None)]
+    assert after["next_boot"] == host.live == "exclusive"
+
+
+def test_a_vendors_file_is_not_hidden_any_more(host: Host) -> None:
+    vendor = "usr/lib/modprobe.d/zzz-vendor.conf"
+    host.put(vendor, "options ib_core netns_mode=1 other=2\n")
+    host.put("etc/modprobe.d/zzz-own.conf", "options ib_core other=2\n")
+    act(host.mode())
+    hiding = "/etc/modprobe.d/zzz-vendor.conf"
+    assert host.read(hiding) == "options ib_core other=2\n"
+    changes, _after = act(host.back())
+    assert (hiding, "hides zzz-vendor.conf", "not set", None) in changes
+    assert [name for name in below(host) if "modprobe.d" in name] == [
+        str(host.root / "etc/modprobe.d/zzz-own.conf"),
+        str(host.root / vendor),
+    ]
+
+
+def test_other_namespaces_hold_the_mode_until_a_boot(host: Host) -> None:
+    act(host.mode())
+    host.namespace()
+    changes, after = act(host.back())
+    assert changes == [(NOTE, "reboot_reasons", None, [REASON]), (FILE, "netns_mode", "netns_mode=0", None)]
+    told_then = {
+        "reboot_required": True,
+        "reboot_reasons": [REASON + "; now other network namespaces exist: blue (no process)"],
+    }
+    assert {key: after[key] for key in told_then} == told_then
+    changes, after = act(host.back())
+    assert changes == [] and {key: after[key] for key in told_then} == told_then
+    # they end: the mode is switched without a boot, and there is nothing to tell
+    (host.root / "proc/1/mountinfo").write_text("")
+    changes, after = act(host.back())
+    assert changes == [("rdma", "netns", "exclusive", "shared")]
+    assert host.live == "shared" and not after["reboot_required"] and below(host) == {}
+
+
+def test_required_to_switch_nothing_is_taken_back_where_it_cannot(host: Host) -> None:
+    act(host.mode())
+    host.namespace()
+    before = below(host)
+    mode = host.back("require")
+    with pytest.raises(RailyardError, match="stays exclusive while other network namespaces exist"):
+        mode.changes(mode.observe())
+    assert below(host) == before
+
+
+def test_busy_for_a_reason_that_nobody_sees_it_is_noted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rdma_mode, "PATIENCE", 0.0)
+    act(host.mode())
+    host.busy = 99
+    mode = host.back()
+    state = mode.observe()
+    done: list[Change] = []
+    after = converge(mode, state, mode.changes(state), done)
+    assert [change.subject for change in done] == [FILE] and host.live == "exclusive"
+    assert mode.outcome(after, [])["reboot_required"] is True and json.loads(host.read(NOTE)) == [REASON]
+
+
+def test_never_switched_it_waits_for_the_boot_and_set_again_it_does_not(host: Host) -> None:
+    act(host.mode())
+    changes, after = act(host.back("never"))
+    assert [change[0] for change in changes] == [NOTE, FILE] and after["reboot_reasons"] == [REASON]
+    _changes, after = act(host.mode())
+    assert not after["reboot_required"] and not (host.root / NOTE[1:]).exists()
+
+
+def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path) -> None:
+    for place in range(6):
+        for again in ("back", "set"):
+            host = Host(tmp_path / ("%d-%s" % (place, again)))
+            host.image(age=100)
+            act(host.mode())
+            mode = host.back()
+            changes = mode.changes(mode.observe())
+            assert len(changes) == 5
+            for change in changes[:place]:
+                change.act()
+            builds = [each for each in host.commands if "update" in each]
+            if again == "set":
+                # wanted shared after all: nothing says otherwise any more, but for the image
+                _changes, after = act(host.mode("shared"))
+            else:
+                _changes, after = act(host.back())
+            assert (host.live, after["next_boot"], after["reboot_required"]) == ("shared", "shared", False)
+            assert not host.system.exists(UNFINISHED)
+            if place < 4:
+                # built without our file, or with it where it is there to say shared
+                assert len([each for each in host.commands if "update" in each]) > len(builds)
