@@ -59,9 +59,13 @@ options:
     type: bool
     default: true
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) has what is asked for loaded and kept.
+      - V(absent) takes away the files by which earlier runs have modules loaded, and needs no other option. Modules
+        that were loaded by them stay until the next boot, or go at once with O(unload=true) where nobody uses them.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 notes:
   - Needs root, and the tools of the package kmod.
@@ -83,6 +87,10 @@ EXAMPLES = r"""
 - name: nvidia-peermem, for GPUs before Turing
   railyard.fabric.gpudirect:
     path: peermem
+
+- name: Take back what earlier runs have laid down for boot
+  railyard.fabric.gpudirect:
+    state: absent
 
 - name: Read which way there is, and why
   railyard.fabric.gpudirect:
@@ -200,7 +208,9 @@ gathered:
       elements: str
       sample: []
 reboot_required:
-  description: Whether C(nvidia_peermem) is loaded and O(path=none); a reboot takes it away.
+  description:
+    - Whether C(nvidia_peermem) is loaded and O(path=none), or a module is loaded that was taken back; a reboot takes it
+      away.
   returned: success
   type: bool
 reboot_reasons:
@@ -229,7 +239,7 @@ def main() -> None:
         "flavour": {"type": "str", "choices": ["open", "proprietary"]},
         "unload": {"type": "bool", "default": False},
         "persist": {"type": "bool", "default": True},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     task.run(AnsibleModule(spec, supports_check_mode=True), GpuDirect.from_options)
 

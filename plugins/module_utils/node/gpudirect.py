@@ -20,11 +20,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.changes impor
 from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect_seen import Seen
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 LOAD_FILE = "/etc/modules-load.d/railyard-gpudirect.conf"
 ORDER_FILE = "/etc/modprobe.d/railyard-gpudirect.conf"
 DROP_IN = "/etc/systemd/system/openibd.service.d/railyard-gpudirect.conf"
 OPENIBD = ("/etc/systemd/system/", "/usr/lib/systemd/system/", "/lib/systemd/system/")
+FILES = ((LOAD_FILE, "modules"), (ORDER_FILE, "softdep"), (DROP_IN, "ExecStartPost"))
 HEAD = "# Written by railyard.fabric.gpudirect.\n"
 # As modprobe(8) and the file's own name have it; the kernel has an underscore.
 NAMES = {seen.PEERMEM: "nvidia-peermem", seen.GDRDRV: "gdrdrv"}
@@ -33,6 +35,7 @@ NAMES = {seen.PEERMEM: "nvidia-peermem", seen.GDRDRV: "gdrdrv"}
 ORDER = "softdep nvidia_peermem pre: ib_core ib_uverbs nvidia\n"
 # openibd takes the RDMA core's users out with it, and knows nothing of bringing this one back.
 DROP_IN_TEXT = HEAD + "[Service]\nExecStartPost=-%s nvidia-peermem\n"
+STAYS = "%s stays loaded until the next boot"
 
 
 class Look(t.Dict[str, t.Any]):
@@ -58,6 +61,10 @@ class GpuDirect(Subsystem):
         self._flavour: str | None = options.get("flavour")
         self._unload = bool(options.get("unload", False))
         self._gather = options.get("state") == "gathered"
+        self._absent = options.get("state") == "absent"
+        self._until_boot = UntilBoot(system, "gpudirect")
+        #: what stays loaded of what is taken back, as the last look at the changes found it
+        self._staying: list[str] = []
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> GpuDirect:
@@ -113,6 +120,8 @@ class GpuDirect(Subsystem):
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
+        if self._absent:
+            return self._taken_back(t.cast(Look, state).seen)
         found = t.cast(Look, state).seen
         self.warnings = self._told(found)
         wanted = self._wanted(state)
@@ -143,9 +152,29 @@ class GpuDirect(Subsystem):
         raise_all(errors)
         if self._persist:
             changes += self._boot_changes(wanted, found)
-        return changes
+        return changes + self._until_boot.keep([])
+
+    def _taken_back(self, found: Seen) -> list[Change]:
+        """No file of ours is left, and of the modules that they load none that is unloaded with leave."""
+        noted = self._until_boot.read()
+        contained = bool(found.driver and found.driver["from"] == seen.CONTAINER)
+        ours = (self._system.read(LOAD_FILE) or "").splitlines()
+        unloaded: list[Change] = []
+        ended = set()
+        for name, row in ((seen.PEERMEM, found.peermem), (seen.GDRDRV, found.gdrdrv)):
+            stays = STAYS % row.get("name", name)
+            if not row["loaded"]:
+                ended.add(stays)
+            elif NAMES[name] in ours and not contained:
+                unloaded += self._leave(name, row, found) if self._unload else []
+                noted += [stays] if not self._unload and stays not in noted else []
+        changes = [change for path, attribute in FILES for change in self._file(path, attribute, None)]
+        self._staying = [each for each in noted if each not in ended]
+        return [*self._until_boot.keep(noted), *unloaded, *changes] if changes else []
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        if self._absent:
+            return {"reboot_required": bool(self._staying), "reboot_reasons": self._staying}
         unwanted = self._path == choice.NONE and state["peermem"]["loaded"] and not self._gather
         if not unwanted or any(change.subject == seen.PEERMEM for change in pending):
             return {"reboot_required": False, "reboot_reasons": []}
@@ -224,12 +253,12 @@ class GpuDirect(Subsystem):
             # another's file will do
             if needed and row["at_boot"] in (None, LOAD_FILE)
         ]
-        texts: list[tuple[str, str, str | None]] = [
-            (LOAD_FILE, "modules", HEAD + "".join(name + "\n" for name in names) if names else None),
-            (ORDER_FILE, "softdep", HEAD + ORDER if peermem else None),
-            (DROP_IN, "ExecStartPost", self._drop_in() if peermem else None),
-        ]
-        return [change for each in texts for change in self._file(*each)]
+        texts = (
+            HEAD + "".join(name + "\n" for name in names) if names else None,
+            HEAD + ORDER if peermem else None,
+            self._drop_in() if peermem else None,
+        )
+        return [change for (path, what), text in zip(FILES, texts) for change in self._file(path, what, text)]
 
     def _drop_in(self) -> str | None:
         if not any(self._system.exists(place + "openibd.service") for place in OPENIBD):
@@ -242,7 +271,9 @@ class GpuDirect(Subsystem):
             return []
 
         def act() -> None:
-            if text is None:
+            if text is None and path == DROP_IN:
+                self._system.forget_file(path)
+            elif text is None:
                 self._system.remove_file(path)
             else:
                 self._system.write_file(path, text)

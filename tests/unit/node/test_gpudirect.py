@@ -512,6 +512,71 @@ def test_both_modules_in_one_file(volta: Host) -> None:
     assert (volta.read(LOAD_FILE) or "").splitlines()[1:] == ["nvidia-peermem", "gdrdrv"]
 
 
+# -- taken back
+
+NOTE = "/run/railyard/until_boot/gpudirect"
+STAY = ["nvidia_peermem stays loaded until the next boot", "gdrdrv stays loaded until the next boot"]
+
+
+@pytest.fixture
+def both(volta: Host) -> Host:
+    volta.write("/lib/systemd/system/openibd.service", "[Unit]")
+    volta.module("gdrdrv", "updates/dkms", ["nvidia"])
+    act(volta.direct(gdrcopy=True))
+    volta.commands.clear()
+    return volta
+
+
+def reasons(direct: GpuDirect) -> list[str]:
+    state = direct.observe()
+    found: list[str] = direct.outcome(state, direct.changes(state))["reboot_reasons"]
+    return found
+
+
+def test_files_go_and_loaded_modules_stay_until_the_boot(both: Host) -> None:
+    assert reasons(both.direct(state="absent")) == STAY and both.read(LOAD_FILE)
+    assert [change[0] for change in act(both.direct(state="absent"))] == [NOTE, LOAD_FILE, ORDER_FILE, DROP_IN]
+    assert both.is_loaded("nvidia_peermem") and both.is_loaded("gdrdrv")
+    assert not (both.root / DROP_IN.lstrip("/")).parent.exists() and ["systemctl", "daemon-reload"] in both.commands
+    assert act(both.direct(state="absent")) == [] and reasons(both.direct(state="absent")) == STAY
+    # somebody unloads one
+    (both.root / "sys/module/gdrdrv/initstate").unlink()
+    assert act(both.direct(state="absent")) == [] and reasons(both.direct(state="absent")) == STAY[:1]
+    # wanted again
+    act(both.direct())
+    assert not both.read(NOTE) and both.direct().outcome(both.direct().observe(), [])["reboot_required"] is False
+
+
+def test_with_leave_modules_that_nobody_uses_are_unloaded(both: Host) -> None:
+    both.write("/sys/module/gdrdrv/refcnt", "1")
+    assert refused(both.direct(state="absent", unload=True)).startswith("gdrdrv: is in use: 1 more")
+    assert both.read(LOAD_FILE) and both.is_loaded("nvidia_peermem")
+    both.write("/sys/module/gdrdrv/refcnt", "0")
+    assert act(both.direct(state="absent", unload=True))[:2] == [
+        ("nvidia_peermem", "loaded", True, False),
+        ("gdrdrv", "loaded", True, False),
+    ]
+    assert reasons(both.direct(state="absent")) == [] and not both.read(NOTE)
+
+
+def test_what_others_have_loaded_is_theirs(volta: Host) -> None:
+    volta.write("/etc/modules-load.d/nvidia-peermem.conf", "nvidia-peermem")
+    assert act(volta.direct(state="absent")) == []
+    act(volta.direct())
+    assert [change[0] for change in act(volta.direct(state="absent", unload=True))] == [ORDER_FILE]
+    assert volta.is_loaded("nvidia_peermem") and reasons(volta.direct(state="absent")) == []
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_cut_off_while_it_is_taken_back(both: Host, cut: int) -> None:
+    direct = both.direct(state="absent")
+    for change in direct.changes(direct.observe())[:cut]:
+        change.act()
+    assert len(act(both.direct(state="absent"))) == 4 - cut
+    assert reasons(both.direct(state="absent")) == STAY
+    assert not [path for path in (LOAD_FILE, ORDER_FILE, DROP_IN) if both.read(path)]
+
+
 # -- notices
 
 
