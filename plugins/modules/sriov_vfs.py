@@ -34,6 +34,8 @@ options:
     description:
       - The PFs, all of a node's in one call.
       - With O(state=gathered) and no ports, all PFs of the node that have SR-IOV are read.
+      - With O(state=absent) and no ports, those that the module has set up are meant. Of the ports that are given, only
+        which PFs they are counts.
       - With O(persist=true) what is kept for boot are the ports of the latest call and no others.
     type: list
     elements: dict
@@ -96,6 +98,7 @@ options:
     description:
       - Whether existing VFs may be taken away to change their number.
       - Never taken away are those that are held.
+      - O(state=absent) is such leave itself.
     type: bool
     default: false
   autoprobe:
@@ -116,9 +119,16 @@ options:
     type: bool
     default: true
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) sets up O(ports).
+      - V(absent) takes the VFs of O(ports) away, and what is kept of them for boot. Without O(ports) these are the VFs
+        that the module has made; attributes of VFs that another made stay as set until the next boot.
+      - With V(absent), held VFs are refused as ever. Left until the next boot are those of a PF that a pod has and,
+        where no ports are given, those of the PF that carries the connection or the default route. How many VFs the
+        firmware allows is not touched.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 notes:
   - An attribute that the driver cannot set is an error, before anything is done, unless the value is what VFs have
@@ -158,6 +168,10 @@ EXAMPLES = r"""
     ports:
       - {pci: "0000:0b:00.0", count: 4}
     allow_recreate: true
+
+- name: Take all of it away again
+  railyard.fabric.sriov_vfs:
+    state: absent
 
 - name: Read all PFs
   railyard.fabric.sriov_vfs:
@@ -234,6 +248,17 @@ gathered:
               netdev: enp11s0f0v0
               netdev_address: "02:52:00:0b:00:00"
               rdma_device: mlx5_8
+reboot_required:
+  description: Whether something that was taken back stays live until the next boot.
+  returned: success
+  type: bool
+  sample: false
+reboot_reasons:
+  description: One line for each such thing. It is told by every run with O(state=absent) until then.
+  returned: success
+  type: list
+  elements: str
+  sample: ["0000:0b:00.0: its VFs stay until the next boot: enp11s0f0np0 carries this connection"]
 errors:
   description: All that is wrong, each with C(place), C(message) and C(remedy).
   returned: failure
@@ -275,7 +300,7 @@ def main() -> None:
             "autoprobe": {"type": "bool"},
             "timeout": {"type": "int", "default": 120},
             "persist": {"type": "bool", "default": True},
-            "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
         },
         supports_check_mode=True,
     )

@@ -16,14 +16,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.links import 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_pf import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_plan import Leave, Plan, then
+from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import MARK
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import Port
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+if t.TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
 
 MODULE = "sriov_vfs"
 # Before the RDMA links, which may stand on VFs.
 RANK = 10
 TIMEOUT = 120
+# What stays live until the next boot, though it is taken back.
+VFS_STAY = "%s: its VFs stay until the next boot: "
+ATTRIBUTES_STAY = "%s: the attributes of its VFs stay as set until the next boot"
+AUTOPROBE_STAYS = "%s: sriov_drivers_autoprobe stays 0 until the next boot"
 Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[str]]]
 
 
@@ -52,11 +60,18 @@ class SriovVfs(Subsystem):
         self._holders_of = holders_of
         self._ports = sriov_wish.ports(options)
         self._gather = options.get("state") == "gathered"
+        self._absent = options.get("state") == "absent"
         timeout = options.get("timeout")
         self._leave = Leave(
-            bool(options.get("allow_recreate")), options.get("autoprobe"), TIMEOUT if timeout is None else timeout
+            self._absent or bool(options.get("allow_recreate")),
+            None if self._absent else options.get("autoprobe"),
+            TIMEOUT if timeout is None else timeout,
         )
         self._persist = bool(options.get("persist", False))
+        self._named = bool(self._ports)
+        # what is to be taken back is known from what was kept, which then goes: found once, before
+        self._kept: dict[str, t.Any] | None = None
+        self._staying: list[str] = []
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> SriovVfs:
@@ -69,6 +84,8 @@ class SriovVfs(Subsystem):
         errors: list[RailyardError] = []
         seen = Seen()
         seen.pfs = []
+        if self._absent and self._kept is None:
+            self._find_kept()
         for port in self._ports or self._every_pf():
             try:
                 address = self._resolve(port)
@@ -94,6 +111,34 @@ class SriovVfs(Subsystem):
         found = pci.network_functions(self._system)
         found = [each for each in found if self._system.exists(pci.attribute(each, "sriov_totalvfs"))]
         return [Port(each, each, None, None, [], {}) for each in found]
+
+    def _find_kept(self) -> None:
+        """What this module has set up, as far as it remembers: what it keeps for boot, and where it was cut off."""
+        boot = self._boot()
+        self._kept = boot.read() or {}
+        if self._named:
+            self._ports = [port._replace(vf_count=0, vfs=[]) for port in self._ports]
+            return
+        found: dict[str, Port] = {}
+        for options in boot.ports():
+            address = self._address(options)
+            if address:
+                count = 0 if options.get("count") else None
+                found[address] = Port(boot.file, address, None, count, [], options)
+        directory, _slash, prefix = (MARK % "").rpartition("/")
+        for name in self._system.listdir(directory):
+            address = name[len(prefix) :]
+            if name.startswith(prefix) and self._system.exists("%s/%s" % (pci.DEVICES, address)):
+                found[address] = Port("%s/%s" % (directory, name), address, None, 0, [], {})
+        self._ports = [found[address] for address in sorted(found)]
+
+    def _address(self, options: t.Mapping[str, t.Any]) -> str | None:
+        """The PF of a port that was kept; None where there is none any more."""
+        try:
+            (port,) = sriov_wish.ports({"ports": [{key: options.get(key) for key in ("pci", "netdev")}]})
+            return self._resolve(port._replace(netdev=None) if port.pci else port)
+        except RailyardError:
+            return None
 
     def _resolve(self, port: Port) -> str:
         behind = netdev_pci(self._system, port.netdev) if port.netdev else None
@@ -126,7 +171,17 @@ class SriovVfs(Subsystem):
     def changes(self, state: State) -> list[Change]:
         seen = t.cast(Seen, state)
         branch = Branch.observe(self._system)
-        plans = [Plan(self._leave, port, pf) for port, pf in seen.pfs]
+        if self._absent:
+            return self._taken_back(seen, branch)
+        changes = self._live([Plan(self._leave, port, pf) for port, pf in seen.pfs], branch)
+        if self._persist:
+            changes += self._boot_changes(seen, branch)
+        return changes
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        return {"reboot_required": bool(self._staying), "reboot_reasons": self._staying}
+
+    def _live(self, plans: t.Sequence[Plan], branch: Branch) -> list[Change]:
         held = self._held(plans)
         errors: list[RailyardError] = []
         for plan in plans:
@@ -137,8 +192,6 @@ class SriovVfs(Subsystem):
         if changes and linked:
             # once for all PFs: their links come back side by side
             then(changes[-1], lambda: self._wait_carriers(linked))
-        if self._persist:
-            changes += self._boot_changes(seen, branch)
         return changes
 
     def _wait_carriers(self, pfs: t.Sequence[Pf]) -> None:
@@ -149,9 +202,47 @@ class SriovVfs(Subsystem):
         suspects = [vf["pci"] for plan in plans for vf in plan.touched if vf["pci"]]
         return self._holders_of(self._system, suspects, self._table) if suspects else {}
 
-    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
+    # -- taking back -----------------------------------------------------------------------------------------------
+
+    def _taken_back(self, seen: Seen, branch: Branch) -> list[Change]:
+        staying: list[str] = []
+        plans = []
+        moved = holders.moved(self._system, [pf.pci for _port, pf in seen.pfs if pf.count])
+        kept = self._kept or {}
+        for port, pf in seen.pfs:
+            why = moved[pf.pci].why if pf.pci in moved else branch.why_function(pf.pci)
+            autoprobe = pf.autoprobe
+            if pf.count and why and (pf.pci in moved or not self._named):
+                staying.append(VFS_STAY % pf.pci + why)
+            elif port.vf_count is None:
+                # VFs that another made
+                staying += [ATTRIBUTES_STAY % pf.pci] if pf.count else []
+            else:
+                plan = Plan(self._leave, port, pf)
+                plans.append(plan)
+                autoprobe = plan.autoprobe
+            if autoprobe is False and kept.get("autoprobe") is False:
+                staying.append(AUTOPROBE_STAYS % pf.pci)
+        changes = self._live(plans, branch)
+        boot = self._boot()
+        # a later run may find free what an earlier one had to leave
+        over = tuple(VFS_STAY % plan.pf.pci for plan in plans)
+        self._staying = [each for each in boot.staying(staying) if not each.startswith(over)]
+        if not self._persist:
+            return changes
+        named = {pf.pci for _port, pf in seen.pfs} if self._named else None
+        rest = [each for each in boot.ports() if named is not None and self._address(each) not in named]
+        return changes + boot.changes(dict(kept, ports=rest) if rest else None, staying=self._staying)
+
+    # -- boot ------------------------------------------------------------------------------------------------------
+
+    def _boot(self) -> BootState:
+        # not needed at boot, where this module is packed without it
         from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
 
+        return BootState(self._system, RANK, MODULE)
+
+    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
         kept = []
         for port, pf in seen.pfs:
             if not (port.vf_count or port.vfs):
@@ -162,7 +253,7 @@ class SriovVfs(Subsystem):
             else:
                 kept.append(_without_none(port.options))
         options = {"ports": kept, "timeout": self._leave.timeout, "autoprobe": self._leave.autoprobe}
-        return BootState(self._system, RANK, MODULE).changes(_without_none(options) if kept else None)
+        return self._boot().changes(_without_none(options) if kept else None)
 
 
 def _port_state(pf: Pf) -> Row:

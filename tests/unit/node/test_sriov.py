@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -483,3 +485,172 @@ def test_kept_for_boot_without_leave_and_without_the_branch(kernel: NicKernel) -
     it = subsystem(kernel, ports=[port(count=0, attributes=[])], persist=True, allow_recreate=True)
     converge(it, {}, it.changes(it.observe()), [])
     assert not kernel.exists("/etc/railyard/boot.d/10-sriov_vfs.json")
+
+
+# -- taken back ------------------------------------------------------------------------------------------------------
+
+KEPT = "/etc/railyard/boot.d/10-sriov_vfs.json"
+NOTED = "/run/railyard/until_boot/sriov_vfs"
+OTHER = "0000:06:00.0"
+DEFAULT_ROUTE = (
+    "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+    "%s 00000000 0100000A 0003 0 0 0 00000000 0 0 0"
+)
+
+
+@pytest.fixture
+def two(kernel: NicKernel) -> NicKernel:
+    """Two PFs with VFs, kept for boot, and a third whose VFs are another's."""
+    kernel.nic(6, "enp6s0")
+    kernel.nic(7, "enp7s0")
+    kernel.resize("0000:07:00.0", 3)
+    run(kernel, ports=[port(), {"netdev": "enp6s0", "count": 1}], persist=True)
+    return kernel
+
+
+def take_back(kernel: NicKernel, holders: t.Any = None, **options: t.Any) -> tuple[list[t.Any], list[str]]:
+    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    options = dict({"persist": True, "state": "absent"}, **options)
+    foreseen = subsystem(kernel, holders, **options)
+    expected = foreseen.changes(foreseen.observe())
+    it = subsystem(kernel, holders, **options)
+    state = it.observe()
+    done: list[Change] = []
+    state = converge(it, state, it.changes(state), done)
+    assert [each.as_dict() for each in done] == [each.as_dict() for each in expected]
+    told = it.outcome(state, [])
+    assert foreseen.outcome(state, expected) == told
+    again = subsystem(kernel, holders, **options)
+    assert again.changes(again.observe()) == []
+    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
+    return [(each.subject, each.attribute, each.before, each.after) for each in done], told["reboot_reasons"]
+
+
+def test_absent_takes_back_what_was_made_and_no_more(two: NicKernel) -> None:
+    done, reasons = take_back(two)
+    assert done[:2] == [(PF, "sriov_numvfs", 2, 0), (OTHER, "sriov_numvfs", 1, 0)]
+    assert done[2][0] == KEPT and not two.exists("/etc/railyard") and reasons == []
+    assert [len(two.settings["0000:0%d:00.0" % bus]) for bus in (5, 6, 7)] == [0, 0, 3]
+    assert not two.exists(NOTED)
+
+
+def test_absent_on_a_node_that_never_was_set_up(kernel: NicKernel) -> None:
+    kernel.resize(PF, 2)
+    assert take_back(kernel) == ([], [])
+    assert len(kernel.settings[PF]) == 2
+
+
+def test_absent_of_one_pf_alone(two: NicKernel) -> None:
+    done, _reasons = take_back(two, ports=[port()])
+    assert [each[:2] for each in done] == [(PF, "sriov_numvfs"), (KEPT, "options")]
+    assert (len(two.settings[PF]), len(two.settings[OTHER])) == (0, 1)
+    assert [each["netdev"] for each in json.loads(two.read(KEPT) or "")["options"]["ports"]] == ["enp6s0"]
+    # named, they go whoever made them
+    assert take_back(two, ports=[{"pci": "07:00.0"}])[0] == [("0000:07:00.0", "sriov_numvfs", 3, 0)]
+    take_back(two, ports=[{"pci": OTHER}])
+    assert not two.exists("/etc/railyard")
+
+
+def test_absent_without_persist_is_live_alone(two: NicKernel) -> None:
+    assert [each[0] for each in take_back(two, persist=False)[0]] == [PF, OTHER]
+    assert two.exists(KEPT)
+
+
+def test_absent_refuses_held_vfs_and_names_the_holder(two: NicKernel) -> None:
+    held = {two.vf_addresses(PF)[0]: ["its netdev net1 is in network namespace pod1"]}
+    for leave in (False, True):
+        before = list(two.operations)
+        it = subsystem(two, held, state="absent", persist=True, allow_recreate=leave)
+        with pytest.raises(RailyardError, match="is held: its netdev net1 is in network namespace pod1") as caught:
+            it.changes(it.observe())
+        assert "drain the node" in str(caught.value) and two.operations == before and two.exists(KEPT)
+
+
+def test_absent_killed_anywhere_the_next_run_ends_it(two: NicKernel) -> None:
+    two.tree.write("/run/railyard/sriov_drivers_autoprobe-%s" % OTHER, "1")
+    two.tree.write("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % OTHER, "0")
+    killed = 0
+    for place in range(99):
+        two.operations.clear()
+        two.kill_at = place
+        try:
+            take_back(two)
+            break
+        except Killed:
+            killed += 1
+        two.kill_at = None
+        take_back(two)
+        assert [len(two.settings[each]) for each in (PF, OTHER)] == [0, 0]
+        assert not two.exists("/etc/railyard") and not two.exists("/usr/local/lib/railyard")
+        assert two.read("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % OTHER) == "1"
+        run(two, ports=[port(), {"netdev": "enp6s0", "count": 1}], persist=True)
+        two.tree.write("/run/railyard/sriov_drivers_autoprobe-%s" % OTHER, "1")
+        two.tree.write("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % OTHER, "0")
+    assert killed > 6
+
+
+def test_absent_after_a_run_that_was_cut_off_before_it_kept_anything(kernel: NicKernel) -> None:
+    """The mark of autoprobe tells of it: the VFs have no driver, and nothing is kept for boot yet."""
+    kernel.kill_at = 4
+    with pytest.raises(Killed):
+        run(kernel, ports=[port()], persist=True)
+    kernel.kill_at = None
+    assert len(kernel.settings[PF]) == 2 and not kernel.exists(KEPT)
+    assert [each[:2] for each in take_back(kernel)[0]] == [
+        (PF, "sriov_drivers_autoprobe"),
+        (PF, "sriov_numvfs"),
+    ]
+    assert kernel.settings[PF] == [] and kernel.read("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % PF) == "1"
+    assert not kernel.listdir("/run/railyard")
+
+
+def test_absent_leaves_the_branch_until_the_boot(two: NicKernel) -> None:
+    two.tree.write("/proc/net/route", DEFAULT_ROUTE % "enp6s0")
+    reason = OTHER + ": its VFs stay until the next boot: enp6s0 carries the default route"
+    it = subsystem(two, state="absent", persist=True, ports=[{"pci": OTHER}])
+    with pytest.raises(RailyardError, match="is not touched: enp6s0 carries the default route"):
+        it.changes(it.observe())
+    done, reasons = take_back(two)
+    assert [each[0] for each in done[:3]] == [PF, NOTED, KEPT] and reasons == [reason]
+    assert (len(two.settings[OTHER]), two.exists("/etc/railyard")) == (1, False)
+    # freed, and named: then nothing stays
+    two.tree.write("/proc/net/route", DEFAULT_ROUTE % "eno1")
+    done, reasons = take_back(two, ports=[{"pci": OTHER}])
+    assert [each[0] for each in done] == [OTHER, NOTED] and reasons == []
+
+
+def test_absent_leaves_a_pf_that_a_pod_has(two: NicKernel) -> None:
+    os.unlink(two.tree.root / "sys/class/net/enp5s0")
+    shutil.rmtree(two.place(PF) / "net/enp5s0")
+    del two.links["enp5s0"]
+    for ports in ([], [{"pci": PF}]):
+        done, reasons = take_back(two, ports=ports)
+        assert (PF, "sriov_numvfs") not in [each[:2] for each in done] and len(two.settings[PF]) == 2
+        assert [each.partition(": its netdev")[0] for each in reasons] == [PF + ": its VFs stay until the next boot"]
+    assert not two.exists(KEPT)
+
+
+def test_absent_tells_what_it_cannot_undo_and_present_forgets_it(kernel: NicKernel) -> None:
+    kernel.resize(PF, 2)
+    attributes = [{"index": 0, "vlan": 100}]
+    ports = [port(count=None, attributes=attributes), {"pci": kernel.nic(6, "enp6s0"), "count": 1}]
+    run(kernel, ports=ports, persist=True, autoprobe=False)
+    done, reasons = take_back(kernel)
+    assert (PF, "sriov_numvfs") not in [each[:2] for each in done] and len(kernel.settings[PF]) == 2
+    assert reasons == [
+        PF + ": the attributes of its VFs stay as set until the next boot",
+        PF + ": sriov_drivers_autoprobe stays 0 until the next boot",
+        OTHER + ": sriov_drivers_autoprobe stays 0 until the next boot",
+    ]
+    done, _state = run(kernel, ports=ports, persist=True, autoprobe=False)
+    assert done[-1]["subject"] == NOTED and not kernel.exists(NOTED)
+    assert run(kernel, ports=ports, persist=True, autoprobe=False)[0] == []
+
+
+def test_absent_of_a_card_that_has_gone(two: NicKernel) -> None:
+    two.resize(OTHER, 0)
+    two.place(OTHER).unlink()
+    os.unlink(two.tree.root / "sys/class/net/enp6s0")
+    done, reasons = take_back(two)
+    assert [each[0] for each in done[:2]] == [PF, KEPT] and reasons == []
+    assert not two.exists("/etc/railyard")
