@@ -262,7 +262,8 @@ backend:
   type: str
   sample: networkd
 reboot_required:
-  description: Whether an interface gets its name only at the next boot.
+  description:
+    - Whether an interface gets its name only at the next boot, or what O(state=absent) leaves goes with it.
   returned: O(state) is not V(gathered)
   type: bool
   sample: false
@@ -278,7 +279,7 @@ held:
       pci: "0000:0b:00.0"
       by: its netdev net1 is in network namespace cni-4f2a (pause pid 4711)
 reboot_reasons:
-  description: One line an interface that waits for the next boot.
+  description: One line an interface that waits for the next boot, and one of those that were taken back.
   returned: O(state) is not V(gathered)
   type: list
   elements: str

@@ -130,7 +130,7 @@ class Plugins:
                 before = record[name]["source"] if name in record else "as packed"
                 changes.append(Change(path, "plugin", before, None, lambda path=path: self._system.remove_file(path)))  # type: ignore[misc]
         if self._system.exists(RECORD):
-            changes.append(Change(RECORD, "plugins", sorted(record), None, lambda: self._system.remove_file(RECORD)))
+            changes.append(Change(RECORD, "plugins", sorted(record), None, lambda: self._system.forget_file(RECORD)))
         return changes
 
     # -- our own plugin -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ live state (what goes before what comes), then the files, then the back-end that
 
 from __future__ import annotations
 
+import re
 import time
 import typing as t
 
@@ -43,10 +44,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 ARPHRD_INFINIBAND = 32
 # What is gathered where a port does not say which settings it is about.
 USUAL_SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
+STAYS = "name, MTU and sysctls of %s stay as they are until the next boot"
+STAYING = re.compile(STAYS % "(.+)")
 
 
 class RailPorts(Subsystem):
@@ -75,6 +79,7 @@ class RailPorts(Subsystem):
         self._persist = persist
         self._timeout = timeout
         self._rtnl = rtnl or Rtnetlink()
+        self._until_boot = UntilBoot(system, "rail_ports")
         # what has been done: links that may restart, IPv6 addresses that another host may have
         self._disturbed: set[int] = set()
         self._tried: set[tuple[int, Interface]] = set()
@@ -188,10 +193,12 @@ class RailPorts(Subsystem):
         gone = [port for port in wanted if port.rail in held]
         alone = [holders.left_alone(port.rail, str(port.pci), held[port.rail].why) for port in gone]
         self._warn(plan.warnings + backend.warnings() + alone)
+        staying = self._staying(record, wanted)
+        reasons = plan.reboot_reasons + (staying if absent else [])
         self._results = {
             "backend": backend.name,
-            "reboot_required": bool(plan.reboot_reasons),
-            "reboot_reasons": plan.reboot_reasons,
+            "reboot_required": bool(reasons),
+            "reboot_reasons": reasons,
             "held": [{"rail": port.rail, "pci": port.pci, "by": held[port.rail].why} for port in gone],
         }
         kept = self._kept(wanted, targets, held)
@@ -209,7 +216,17 @@ class RailPorts(Subsystem):
         # what was set on a held port before is cleared away once it is back
         before = {port.rail: port for port in record.ports if port.rail in held}
         kept_ports = [before.get(port.rail, port) for port in wanted if port.rail not in held or port.rail in before]
-        return self._in_record(record, kept_ports, plan.changes, files, loaded)
+        # noted first: whose they were is known from the record
+        return self._until_boot.keep(staying) + self._in_record(record, kept_ports, plan.changes, files, loaded)
+
+    def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[str]:
+        """What stays live of ports that are, or were, taken back: nobody knows what they had before."""
+        noted = (STAYING.match(each) for each in self._until_boot.read())
+        rails = {rail for each in noted if each for rail in each.group(1).split(", ")}
+        if self._state == "absent":
+            rails.update(port.rail for port in record.ports + record.former)
+        rails -= {port.rail for port in wanted}
+        return [STAYS % ", ".join(sorted(rails))] if rails else []
 
     def _decide(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """The live changes; ``targets`` are all that shall be, but for those that merely stay where state is absent."""
@@ -320,7 +337,7 @@ class RailPorts(Subsystem):
             if wanted:
                 system.write_file(RECORD, closed.text())
             else:
-                system.remove_file(RECORD)
+                system.forget_file(RECORD)
 
         after.append(Change(RECORD, "done", False, True, close))
         return before + list(live) + list(files) + after

@@ -239,11 +239,19 @@ def test_absent_leaves_nothing_of_ours(node: Node) -> None:
     run(node, [PORTS[0]], state="absent")
     assert [each[0] for each in node.kernel.summary()["addresses"]] == [4]
     assert changes(node, [PORTS[1]]) == []
-    run(node, [], state="absent")
+    stays = "name, MTU and sysctls of %s stay as they are until the next boot"
+    assert run(node, [], state="absent")["reboot_reasons"] == [stays % "gpu01, gpu02"]
     after = node.kernel.summary()
     for part in ("addresses", "routes", "rules", "files"):
         assert after[part] == before[part]
     assert changes(node, [], state="absent") == []
+    assert run(node, [], state="absent")["reboot_reasons"] == [stays % "gpu01, gpu02"]
+    # one is set up again
+    again = run(node, [PORTS[0]])
+    assert again["reboot_required"] is False
+    assert run(node, [], state="absent")["reboot_reasons"] == [stays % "gpu01, gpu02"]
+    run(node, PORTS)
+    assert not node.system.exists("/run/railyard/until_boot/rail_ports") and changes(node, PORTS) == []
 
 
 def test_a_port_without_an_address_only_comes_up(node: Node) -> None:
