@@ -29,6 +29,7 @@ options:
     description:
       - The ports, in any order.
       - Required with O(state=present).
+      - With O(state=absent) and no ports, those that are kept for boot are meant.
     type: list
     elements: dict
     suboptions:
@@ -54,7 +55,9 @@ options:
             must belong together.
         type: str
       state:
-        description: Whether the link shall be there. Only a soft link can be V(absent).
+        description:
+          - Whether the link shall be there. Only a soft link can be V(absent).
+          - With O(state=absent) it does not count.
         type: str
         choices: [present, absent]
         default: present
@@ -76,9 +79,16 @@ options:
     type: bool
     default: true
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) gives O(ports) what they ask for.
+      - V(absent) takes the soft links of O(ports) away, and what is kept of O(ports) for boot. Of ports that are kept,
+        O(ports[].name) is enough. Hardware devices have their names until the next boot, where the kernel or udev gives
+        them theirs.
+      - With V(absent), links in use are refused as ever. Where no ports are given, those of the interface that carries
+        the connection or the default route are left until the next boot.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 seealso:
   - module: railyard.fabric.rdma_netns_mode
@@ -106,6 +116,10 @@ EXAMPLES = r"""
   railyard.fabric.rdma_link:
     ports:
       - {name: rxe_gpu02, type: rxe, state: absent}
+
+- name: Take everything away again
+  railyard.fabric.rdma_link:
+    state: absent
 
 - name: Read what there is
   railyard.fabric.rdma_link:
@@ -138,6 +152,17 @@ gathered:
       elements: dict
       returned: always
       sample: [{device: mlx5_gpu01, port: 1, state: ACTIVE, physical_state: LINK_UP, netdev: enp11s0f0np0}]
+reboot_required:
+  description: Whether something that was taken back stays live until the next boot.
+  returned: success
+  type: bool
+  sample: true
+reboot_reasons:
+  description: What that is. It is told by every run with O(state=absent) until then.
+  returned: success
+  type: list
+  elements: str
+  sample: ["the RDMA devices mlx5_gpu01, mlx5_gpu02 keep their names until the next boot"]
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -159,7 +184,7 @@ def main() -> None:
         "wait_active": {"type": "float", "default": 0},
         "force": {"type": "bool", "default": False},
         "persist": {"type": "bool", "default": True},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["ports"])]
     task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RdmaLink.from_options)

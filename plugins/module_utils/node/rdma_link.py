@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.changes impor
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link_plan import (
     HARDWARE,
+    SOFT_STAYS,
     LinkPlan,
     Port,
     device_pci,
@@ -29,6 +30,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link_pla
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+if t.TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
 
 RANK = 20
 MODULE = "rdma_link"
@@ -52,6 +56,7 @@ class RdmaLink(Subsystem):
 
     :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.
     :param force: take away or rename a device in use too.
+    :param absent: take back what was set up for the ports, or for all that is kept where there are none.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class RdmaLink(Subsystem):
         persist: bool = False,
         connect: Connect = rdma.connect,
         run_apart: t.Callable[[t.Callable[[], None], float], bool] = apart,
+        absent: bool = False,
     ) -> None:
         super().__init__()
         self._system = system
@@ -72,6 +78,10 @@ class RdmaLink(Subsystem):
         self._persist = persist
         self._connect = connect
         self._run_apart = run_apart
+        self._absent = absent
+        # what is to be taken back is known from what was kept, which then goes: found once, before
+        self._going: list[Port] | None = None
+        self._staying: list[str] = []
 
     @classmethod
     def from_options(cls, options: Options, system: System) -> RdmaLink:
@@ -79,10 +89,11 @@ class RdmaLink(Subsystem):
             return cls(system, [])
         return cls(
             system,
-            options["ports"],
+            options["ports"] or [],
             options.get("wait_active") or 0,
             options.get("force", False),
             options.get("persist", False),
+            absent=options.get("state") == "absent",
         )
 
     def observe(self) -> State:
@@ -115,14 +126,10 @@ class RdmaLink(Subsystem):
     def changes(self, state: State) -> list[Change]:
         del self.warnings[:]
         plan = LinkPlan(self._system, state["ports"])
+        if self._absent:
+            return self._taken_back(plan)
         plan.resolve(self._ports)
-        if plan.touched and not self._force:
-            sock = self._socket()
-            try:
-                plan.refuse_in_use(sock)
-            finally:
-                sock.close()
-        raise_all(plan.errors)
+        self._raise_refusals(plan)
         self.warnings.extend(plan.alone)
         changes = [self._delete(row) for row in plan.deletes]
         wheres = {row["name"]: row["pci"] or row["netdev"] for row in state["ports"]}
@@ -135,20 +142,60 @@ class RdmaLink(Subsystem):
             changes += self._boot_changes()
         return changes
 
-    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        """Waits for the links, unless they are only predicted."""
-        if not pending and self._wait_active:
-            state["links"] = self._wait()
-        return {}
+    def _raise_refusals(self, plan: LinkPlan) -> None:
+        if plan.touched and not self._force:
+            sock = self._socket()
+            try:
+                plan.refuse_in_use(sock)
+            finally:
+                sock.close()
+        raise_all(plan.errors)
 
-    def _boot_changes(self) -> list[Change]:
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        """Waits for the links, unless they are only predicted, or taken back."""
+        if not pending and self._wait_active and not self._absent:
+            state["links"] = self._wait()
+        return {"reboot_required": bool(self._staying), "reboot_reasons": self._staying}
+
+    def _taken_back(self, plan: LinkPlan) -> list[Change]:
+        boot = self._boot()
+        kept = _named(boot)
+        if self._going is None:
+            self._going = self._found(kept, boot.file)
+        staying = plan.take_back(self._going, named=bool(self._ports))
+        self._raise_refusals(plan)
+        # a later run may find free what an earlier one had to leave
+        over = tuple(SOFT_STAYS % row["name"] for row in plan.deletes)
+        self._staying = [each for each in boot.staying(staying) if not each.startswith(over)]
+        changes = [self._delete(row) for row in plan.deletes]
+        if not self._persist:
+            return changes
+        rest = [each for each in kept if not any(port.same_device(each) for port in self._going)]
+        return changes + boot.changes({"ports": rest} if rest else None, staying=self._staying)
+
+    def _found(self, kept: t.Sequence[Row], place: str) -> list[Port]:
+        """The ports that are meant, as they are kept; and soft links that only the user knows of."""
+        if not self._ports:
+            return [Port(place, each) for each in kept]
+        found = []
+        for port in self._ports:
+            ours = [each for each in kept if port.same_device(each)]
+            if ours:
+                found += [Port(port.place, each) for each in ours]
+            elif port.type != HARDWARE:
+                found.append(port)
+        return found
+
+    def _boot(self) -> BootState:
         # not needed at boot, where this module is packed without it
         from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
 
-        boot = BootState(self._system, RANK, MODULE)
-        held = (boot.read() or {}).get("ports", [])
+        return BootState(self._system, RANK, MODULE)
+
+    def _boot_changes(self) -> list[Change]:
+        boot = self._boot()
         # one call may name only some of a node's ports: the others stay kept
-        kept = [port for port in held if not any(each.same_device(port) for each in self._ports)]
+        kept = [port for port in _named(boot) if not any(each.same_device(port) for each in self._ports)]
         kept += [port.as_options() for port in self._ports if port.present]
         kept.sort(key=lambda port: str(port["name"]))
         return boot.changes({"ports": kept} if kept else None)
@@ -259,3 +306,8 @@ class RdmaLink(Subsystem):
                 "%s: no subnet manager has brought it up" % state, port.place, "start one on the fabric (opensm)"
             )
         return RailyardError(state, port.place, "look at the cable and at the switch's port; see dmesg")
+
+
+def _named(boot: BootState) -> list[Row]:
+    """The ports that are kept; without a name it is none of ours."""
+    return [each for each in boot.ports() if each.get("name")]

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 
 HARDWARE = "hardware"
 MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
+SOFT_STAYS = "%s stays until the next boot: "
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,63}")
 
 Options = t.Mapping[str, t.Any]
@@ -81,6 +82,37 @@ class LinkPlan:
         for port in ports:
             if port.present:
                 self._make_room(port)
+
+    def take_back(self, ports: t.Sequence[Port], named: bool) -> list[str]:
+        """Take away what was made of the ports. Returns what stays until the next boot.
+
+        :param named: the user asked for these ports, so that one which must not be touched is an error.
+        """
+        staying = []
+        renamed = []
+        for port in ports:
+            row = self._by_name.get(port.name)
+            if port.type == HARDWARE:
+                pci = port.pci or netdev_pci(self._system, port.netdev or "") or ""
+                if row is not None or holders.is_hidden(self._system, pci, "infiniband"):
+                    renamed.append(port.name)
+                continue
+            why = None
+            if row is not None and row["type"] == port.type:
+                why = None if named else self._why_branch(row["netdev"], row["pci"])
+                why = why or (None if row["netdev"] else "its netdev is in another network namespace")
+            if why:
+                staying.append(SOFT_STAYS % port.name + why)
+                continue
+            try:
+                self._absent(port)
+            except RailyardError as error:
+                self.errors.append(error)
+        if renamed:
+            several = len(renamed) > 1
+            words = ("devices", "keep their names") if several else ("device", "keeps its name")
+            staying.append("the RDMA %s %s %s until the next boot" % (words[0], ", ".join(renamed), words[1]))
+        return staying
 
     @property
     def touched(self) -> list[tuple[str, str, bool]]:
@@ -149,6 +181,9 @@ class LinkPlan:
             )
         if row is None or row["type"] != port.type or (port.netdev and row["netdev"] != port.netdev):
             return
+        why = self._why_branch(row["netdev"], row["pci"])
+        if why:
+            raise Refused(why, port.place, "leave the management network's devices out of the ports")
         self._delete(row, port)
 
     def _hardware(self, port: Port) -> None:
@@ -226,7 +261,8 @@ class LinkPlan:
         self._places[row["name"]] = port.place
 
     def _delete(self, row: Row, port: Port) -> None:
-        self.deletes.append(row)
+        if row not in self.deletes:
+            self.deletes.append(row)
         self._places[row["name"]] = port.place
 
     def _make_room(self, port: Port) -> None:

@@ -458,7 +458,7 @@ def test_waits_until_active(host: Host, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(rdma_link.time, "sleep", sleep)
     link = host.link(rxe(1), wait_active=5)
     state = link.observe()
-    assert link.outcome(state, []) == {}
+    assert link.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
     assert state["links"][0]["state"] == "ACTIVE"
 
 
@@ -485,7 +485,7 @@ def test_why_a_link_is_not_active(host: Host, path: str, text: str, state: int, 
 def test_a_prediction_does_not_wait(host: Host) -> None:
     link = host.link(rxe(1), wait_active=60)
     state = link.observe()
-    assert link.outcome(state, link.changes(state)) == {}
+    assert link.outcome(state, link.changes(state)) == {"reboot_required": False, "reboot_reasons": []}
 
 
 def test_kept_for_boot(host: Host) -> None:
@@ -551,3 +551,135 @@ def test_a_link_that_the_kernel_refuses_names_the_port(host: Host) -> None:
 )
 def test_order_of_renames(wanted: dict[str, str], steps: list[tuple[str, str]]) -> None:
     assert renames(["a", "b", "railyard-0"], wanted) == steps
+
+
+# -- taken back ------------------------------------------------------------------------------------------------------
+
+KEPT = "/etc/railyard/boot.d/20-rdma_link.json"
+NOTED = "/run/railyard/until_boot/rdma_link"
+NAMES_STAY = "the RDMA devices mlx5_gpu03, mlx5_gpu04 keep their names until the next boot"
+
+
+def made(host: Host) -> Host:
+    """Two soft links and two named devices, kept for boot, beside a soft link of another."""
+    for number, name in ((3, "mlx5_0"), (4, "mlx5_1")):
+        host.device(name, "hardware", number)
+    host.device("rxe0", "rxe", 7)
+    act(host.link(rxe(1), rxe(2), nic(3, "mlx5_gpu03"), nic(4, "mlx5_gpu04"), persist=True))
+    return host
+
+
+def take_back(host: Host, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[tuple[t.Any, ...]], list[str]]:
+    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    options = dict({"persist": True, "absent": True}, **options)
+    foreseen = host.link(*ports, **options)
+    expected = foreseen.changes(foreseen.observe())
+    link = host.link(*ports, **options)
+    done = act(link)
+    assert done == [(each.subject, each.attribute, each.before, each.after) for each in expected]
+    told = link.outcome({}, [])
+    assert foreseen.outcome({}, expected) == told
+    again = host.link(*ports, **options)
+    assert again.changes(again.observe()) == []
+    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
+    return done, told["reboot_reasons"]
+
+
+def test_absent_takes_links_away_and_tells_of_names(host: Host) -> None:
+    done, reasons = take_back(made(host))
+    assert [each[:2] for each in done[:4]] == [
+        ("rxe_gpu01", "link"),
+        ("rxe_gpu02", "link"),
+        (NOTED, "reboot_reasons"),
+        (KEPT, "options"),
+    ]
+    assert reasons == [NAMES_STAY] and not host.system.exists("/etc/railyard")
+    assert host.names() == {"enp3s0": "mlx5_gpu03", "enp4s0": "mlx5_gpu04", "enp7s0": "rxe0"}
+    # set up again, nothing waits for a boot
+    assert act(host.link(nic(3, "mlx5_gpu03"), persist=True))[-1][0] == NOTED
+    assert not host.system.exists(NOTED)
+
+
+def test_absent_of_some_ports(host: Host) -> None:
+    made(host)
+    done, reasons = take_back(host, {"name": "rxe_gpu01"}, nic(3, "mlx5_gpu03"))
+    assert [each[0] for each in done] == ["rxe_gpu01", NOTED, KEPT]
+    assert reasons == ["the RDMA device mlx5_gpu03 keeps its name until the next boot"]
+    assert [each["name"] for each in json.loads(host.system.read(KEPT) or "")["options"]["ports"]] == [
+        "mlx5_gpu04",
+        "rxe_gpu02",
+    ]
+    # a link of another, named with its type, and hardware that never was ours
+    assert [each[0] for each in take_back(host, {"name": "rxe0", "type": "rxe"}, nic(8, "mlx5_8"))[0]] == ["rxe0"]
+    assert host.names() == {"enp2s0": "rxe_gpu02", "enp3s0": "mlx5_gpu03", "enp4s0": "mlx5_gpu04"}
+    assert take_back(host)[1] == reasons + ["the RDMA device mlx5_gpu04 keeps its name until the next boot"]
+
+
+def test_absent_without_persist_is_live_alone(host: Host) -> None:
+    done, _reasons = take_back(made(host), persist=False)
+    assert [each[0] for each in done] == ["rxe_gpu01", "rxe_gpu02"] and host.system.exists(KEPT)
+
+
+def test_absent_on_a_node_that_never_was_set_up(host: Host) -> None:
+    host.device("rxe0", "rxe", 7)
+    assert take_back(host) == ([], []) and host.names() == {"enp7s0": "rxe0"}
+
+
+def test_absent_of_a_link_in_use(host: Host) -> None:
+    made(host)
+    host.users["rxe_gpu02"] = [netlink.u32(rdma.ATTR_RES_PID, 4711)]
+    assert "rxe_gpu02 is in use by" in refused(host.link(absent=True, persist=True))
+    assert host.system.exists(KEPT) and len(host.names()) == 5
+    assert take_back(host, force=True)[1] == [NAMES_STAY]
+
+
+def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
+    for number in range(99):
+        root = tmp_path / str(number)
+        root.mkdir()
+        host = made(Host(root))
+        link = host.link(absent=True, persist=True)
+        wanted = link.changes(link.observe())
+        for change in wanted[:number]:
+            change.act()
+        assert take_back(host)[1] == [NAMES_STAY]
+        assert sorted(host.names()) == ["enp3s0", "enp4s0", "enp7s0"] and not host.system.exists("/etc/railyard")
+        if number > len(wanted):
+            break
+    assert number > 9
+
+
+def test_absent_leaves_the_branch_until_the_boot(host: Host) -> None:
+    made(host)
+    host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
+    why = "enp2s0 carries the default route"
+    for named in ({"name": "rxe_gpu02"}, {"name": "rxe_gpu02", "type": "rxe"}):
+        assert why in refused(host.link(named, absent=True, persist=True))
+    _done, reasons = take_back(host)
+    assert reasons == ["rxe_gpu02 stays until the next boot: " + why, NAMES_STAY]
+    assert host.names()["enp2s0"] == "rxe_gpu02" and "enp1s0" not in host.names()
+    # freed, and named: then it does not stay
+    host.put("proc/net/route", "")
+    done, reasons = take_back(host, {"name": "rxe_gpu02", "type": "rxe"})
+    assert [each[0] for each in done] == ["rxe_gpu02", NOTED] and reasons == [NAMES_STAY]
+
+
+def test_a_soft_link_of_the_branch_is_not_taken_away_by_its_name_alone(host: Host) -> None:
+    host.device("rxe0", "rxe", 0x1E)
+    assert "mgmt0 carries the default route" in refused(host.link({"name": "rxe0", "type": "rxe", "state": "absent"}))
+
+
+def test_absent_of_what_a_pod_has(host: Host) -> None:
+    """A whole device is not visible in rdma mode exclusive, and has its name all the same."""
+    made(host)
+    del host.devices[next(index for index, row in host.devices.items() if row["name"] == "mlx5_gpu03")]
+    (host.root / "sys/devices/pci0000:00/0000:03:00.0/infiniband").mkdir()
+    next(row for row in host.devices.values() if row["name"] == "rxe_gpu01")["netdev"] = ""
+    _done, reasons = take_back(host)
+    assert reasons == ["rxe_gpu01 stays until the next boot: its netdev is in another network namespace", NAMES_STAY]
+
+
+def test_absent_of_names_that_nothing_has(host: Host) -> None:
+    made(host)
+    host.devices.clear()
+    assert take_back(host)[1] == [] and not host.system.exists("/etc/railyard")
