@@ -60,9 +60,14 @@ options:
     type: bool
     default: true
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) sets up O(ports).
+      - V(absent) takes away the child interfaces that the module has made, and what is kept for boot. It takes no
+        O(ports). The mode stays as set until the next boot, since nobody knows what it was before, and so do children
+        of a port that a pod has, or that carry the connection or the default route.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 notes:
   - Needs root. The subnet manager itself is asked where C(sminfo) of infiniband-diags is installed; else what the
@@ -79,6 +84,10 @@ EXAMPLES = r"""
       - {pci: '0000:18:00.0', netdev: ibs1, mode: datagram, pkeys: ['0x8001']}
       - {pci: '0000:40:00.0', netdev: ibs2, mode: datagram, pkeys: ['0x8001']}
     subnet_manager: required
+
+- name: Take it back
+  railyard.fabric.ib_ports:
+    state: absent
 
 - name: What all IPoIB ports have
   railyard.fabric.ib_ports:
@@ -120,6 +129,17 @@ gathered:
           subnet_manager:
             {state: ACTIVE, physical_state: LinkUp, rate: 400 Gb/sec (4X NDR), lid: 12, sm_lid: 1, reachable: true,
              guid: '0x2c90200259201', priority: 14, role: SMINFO_MASTER, virtualization: true}
+reboot_required:
+  description: Whether something that was taken back stays live until the next boot.
+  returned: success
+  type: bool
+  sample: true
+reboot_reasons:
+  description: What that is. It is told by every run with O(state=absent) until then.
+  returned: success
+  type: list
+  elements: str
+  sample: ["IPoIB mode of ibs1, ibs2 stays as set until the next boot"]
 errors:
   description: What went wrong, each with C(place), C(message) and C(remedy).
   returned: failure
@@ -145,7 +165,7 @@ def main() -> None:
         "ports": {"type": "list", "elements": "dict", "options": port},
         "subnet_manager": {"type": "str", "choices": ["reported", "required", "ignored"], "default": "reported"},
         "persist": {"type": "bool", "default": True},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["ports"])]
     module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)

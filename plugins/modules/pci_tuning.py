@@ -96,9 +96,13 @@ options:
     type: bool
     default: true
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) sets up O(ports).
+      - V(absent) takes back what is kept for boot and for a device's return. It takes no O(ports). The registers stay
+        as set until the next boot, since nobody knows what they were before.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 notes:
   - Where the IOMMU translates, transfers between devices go through the root complex whatever ACS says. Set
@@ -118,6 +122,10 @@ EXAMPLES = r"""
     gpus: {"0": "0000:18:00.0", "1": "0000:4a:00.0"}
     acs: disabled
     max_read_request: 4096
+
+- name: Take it back
+  railyard.fabric.pci_tuning:
+    state: absent
 
 - name: Read all network functions
   railyard.fabric.pci_tuning:
@@ -185,6 +193,17 @@ gathered:
     rdma_topo:
       description: Where rdma-core's C(rdma_topo) is, null where it is not there.
       type: str
+reboot_required:
+  description: Whether something that was taken back stays live until the next boot.
+  returned: success
+  type: bool
+  sample: true
+reboot_reasons:
+  description: What that is. It is told by every run with O(state=absent) until then.
+  returned: success
+  type: list
+  elements: str
+  sample: ["MaxReadReq of 0000:0b:00.0, 0000:0c:00.0 stays as set until the next boot"]
 errors:
   description: All that is wrong, each with C(place), C(message) and C(remedy).
   returned: failure
@@ -223,7 +242,7 @@ def main() -> None:
             "acs": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},
             "max_read_request": SIZE,
             "persist": {"type": "bool", "default": True},
-            "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
         },
         supports_check_mode=True,
     )

@@ -173,9 +173,13 @@ options:
     type: bool
     default: true
   state:
-    description: V(gathered) only reads.
+    description:
+      - V(present) sets up O(ports).
+      - V(absent) takes back what is kept for boot and for a port's return. It takes no O(ports) and no O(qos). What the
+        ports have stays as set until the next boot, since nobody knows what they had before.
+      - V(gathered) only reads.
     type: str
-    choices: [present, gathered]
+    choices: [present, absent, gathered]
     default: present
 seealso:
   - module: railyard.fabric.sriov_vfs
@@ -205,6 +209,10 @@ EXAMPLES = r"""
       dscp2prio: [[26, 3], [48, 6]]
       pfc: [0, 0, 0, 1, 0, 0, 0, 0]
       global_pause: false
+
+- name: Take it back
+  railyard.fabric.roce_qos:
+    state: absent
 
 - name: Read what there is
   railyard.fabric.roce_qos:
@@ -247,6 +255,17 @@ gathered:
       elements: dict
       returned: always
       sample: []
+reboot_required:
+  description: Whether something that was taken back stays live until the next boot.
+  returned: success
+  type: bool
+  sample: true
+reboot_reasons:
+  description: What that is. It is told by every run with O(state=absent) until then.
+  returned: success
+  type: list
+  elements: str
+  sample: ["QoS of enp11s0f0np0, enp12s0f0np0 stays as set until the next boot"]
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -297,7 +316,7 @@ def main() -> None:
         "others": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
         "vfs": {"type": "bool", "default": True},
         "persist": {"type": "bool", "default": True},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["qos"])]
     task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RoceQos.from_options)

@@ -43,6 +43,7 @@ PACKED = (
     "node.holders",
     "node.holders_elsewhere",
     "node.ib_ports",
+    "node.kept",
     "node.links",
     "node.netlink",
     "node.netns",

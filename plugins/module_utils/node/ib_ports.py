@@ -24,8 +24,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 MODULE = "ib_ports"
@@ -38,6 +39,8 @@ NAME_MAX = 15
 ASK_SECONDS = 10.0
 #: what asks the manager itself, of the package infiniband-diags
 ASK = "sminfo"
+MODE_STAYS = "IPoIB mode of %s stays as set until the next boot"
+CHILD_STAYS = "%s stays until the next boot: %s"
 NO_GUIDS = "0000:0000:0000:0000"
 
 
@@ -63,7 +66,7 @@ class Seen(t.NamedTuple):
     manager: dict[str, t.Any]
 
 
-class IbPorts(Subsystem):
+class IbPorts(Kept):
     """See the module's documentation for the options.
 
     :param branch: what must not be touched; observed when it is needed. For tests, as is ``bring_up``: sets an
@@ -77,20 +80,21 @@ class IbPorts(Subsystem):
         branch: Branch | None = None,
         bring_up: t.Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__()
-        self._system = system
+        super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", True)))
+        self._refuse_ports(options)
         self._branch = branch
         self._bring_up = bring_up or _bring_up
         self._manager = options.get("subnet_manager") or "reported"
-        self._persist = bool(options.get("persist", True))
         self._gather = options.get("state") == "gathered"
         given = options.get("ports")
         if given is None:
             given = [{"netdev": name} for name in self._all()] if self._gather else []
-        self._options = [dict(each) for each in given]
+        self._options = [dict(each, pci=_lower(each.get("pci"))) for each in given]
         self._ports = self._read(given)
         self._here = self._ports
         self._alone: list[str] = []
+        # what is to be taken back is known from what was kept, which then goes: found once, before
+        self._going: list[dict[str, t.Any]] | None = None
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> IbPorts:
@@ -103,7 +107,7 @@ class IbPorts(Subsystem):
         ports = []
         for number, each in enumerate(given):
             place = "ports[%d]" % number
-            address = (each.get("pci") or "").lower() or None
+            address = _lower(each.get("pci"))
             if not address and not each.get("netdev"):
                 errors.append(RailyardError("neither pci nor netdev is given", place + ".pci", "give one of them"))
                 continue
@@ -169,16 +173,20 @@ class IbPorts(Subsystem):
         device = devices[0] if devices else None
         number = (self._system.read_int("%s/%s/dev_port" % (NET, netdev)) or 0) + 1
         place = "%s/%s/ports/%d" % (RDMA, device, number)
+        held = [self._system.read_int("%s/pkeys/%s" % (place, at)) for at in self._system.listdir(place + "/pkeys")]
+        known = tuple(sorted({key for key in held if key}))
+        manager = self._subnet_manager(device, number, function) if device else _no_manager()
+        mode = self._system.read("%s/%s/mode" % (NET, netdev))
+        return Seen(netdev, device, number, mode, self._children(netdev), known, manager)
+
+    def _children(self, netdev: str) -> dict[int, str]:
+        """The child interfaces of a port, by partition key."""
         children = {}
         for name in self._system.listdir(NET):
             key = self._system.read_int("%s/%s/pkey" % (NET, name)) if self._parent(name) == netdev else None
             if key is not None:
                 children[key] = name
-        held = [self._system.read_int("%s/pkeys/%s" % (place, at)) for at in self._system.listdir(place + "/pkeys")]
-        known = tuple(sorted({key for key in held if key}))
-        manager = self._subnet_manager(device, number, function) if device else _no_manager()
-        mode = self._system.read("%s/%s/mode" % (NET, netdev))
-        return Seen(netdev, device, number, mode, dict(sorted(children.items())), known, manager)
+        return dict(sorted(children.items()))
 
     def _netdev(self, port: Port) -> str:
         if port.pci:
@@ -254,9 +262,12 @@ class IbPorts(Subsystem):
     def changes(self, state: State) -> list[Change]:
         self.warnings = list(self._alone)
         branch = self._branch = self._branch or Branch.observe(self._system)
+        if self._absent:
+            return self._taken_back(branch)
         errors: list[RailyardError] = []
         changes: list[Change] = []
-        former = {str(each.get("pci") or each.get("netdev")): each for each in (self._kept() or {}).get("ports") or []}
+        kept = self._boot().ports() if self._persist else []
+        former = {str(each.get("pci") or each.get("netdev")): each for each in kept}
         for port, seen in zip(self._here, t.cast(_State, state).seen):
             own = self._of_port(port, seen, former.get(str(port.pci or port.netdev)) or {})
             why = branch.why_netdev(seen.netdev)
@@ -282,6 +293,35 @@ class IbPorts(Subsystem):
             except RailyardError:
                 continue  # the port has gone, and its children with it
         return changes
+
+    def _taken_back(self, branch: Branch) -> list[Change]:
+        """The children that were made go; of a mode nobody knows what it was before."""
+        if self._going is None:
+            self._going = self._boot().ports()
+        moved = holders.moved(self._system, [_lower(each.get("pci")) for each in self._going])
+        changes: list[Change] = []
+        modes, staying = [], []
+        for option in self._going:
+            port = Port("", _lower(option.get("pci")), option.get("netdev"), None, ())
+            netdev = None
+            why = moved[port.pci].why if port.pci in moved else None
+            if not why:
+                try:
+                    netdev = self._netdev(port)
+                except RailyardError:
+                    continue  # the port has gone, and its children with it
+            if option.get("mode"):
+                modes.append(netdev or port.netdev or str(port.pci))
+            # the name that a port in a pod had here is the one that its children still name
+            children = self._children(netdev or port.netdev or "")
+            seen = Seen(netdev or "", None, 1, None, children, (), _no_manager())
+            for each in self._of_port(port, seen, option):
+                left = why or branch.why_netdev(each.subject) or branch.why_netdev(seen.netdev)
+                if left:
+                    staying.append(CHILD_STAYS % (each.subject, left))
+                else:
+                    changes.append(each)
+        return changes + self._all_taken_back(([MODE_STAYS % ", ".join(modes)] if modes else []) + staying)
 
     def _of_port(self, port: Port, seen: Seen, former: t.Mapping[str, t.Any]) -> list[Change]:
         changes = []
@@ -370,14 +410,7 @@ class IbPorts(Subsystem):
 
     # -- the next boot ------------------------------------------------------------------------------------------------
 
-    def _kept(self) -> dict[str, t.Any] | None:
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
-
-        return BootState(self._system, RANK, MODULE).read() if self._persist else None
-
     def _boot_changes(self) -> list[Change]:
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
-
         ports = [
             {key: value for key, value in each.items() if value}
             for each in self._options
@@ -388,13 +421,18 @@ class IbPorts(Subsystem):
         again = [
             'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"' % each["pci"] for each in ports if each.get("pci")
         ]
-        return BootState(self._system, RANK, MODULE).changes(kept, again)
+        return self._boot().changes(kept, again)
 
 
 class _State(t.Dict[str, t.Any]):
     """The state in option shape, and the look that it was made from."""
 
     seen: list[Seen]
+
+
+def _lower(pci: t.Any) -> str | None:
+    """A PCI address as the kernel spells it; None where none is given."""
+    return str(pci).lower() if pci else None
 
 
 def _no_manager() -> dict[str, t.Any]:

@@ -17,9 +17,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node import pci, pci_tuning_wish
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, is_pci_address
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_config import ACS_IN_THE_WAY, Config
 from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning_wish import DISABLED, Port, Wish
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 MODULE = "pci_tuning"
@@ -28,6 +29,8 @@ RANK = 15
 NVIDIA = "10de"
 DMA_DIRECT = "2100"
 TOPOLOGY_TIMEOUT = 60.0
+REQUEST_STAYS = "MaxReadReq of %s stays as set until the next boot"
+ACS_STAYS = "ACS between %s and their GPUs stays cleared until the next boot"
 Row = t.Dict[str, t.Any]
 
 
@@ -51,14 +54,13 @@ class Seen(t.Dict[str, t.Any]):
     bridges: list[Bridge]
 
 
-class PciTuning(Subsystem):
+class PciTuning(Kept):
     """See the module's documentation for the options."""
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
-        super().__init__()
+        super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
+        self._refuse_ports(options)
         self._options = options
-        self._system = system
-        self._persist = bool(options.get("persist", False))
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> PciTuning:
@@ -68,7 +70,7 @@ class PciTuning(Subsystem):
 
     def observe(self) -> Seen:
         seen = Seen()
-        wish = seen.wish = Wish(self._options, self._system)
+        wish = seen.wish = Wish({} if self._absent else self._options, self._system)
         seen.configs = {port.pci: Config(self._system, port.pci) for port in wish.ports}
         seen.bridges = self._bridges(wish.ports)
         rows = [self._port_row(port, seen.configs[port.pci]) for port in wish.ports]
@@ -172,6 +174,8 @@ class PciTuning(Subsystem):
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
+        if self._absent:
+            return self._all_taken_back(self._left_live())
         seen = t.cast(Seen, state)
         branch = Branch.observe(self._system)
         errors: list[RailyardError] = []
@@ -273,9 +277,15 @@ class PciTuning(Subsystem):
 
     # -- boot ---------------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
+    def _left_live(self) -> list[str]:
+        """What was set by what is kept. Nobody knows what the registers were before: none is touched."""
+        kept = [port for port in self._boot().ports() if port.get("pci")]
+        sized = [str(port["pci"]) for port in kept if port.get("max_read_request")]
+        opened = [str(port["pci"]) for port in kept if port.get("gpus")]
+        found = ((REQUEST_STAYS, sized), (ACS_STAYS, opened))
+        return [sentence % ", ".join(ports) for sentence, ports in found if ports]
 
+    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
         ports: list[Row] = []
         gpus: dict[str, str] = {}
         devices: list[str] = []
@@ -293,7 +303,7 @@ class PciTuning(Subsystem):
                 devices += [gpu for _number, gpu in port.gpus]
             ports.append(kept)
         if not ports:
-            return BootState(self._system, RANK, MODULE).changes(None)
+            return self._boot().changes(None)
         if gpus:
             devices += [bridge.pci for bridge in seen.bridges if bridge.config.acs]
         # once where a device comes to the bus, and once where its driver, which may have reset it, is done
@@ -302,7 +312,7 @@ class PciTuning(Subsystem):
         if gpus:
             options["gpus"] = gpus
         again = [match % each for each in sorted(set(devices))]
-        return BootState(self._system, RANK, MODULE).changes(options, again)
+        return self._boot().changes(options, again)
 
 
 def _bridge_row(bridge: Bridge) -> Row:

@@ -24,15 +24,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import (
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import DcbSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_port import LivePort, Tools
 from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_wish import Port
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import REPRESENTOR
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 MODULE = "roce_qos"
 # After the VFs, and after the names of RDMA devices.
 RANK = 40
+STAYS = "QoS of %s stays as set until the next boot"
 
 
 class Seen(t.Dict[str, t.Any]):
@@ -41,24 +43,23 @@ class Seen(t.Dict[str, t.Any]):
     live: list[LivePort]
 
 
-class RoceQos(Subsystem):
+class RoceQos(Kept):
     """The quality of service of a node's rail ports. See the module's documentation for the options.
 
     :param tools: what asks and tells the kernel, for tests.
     """
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System, tools: Tools | None = None) -> None:
-        super().__init__()
-        self._system = system
+        super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
+        self._refuse_ports(options)
         self._tools = tools
         self._options = options
         self._gather = options.get("state") == "gathered"
         self._ports = qos_wish.ports(options)
-        self._wish = qos_wish.wish({} if self._gather else options)
+        self._wish = qos_wish.wish({} if self._gather or self._absent else options)
         self._host_dcbx = options.get("dcbx", "host") == "host"
         self._tolerant = options.get("others") == "warn"
         self._vfs = options.get("vfs") is not False
-        self._persist = bool(options.get("persist", False))
         self._alone: list[str] = []
 
     @classmethod
@@ -149,6 +150,10 @@ class RoceQos(Subsystem):
     # -- comparing -------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
+        if self._absent:
+            # nobody knows what the ports had before: nothing is touched
+            names = [str(port.get("netdev") or port.get("pci")) for port in self._boot().ports()]
+            return self._all_taken_back([STAYS % ", ".join(names)] if names else [])
         seen = t.cast(Seen, state)
         self.warnings = list(self._alone)
         branch = Branch.observe(self._system)
@@ -204,10 +209,7 @@ class RoceQos(Subsystem):
         return [Change("rdma_cm", "module", None, "loaded", act)]
 
     def _boot_changes(self) -> list[Change]:
-        # not needed at boot, where this module is packed without it
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
-
-        boot = BootState(self._system, RANK, MODULE)
+        boot = self._boot()
         if not self._ports:
             return boot.changes(None)
         options = {key: self._options.get(key) for key in ("qos", "dcbx", "others", "vfs")}

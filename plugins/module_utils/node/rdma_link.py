@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.node.apart import apart
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link_plan import (
     HARDWARE,
@@ -28,11 +29,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link_pla
     device_pci,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
-
-if t.TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
 
 RANK = 20
 MODULE = "rdma_link"
@@ -51,7 +49,7 @@ Row = t.Dict[str, t.Any]
 Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
 
 
-class RdmaLink(Subsystem):
+class RdmaLink(Kept):
     """The RDMA links of the given ports.
 
     :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.
@@ -70,18 +68,14 @@ class RdmaLink(Subsystem):
         run_apart: t.Callable[[t.Callable[[], None], float], bool] = apart,
         absent: bool = False,
     ) -> None:
-        super().__init__()
-        self._system = system
+        super().__init__(system, RANK, MODULE, absent, persist)
         self._ports = [Port("ports[%d]" % number, options) for number, options in enumerate(ports)]
         self._wait_active = wait_active
         self._force = force
-        self._persist = persist
         self._connect = connect
         self._run_apart = run_apart
-        self._absent = absent
         # what is to be taken back is known from what was kept, which then goes: found once, before
         self._going: list[Port] | None = None
-        self._staying: list[str] = []
 
     @classmethod
     def from_options(cls, options: Options, system: System) -> RdmaLink:
@@ -155,11 +149,11 @@ class RdmaLink(Subsystem):
         """Waits for the links, unless they are only predicted, or taken back."""
         if not pending and self._wait_active and not self._absent:
             state["links"] = self._wait()
-        return {"reboot_required": bool(self._staying), "reboot_reasons": self._staying}
+        return super().outcome(state, pending)
 
     def _taken_back(self, plan: LinkPlan) -> list[Change]:
         boot = self._boot()
-        kept = _named(boot)
+        kept = _named(boot.ports())
         if self._going is None:
             self._going = self._found(kept, boot.file)
         staying = plan.take_back(self._going, named=bool(self._ports))
@@ -186,16 +180,10 @@ class RdmaLink(Subsystem):
                 found.append(port)
         return found
 
-    def _boot(self) -> BootState:
-        # not needed at boot, where this module is packed without it
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
-
-        return BootState(self._system, RANK, MODULE)
-
     def _boot_changes(self) -> list[Change]:
         boot = self._boot()
         # one call may name only some of a node's ports: the others stay kept
-        kept = [port for port in _named(boot) if not any(each.same_device(port) for each in self._ports)]
+        kept = [port for port in _named(boot.ports()) if not any(each.same_device(port) for each in self._ports)]
         kept += [port.as_options() for port in self._ports if port.present]
         kept.sort(key=lambda port: str(port["name"]))
         return boot.changes({"ports": kept} if kept else None)
@@ -308,6 +296,6 @@ class RdmaLink(Subsystem):
         return RailyardError(state, port.place, "look at the cable and at the switch's port; see dmesg")
 
 
-def _named(boot: BootState) -> list[Row]:
-    """The ports that are kept; without a name it is none of ours."""
-    return [each for each in boot.ports() if each.get("name")]
+def _named(ports: t.Iterable[Row]) -> list[Row]:
+    """Of ports that are kept, those of ours: they have names."""
+    return [each for each in ports if each.get("name")]

@@ -12,17 +12,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci, sriov_wish
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Row
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_pf import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_plan import Leave, Plan, then
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import MARK
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import Port
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
-
-if t.TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
 
 MODULE = "sriov_vfs"
 # Before the RDMA links, which may stand on VFs.
@@ -41,7 +39,7 @@ class Seen(t.Dict[str, t.Any]):
     pfs: list[tuple[Port, Pf]]
 
 
-class SriovVfs(Subsystem):
+class SriovVfs(Kept):
     """The VFs of a node's PFs. See the module's documentation for the options.
 
     :param holders_of: who holds VFs, for tests.
@@ -54,24 +52,20 @@ class SriovVfs(Subsystem):
         table: Rtnetlink | None = None,
         holders_of: Holders = holders.of,
     ) -> None:
-        super().__init__()
-        self._system = system
+        super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
         self._table = table or Rtnetlink()
         self._holders_of = holders_of
         self._ports = sriov_wish.ports(options)
         self._gather = options.get("state") == "gathered"
-        self._absent = options.get("state") == "absent"
         timeout = options.get("timeout")
         self._leave = Leave(
             self._absent or bool(options.get("allow_recreate")),
             None if self._absent else options.get("autoprobe"),
             TIMEOUT if timeout is None else timeout,
         )
-        self._persist = bool(options.get("persist", False))
         self._named = bool(self._ports)
         # what is to be taken back is known from what was kept, which then goes: found once, before
         self._kept: dict[str, t.Any] | None = None
-        self._staying: list[str] = []
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> SriovVfs:
@@ -178,9 +172,6 @@ class SriovVfs(Subsystem):
             changes += self._boot_changes(seen, branch)
         return changes
 
-    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        return {"reboot_required": bool(self._staying), "reboot_reasons": self._staying}
-
     def _live(self, plans: t.Sequence[Plan], branch: Branch) -> list[Change]:
         held = self._held(plans)
         errors: list[RailyardError] = []
@@ -235,12 +226,6 @@ class SriovVfs(Subsystem):
         return changes + boot.changes(dict(kept, ports=rest) if rest else None, staying=self._staying)
 
     # -- boot ------------------------------------------------------------------------------------------------------
-
-    def _boot(self) -> BootState:
-        # not needed at boot, where this module is packed without it
-        from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
-
-        return BootState(self._system, RANK, MODULE)
 
     def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
         kept = []

@@ -282,3 +282,122 @@ def test_a_port_that_a_pod_has_is_left_alone_and_kept_for_boot(kernel: IbKernel)
     ports = kernel.ports(*wanted)
     ports.changes(ports.observe())
     assert "ports[0] (%s) is left alone: its netdev is in another" % FIRST in ports.warnings[0]
+
+
+# -- taken back ------------------------------------------------------------------------------------------------------
+
+KEPT = "/etc/railyard/boot.d/15-ib_ports.json"
+NOTED = "/run/railyard/until_boot/ib_ports"
+MODE_STAYS = "IPoIB mode of ibs1 stays as set until the next boot"
+WANTED = [
+    {"pci": FIRST, "netdev": "ibs1", "mode": "connected", "pkeys": ["0x8001", "0x8002"]},
+    {"netdev": "ibs2", "pkeys": ["0x8001"]},
+]
+
+
+def take_back(kernel: IbKernel, branch: Branch = NOBODY, **options: t.Any) -> tuple[list[t.Any], list[str]]:
+    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    options = dict({"state": "absent"}, **options)
+    foreseen = kernel.ports(branch=branch, **options)
+    expected = foreseen.changes(foreseen.observe())
+    it = kernel.ports(branch=branch, **options)
+    done: list[Change] = []
+    state = it.observe()
+    converge(it, state, it.changes(state), done)
+    assert [each.as_dict() for each in done] == [each.as_dict() for each in expected]
+    told = it.outcome({}, [])
+    assert foreseen.outcome({}, expected) == told
+    again = kernel.ports(branch=branch, **options)
+    assert again.changes(again.observe()) == [] and again.warnings == []
+    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
+    return [(each.subject, each.attribute, each.after) for each in done], told["reboot_reasons"]
+
+
+def test_absent_takes_back_children_of_ours_and_tells_of_the_mode(kernel: IbKernel) -> None:
+    theirs = kernel.child("ibs1", 0x8009)
+    kernel.apply(*WANTED)
+    kernel.sminfo = CommandResult(1, "", "the manager is not asked")
+    done, reasons = take_back(kernel)
+    assert done[:5] == [
+        ("ibs1.8001", "pkey", None),
+        ("ibs1.8002", "pkey", None),
+        ("ibs2.8001", "pkey", None),
+        (NOTED, "reboot_reasons", [MODE_STAYS]),
+        ("/etc/udev/rules.d/90-railyard-ib_ports.rules", "rules", None),
+    ]
+    assert reasons == [MODE_STAYS] and kernel.children() == [theirs] and not kernel.exists("/etc/railyard")
+    assert kernel.read("/sys/class/net/ibs1/mode") == "connected"
+    # set up again, nothing waits for a boot
+    kernel.apply(*WANTED)
+    assert not kernel.exists(NOTED)
+
+
+def test_absent_without_persist_is_live_alone(kernel: IbKernel) -> None:
+    kernel.apply(*WANTED)
+    assert [each[0] for each in take_back(kernel, persist=False)[0]] == ["ibs1.8001", "ibs1.8002", "ibs2.8001"]
+    assert kernel.exists(KEPT)
+
+
+def test_absent_on_a_node_that_never_was_set_up(kernel: IbKernel) -> None:
+    kernel.child("ibs1", 0x8001)
+    assert take_back(kernel) == ([], []) and kernel.children() == ["ibs1.8001"]
+
+
+def test_absent_is_not_by_port(kernel: IbKernel) -> None:
+    with pytest.raises(RailyardError, match="takes back all that it keeps, and not that of some ports") as caught:
+        kernel.ports({"pci": FIRST}, state="absent")
+    assert caught.value.place == "ports"
+
+
+def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
+    for number in range(99):
+        root = tmp_path / str(number)
+        root.mkdir()
+        kernel = IbKernel(root)
+        kernel.apply(*WANTED)
+        it = kernel.ports(state="absent")
+        wanted = it.changes(it.observe())
+        for change in wanted[:number]:
+            change.act()
+        assert take_back(kernel)[1] == [MODE_STAYS]
+        assert kernel.children() == [] and not kernel.exists("/etc/railyard")
+        if number > len(wanted):
+            break
+    assert number > 11
+
+
+def test_absent_leaves_the_branch_until_the_boot(kernel: IbKernel) -> None:
+    kernel.apply(*WANTED)
+    branch = Branch({"ibs2": "carries this connection", "ibs1.8002": "carries the default route"}, {})
+    _done, reasons = take_back(kernel, branch)
+    assert reasons == [
+        MODE_STAYS,
+        "ibs1.8002 stays until the next boot: carries the default route",
+        "ibs2.8001 stays until the next boot: carries this connection",
+    ]
+    assert kernel.children() == ["ibs1.8002", "ibs2.8001"] and not kernel.exists("/etc/railyard")
+
+
+def test_absent_of_a_port_that_a_pod_has(kernel: IbKernel) -> None:
+    kernel.apply(*WANTED)
+    for name in ("ibs1", "ibs1.8001", "ibs1.8002"):
+        shutil.rmtree(kernel.tree.root / ("sys/bus/pci/devices/%s/net/%s" % (FIRST, name)))
+    os.unlink(kernel.tree.root / "sys/class/net/ibs1")
+    place = kernel.tree.root / "sys/class/net/ibs1.8001"
+    for name in ("ibs1.8001", "ibs1.8002"):
+        os.unlink(place.with_name(name))
+    for name, text in (("parent", "ibs1"), ("pkey", "0x8001"), ("flags", "0x1003")):
+        kernel.tree.write("/sys/class/net/ibs1.8001/" + name, text)
+    done, reasons = take_back(kernel)
+    assert done[0] == ("ibs2.8001", "pkey", None) and reasons[0] == MODE_STAYS
+    assert reasons[1].startswith("ibs1.8001 stays until the next boot: its netdev is in another network namespace")
+    assert len(reasons) == 2 and kernel.children() == ["ibs1.8001"]
+
+
+def test_absent_of_a_card_that_has_gone(kernel: IbKernel) -> None:
+    kernel.apply(*WANTED)
+    for name in ("ibs1", "ibs1.8001", "ibs1.8002"):
+        os.unlink(kernel.tree.root / ("sys/class/net/" + name))
+    os.unlink(kernel.tree.root / ("sys/bus/pci/devices/" + FIRST))
+    done, reasons = take_back(kernel)
+    assert done[0] == ("ibs2.8001", "pkey", None) and reasons == []

@@ -379,3 +379,72 @@ def test_what_is_no_longer_wanted_is_taken_away(kernel: PciKernel) -> None:
     assert {boot.UNIT_WANTED, boot.UNIT, boot.AGAIN, boot.PROGRAM} < {each[0] for each in gone[2:]}
     assert not kernel.exists("/etc/railyard")
     assert run(kernel, options(acs="leave", max_read_request=None, persist=True))[0] == []
+
+
+# -- taken back -----------------------------------------------------------------------------------------------------
+
+NOTED = "/run/railyard/until_boot/pci_tuning"
+REASONS = [
+    "MaxReadReq of %s, %s stays as set until the next boot" % (NIC, OTHER),
+    "ACS between %s and their GPUs stays cleared until the next boot" % NIC,
+]
+ABSENT = {"state": "absent", "persist": True, "ports": [], "gpus": {}, "acs": "leave", "max_read_request": None}
+
+
+def set_up(kernel: PciKernel) -> None:
+    run(kernel, options(port(), {"pci": OTHER}, persist=True))
+
+
+def take_back(kernel: PciKernel, **more: t.Any) -> tuple[list[str], list[str]]:
+    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    given = dict(ABSENT, **more)
+    foreseen = PciTuning(given, kernel)
+    expected = foreseen.changes(foreseen.observe())
+    done, _state = run(kernel, given)
+    assert done == [(each.subject, each.attribute, each.before, each.after) for each in expected]
+    again = PciTuning(given, kernel)
+    assert again.changes(again.observe()) == [] and again.warnings == []
+    told = foreseen.outcome({}, expected)
+    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
+    return [each[0] for each in done], told["reboot_reasons"]
+
+
+def test_absent_takes_back_what_is_kept_and_touches_no_register(kernel: PciKernel) -> None:
+    set_up(kernel)
+    done, reasons = take_back(kernel)
+    assert done[:3] == [
+        NOTED,
+        "/etc/udev/rules.d/90-railyard-pci_tuning.rules",
+        "/etc/railyard/boot.d/15-pci_tuning.json",
+    ]
+    assert reasons == REASONS and not kernel.exists("/etc/railyard") and not kernel.exists(boot.AGAIN)
+    assert PciTuning(options(), kernel).observe()["ports"][0]["max_read_request"] == 4096
+    assert take_back(kernel, max_read_request=4096, acs="disabled") == ([], REASONS), "they say nothing here"
+    run(kernel, options(persist=True))
+    assert not kernel.exists(NOTED)
+
+
+def test_absent_of_a_card_that_has_gone(kernel: PciKernel) -> None:
+    set_up(kernel)
+    kernel.place(NIC).unlink()
+    assert take_back(kernel)[1] == REASONS and not kernel.exists("/etc/railyard")
+
+
+def test_absent_cut_off_anywhere_the_next_run_ends_it(kernel: PciKernel) -> None:
+    for number in range(99):
+        set_up(kernel)
+        it = PciTuning(ABSENT, kernel)
+        wanted = it.changes(it.observe())
+        for change in wanted[:number]:
+            change.act()
+        assert take_back(kernel)[1] == REASONS and not kernel.exists("/etc/railyard")
+        if number > len(wanted):
+            break
+    assert number > 9
+
+
+def test_absent_where_there_is_nothing(kernel: PciKernel) -> None:
+    assert take_back(kernel) == ([], [])
+    set_up(kernel)
+    assert take_back(kernel, persist=False) == ([], [])
+    assert refused(kernel, dict(ABSENT, ports=[port()]))[0].startswith("ports: pci_tuning takes back all that it keeps")

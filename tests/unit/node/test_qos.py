@@ -468,6 +468,78 @@ def test_no_ports_take_it_away(kernel: QosKernel) -> None:
     assert not kernel.exists("/etc/udev/rules.d/90-railyard-roce_qos.rules")
 
 
+# -- taken back --------------------------------------------------------------------------------------------------------
+
+NOTED = "/run/railyard/until_boot/roce_qos"
+STAYS = "QoS of rail1, 0000:02:00.0 stays as set until the next boot"
+
+
+def take_back(kernel: QosKernel, **options: t.Any) -> tuple[list[str], list[str]]:
+    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    options = dict({"state": "absent", "persist": True, "ports": [], "qos": None}, **options)
+
+    def one() -> RoceQos:
+        return RoceQos(options, kernel, kernel.tools())
+
+    foreseen, it = one(), one()
+    expected = plan(foreseen)[1]
+    done = run(it)
+    assert [each.as_dict() for each in done] == [each.as_dict() for each in expected]
+    told = it.outcome({}, [])
+    assert foreseen.outcome({}, expected) == told
+    again = one()
+    assert run(again) == [] and again.outcome({}, []) == told and again.warnings == []
+    assert told["reboot_required"] == bool(told["reboot_reasons"])
+    return [each.subject for each in done], told["reboot_reasons"]
+
+
+def test_absent_takes_back_what_is_kept_and_touches_no_port(kernel: QosKernel) -> None:
+    run(subsystem(kernel, persist=True))
+    before = [dict(nic.__dict__) for nic in kernel.nics()]
+    # who else sets it, and a port that went away, do not matter any more
+    kernel.tree.link("/etc/systemd/system/sockets.target.wants/lldpad.socket", "/lib/systemd/system/lldpad.socket")
+    done, reasons = take_back(kernel)
+    rules, kept = "/etc/udev/rules.d/90-railyard-roce_qos.rules", "/etc/railyard/boot.d/40-roce_qos.json"
+    assert done[:3] == [NOTED, rules, kept] and reasons == [STAYS]
+    assert not kernel.exists(rules) and not kernel.exists("/etc/railyard")
+    assert [dict(nic.__dict__) for nic in kernel.nics()] == before
+
+
+def test_present_forgets_what_waited_for_a_boot(kernel: QosKernel) -> None:
+    run(subsystem(kernel, persist=True))
+    take_back(kernel)
+    # nothing to keep is no reason to forget
+    assert run(subsystem(kernel, persist=True, ports=[])) == [] and kernel.exists(NOTED)
+    it = subsystem(kernel, persist=True)
+    assert run(it)[-1].subject == NOTED and it.outcome({}, []) == {"reboot_required": False, "reboot_reasons": []}
+    assert not kernel.exists(NOTED) and run(subsystem(kernel, persist=True)) == []
+
+
+def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
+    for number in range(99):
+        root = tmp_path / str(number)
+        root.mkdir()
+        kernel = QosKernel(root)
+        run(subsystem(kernel, persist=True))
+        wanted = plan(RoceQos({"state": "absent", "persist": True}, kernel, kernel.tools()))[1]
+        for change in wanted[:number]:
+            change.act()
+        assert take_back(kernel)[1] == [STAYS]
+        assert not kernel.exists("/etc/railyard") and not kernel.exists("/etc/udev/rules.d/90-railyard-roce_qos.rules")
+        if number > len(wanted):
+            break
+    assert number > 9
+
+
+def test_absent_where_there_is_nothing(kernel: QosKernel) -> None:
+    assert take_back(kernel) == ([], [])
+    run(subsystem(kernel, persist=True))
+    assert take_back(kernel, persist=False) == ([], []), "nothing but what is kept could go"
+    with pytest.raises(RailyardError, match="roce_qos takes back all that it keeps") as caught:
+        take_back(kernel, ports=PORTS)
+    assert caught.value.place == "ports" and "leave ports out" in caught.value.remedy
+
+
 # -- reading alone -----------------------------------------------------------------------------------------------------
 
 
