@@ -63,6 +63,7 @@ class ActionModule(Door):
         "pod_rounds": {"type": "list", "elements": "list", "default": []},
         "budget": {"type": "float"},
         "share": {"type": "float", "default": SHARE},
+        "unproven_allowed": {"type": "bool", "default": False},
         "states": {"type": "bool", "default": True},
         "cluster": {"type": "dict"},
         "file": {"type": "path"},
@@ -88,7 +89,9 @@ class ActionModule(Door):
             remedy = "name some of %s" % ", ".join(fabric["rails"])
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
         told = [_told(name, held, options["states"]) for name, held in hosts.items()]
-        asked = Asked(options["nodes"], options["layers"], options["rails"], options["budget"], options["share"])
+        asked = Asked(
+            *(options[key] for key in ("nodes", "layers", "rails", "budget", "share", "unproven_allowed")),
+        )
         pairs = [pair for each in options["rounds"] for pair in each]
         pod_pairs = [pair for each in options["pod_rounds"] for pair in each]
         verdict = judge(options["kind"], fabric, told, asked, pairs, _seen(options["cluster"]), pod_pairs)
@@ -119,6 +122,7 @@ class ActionModule(Door):
                 "warnings": len(verdict.run.warnings),
                 "rails": len(verdict.run.rails),
                 "rails_proven": shown.rails_proven(written),
+                "rails_unproven": shown.rails_unproven(verdict.proof),
             },
             "files": [each["path"] for each in done],
         }

@@ -13,7 +13,7 @@ author:
 description:
   - Chooses from C(railyard_node.ports), the plan's ports of a node, what one of the collection's modules takes.
   - It decides nothing; ports that the plan does not give to the module are left out.
-positional: module, node
+positional: module, node, link_layer
 options:
   _input:
     description: The node's planned ports.
@@ -30,6 +30,14 @@ options:
       - C(railyard_node), from which M(railyard.fabric.rail_probe) gets the GPUs beside the ports where the plan has a
         way from their memory to the NIC.
     type: dict
+    version_added: 0.2.0
+  link_layer:
+    description:
+      - C(railyard_fabric.link_layer). With V(infiniband), M(railyard.fabric.rail_probe) is given ports without
+        addresses too, for RDMA needs none there.
+    type: str
+    choices: [ethernet, infiniband]
+    default: ethernet
     version_added: 0.2.0
 """
 
@@ -54,10 +62,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric import hand
 
 
 def port_options(
-    ports: t.Sequence[t.Mapping[str, t.Any]], module: str, node: t.Mapping[str, t.Any] | None = None
+    ports: t.Sequence[t.Mapping[str, t.Any]],
+    module: str,
+    node: t.Mapping[str, t.Any] | None = None,
+    link_layer: str = "ethernet",
 ) -> list[dict[str, t.Any]]:
     try:
-        return handover.port_options(ports, module, node)
+        return handover.port_options(ports, module, node, link_layer)
     except (ValueError, KeyError, TypeError) as error:
         raise AnsibleFilterError("railyard.fabric.port_options: %s" % error) from error
 

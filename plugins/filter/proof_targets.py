@@ -12,7 +12,7 @@ author:
   - Railyard contributors (@railyard)
 description:
   - Gives the C(targets) of M(railyard.fabric.rail_probe) for one node and the partner that serves it.
-positional: partner, servers, cross_rail
+positional: partner, servers, cross_rail, link_layer
 options:
   _input:
     description: The plan of the probing node, C(railyard_node).
@@ -34,6 +34,14 @@ options:
     type: bool
     default: true
     version_added: 0.2.0
+  link_layer:
+    description:
+      - C(railyard_fabric.link_layer). With V(infiniband), a rail on which neither node has an address is probed, too,
+        for RDMA needs none there.
+    type: str
+    choices: [ethernet, infiniband]
+    default: ethernet
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
@@ -44,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: A target for each rail on which both nodes have an address.
+  description: A target for each rail on which both nodes have an address, or need none.
   type: list
   elements: dict
 """

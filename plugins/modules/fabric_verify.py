@@ -70,6 +70,12 @@ options:
     description: The part of what link and PCIe can do that a transfer must reach.
     type: float
     default: 0.8
+  unproven_allowed:
+    description:
+      - Whether a rail over which no traffic went, though it was asked for, is a warning only. Without it, what could
+        have been proven in this run and was not is a failure, and so is a run that has proven nothing.
+    type: bool
+    default: false
   states:
     description: Whether the modules' results are those of check mode, and so say what would change.
     type: bool
@@ -142,7 +148,7 @@ counts:
   description: Numbers for what runs next.
   returned: success
   type: dict
-  sample: {kind: verify, ok: false, failures: 1, warnings: 0, rails: 8, rails_proven: 7}
+  sample: {kind: verify, ok: false, failures: 1, warnings: 0, rails: 8, rails_proven: 7, rails_unproven: 0}
 files:
   description: The files that were written, the verdict first.
   returned: success

@@ -14,7 +14,8 @@ description:
     by RDMA over each rail's own device and GID.
   - One node serves (O(mode=serve)), its partner probes (O(mode=probe)). A red rail does not fail the task; it is told
     in RV(results).
-  - The GID is the one that holds the rail port's address, found anew each time.
+  - The GID is the one that holds the rail port's address, found anew each time. Over InfiniBand a port needs no
+    address; no echo requests are sent then, and what the two ends must know of each other to begin goes by O(meet).
 author:
   - Railyard contributors (@railyard)
 requirements:
@@ -36,6 +37,15 @@ options:
         devices. The programs are the node's.
     type: str
     version_added: 0.2.0
+  meet:
+    description:
+      - With O(mode=serve), the IP address of this node at which all servers are met, and to which the traffic itself
+        does not go.
+      - Without it a server is met at its O(ports[].address), and at the node's management address where the port has
+        none. That is the address that this connection came in on, else one of the interface with the default route, and
+        never a rail's.
+    type: str
+    version_added: 0.2.0
   ports:
     description: With O(mode=serve), the rail ports to serve.
     type: list
@@ -47,12 +57,21 @@ options:
         type: str
         required: true
       device:
-        description: The RDMA device; without it the one whose GID table holds O(ports[].address).
+        description:
+          - The RDMA device; without it the one whose GID table holds O(ports[].address), or that of O(ports[].pci) or
+            O(ports[].netdev).
         type: str
       address:
-        description: The rail port's own IP address, without prefix.
+        description: The rail port's own IP address, without prefix. Over InfiniBand there need be none.
         type: str
-        required: true
+      pci:
+        description: PCI address of the port, by which its RDMA device is found where it has no address.
+        type: str
+        version_added: 0.2.0
+      netdev:
+        description: Likewise its netdev, whose addresses are never the management address.
+        type: str
+        version_added: 0.2.0
       gpu:
         description:
           - PCI address of the GPU in whose memory data is to be, where C(ib_write_bw) was built with CUDA. Without it,
@@ -76,18 +95,26 @@ options:
       netdev:
         description: The rail port's netdev, from which packets go out.
         type: str
-        required: true
       device:
-        description: The rail port's RDMA device; without it the one whose GID table holds O(targets[].source).
+        description:
+          - The rail port's RDMA device; without it the one whose GID table holds O(targets[].source), or that of
+            O(targets[].pci) or O(targets[].netdev).
         type: str
+      pci:
+        description: PCI address of the port, by which its RDMA device is found where it has no address.
+        type: str
+        version_added: 0.2.0
       source:
-        description: The rail port's own IP address, without prefix.
+        description: The rail port's own IP address, without prefix. Given together with O(targets[].address).
         type: str
-        required: true
       address:
-        description: The partner's IP address on this rail.
+        description:
+          - The partner's IP address on this rail. Without it no packets are sent, and RDMA needs O(targets[].meet).
         type: str
-        required: true
+      meet:
+        description: IP address at which the partner's server is met, from the result of O(mode=serve).
+        type: str
+        version_added: 0.2.0
       gpu:
         description: As O(ports[].gpu); where the partner's data is in GPU memory as well.
         type: str
@@ -201,6 +228,13 @@ EXAMPLES = r"""
         address: 172.16.11.201
         mtu: 4200
         port: "{{ servers.results[0].port }}"
+
+- name: Serve a port of InfiniBand that has no address; its partner meets it where the result says
+  railyard.fabric.rail_probe:
+    mode: serve
+    ports:
+      - {rail: gpu01, pci: "0000:18:00.0"}
+  register: servers
 """
 
 RETURN = r"""
@@ -240,7 +274,8 @@ results:
       returned: always
     reach:
       description:
-        - Echo requests C(sent) and C(received), least round trip C(rtt_ms) in milliseconds, and the kernel's C(error).
+        - Echo requests C(sent) and C(received), least round trip C(rtt_ms) in milliseconds, and the kernel's C(error);
+          null where the rail has no addresses, and nothing was asked.
       type: dict
       returned: O(mode=probe)
       sample: {sent: 3, received: 3, rtt_ms: 0.21, error: ''}
@@ -261,6 +296,11 @@ results:
       description: Whether the server's data is in GPU memory.
       type: bool
       returned: O(mode=serve)
+    meet:
+      description: IP address at which the servers are met; null where that is the rail port's own.
+      type: str
+      returned: O(mode=serve)
+      sample: 10.2.1.1
     latency_port:
       description: TCP port on which the server for latency waits; null where there is none.
       type: int
@@ -292,7 +332,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 RAIL = {
     "rail": {"type": "str", "required": True},
     "device": {"type": "str"},
-    "address": {"type": "str", "required": True},
+    "address": {"type": "str"},
+    "pci": {"type": "str"},
+    "netdev": {"type": "str"},
     "gpu": {"type": "str"},
 }
 
@@ -314,8 +356,8 @@ def main() -> None:
     other = {"rail": {"type": "str", "required": True}, "address": {"type": "str", "required": True}}
     target = {
         "peer": {"type": "str", "required": True},
-        "netdev": {"type": "str", "required": True},
-        "source": {"type": "str", "required": True},
+        "source": {"type": "str"},
+        "meet": {"type": "str"},
         "source6": {"type": "str"},
         "address6": {"type": "str"},
         "mtu": {"type": "int", "required": True},
@@ -329,6 +371,7 @@ def main() -> None:
     spec = {
         "mode": {"type": "str", "choices": ["serve", "probe", "stop"], "default": "probe"},
         "pod": {"type": "str"},
+        "meet": {"type": "str"},
         "ports": {"type": "list", "elements": "dict", "options": RAIL, "default": []},
         "targets": {"type": "list", "elements": "dict", "options": dict(RAIL, **target), "default": []},
         "count": {"type": "int", "default": 3},

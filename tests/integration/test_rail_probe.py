@@ -112,3 +112,42 @@ def test_a_port_whose_own_mtu_is_small_says_so(node: t.Callable[[str], Node]) ->
         node("node-2").run("ip link set enp1s0 mtu 4200; sleep 3")
     assert "Message too long" in result["error"]
     assert result["remedy"] == "raise the MTU of enp1s0 to 4200"
+
+
+def received(node: t.Callable[[str], Node]) -> dict[str, int]:
+    """Bytes that each rail port of node-1 has received."""
+    paths = " ".join("/sys/class/net/%s/statistics/rx_bytes" % netdev for netdev in NETDEVS.values())
+    return dict(zip(NETDEVS, map(int, node("node-1").run("cat " + paths).split())))
+
+
+def test_the_ends_meet_beside_the_rail_and_the_data_keeps_to_it(node: t.Callable[[str], Node]) -> None:
+    """As on rails without addresses; the second rail stands for the management network, which guests do not share."""
+    beside, iterations, size = "172.30.2.1", 50, 65536
+    port = {"rail": "gpu01", "device": "probe1", "address": "172.30.1.1"}
+    common = {"iterations": iterations, "size": size, "lifetime": 60}
+    served = node("node-1").module("rail_probe", mode="serve", ports=[port], meet=beside, **common)
+    (server,) = served["results"]
+    assert (server["meet"], server["error"]) == (beside, "")
+    try:
+        target = {"rail": "gpu01", "peer": "node-1", "netdev": "enp1s0", "device": "probe1", "mtu": 4200}
+        target.update(source="172.30.1.2", address="172.30.1.1", meet=beside, port=server["port"])
+        before = received(node)
+        (result,) = node("node-2").module("rail_probe", targets=[target], **common)["results"]
+        after = received(node)
+    finally:
+        node("node-1").module("rail_probe", mode="stop")
+    assert result["ok"], result
+    assert result["transfer"]["gbits"] > 0 and result["transfer"]["gid_index"] is not None
+    rose = {rail: after[rail] - before[rail] for rail in NETDEVS}
+    # all of the data on one, a few messages of TCP on the other
+    assert rose["gpu01"] >= iterations * size
+    assert 0 < rose["gpu02"] < size, rose
+
+
+def test_who_is_not_met_is_told_as_that(node: t.Callable[[str], Node]) -> None:
+    target = {"rail": "gpu01", "peer": "node-1", "netdev": "enp1s0", "device": "probe1", "mtu": 4200}
+    target.update(source="172.30.1.2", address="172.30.1.1", meet="172.30.2.1", port=9)
+    (result,) = node("node-2").module("rail_probe", targets=[target], lifetime=60)["results"]
+    assert not result["ok"] and result["reach"]["received"] == 3
+    assert "node-1 could not be met at 172.30.2.1, TCP port 9" in result["error"], result
+    assert "firewalls" in result["remedy"]

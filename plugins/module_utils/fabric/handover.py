@@ -46,10 +46,10 @@ def _address(port: Port) -> dict[str, t.Any]:
     return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
 
 
-def _probe(port: Port) -> dict[str, t.Any] | None:
-    if not port.get("address"):
-        return None
-    return {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(port["address"])}
+def _probe(port: Port) -> dict[str, t.Any]:
+    address = port.get("address") or port.get("address6")
+    row = {"rail": port["rail"], "device": port["rdma"]["name"]}
+    return dict(row, address=bare(address)) if address else dict(row, **_pick(port, "pci", "netdev"))
 
 
 def _pci(port: Port) -> dict[str, t.Any]:
@@ -91,18 +91,26 @@ def gpu_of(node: t.Mapping[str, t.Any], port: Port) -> str | None:
     return next((address for address in known if address), None)
 
 
+def provable(port: Port, link_layer: str) -> bool:
+    """Whether RDMA can go from and to a node's port: Ethernet's GIDs come from addresses, InfiniBand's LIDs do not."""
+    bare_card = link_layer == "infiniband" and port["rdma"]["type"] == "hardware"
+    return bool(port.get("address") or port.get("address6") or bare_card)
+
+
 def port_options(
-    ports: t.Sequence[Port], module: str, node: t.Mapping[str, t.Any] | None = None
+    ports: t.Sequence[Port], module: str, node: t.Mapping[str, t.Any] | None = None, link_layer: str = "ethernet"
 ) -> list[dict[str, t.Any]]:
     """The ``ports`` option of ``module`` for a node's planned ports.
 
     Ports that the plan does not give to it are left out; so are keys without a value: the module's defaults hold.
     :param node: ``railyard_node``, from which ``rail_probe`` gets the GPUs beside the ports.
+    :param link_layer: of the fabric, by which ``rail_probe`` is given ports without addresses.
     :raises ValueError: for a module that takes no ports.
     """
     if module not in CHOICES:
         raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(sorted(CHOICES))))
     chosen = [(port, CHOICES[module](port)) for port in ports]
-    if module == "rail_probe" and node:
-        return [_stated(dict(each, gpu=gpu_of(node, port))) for port, each in chosen if each]
+    if module == "rail_probe":
+        served = [(port, each) for port, each in chosen if each and provable(port, link_layer)]
+        return [_stated(dict(each, gpu=gpu_of(node, port) if node else None)) for port, each in served]
     return [_stated(each) for _port, each in chosen if each]

@@ -140,6 +140,12 @@ def connection_netdev(system: System) -> str | None:
     return _netdev_with_address(system, *local) if local else None
 
 
+def connection_address(system: System) -> str | None:
+    """The address of ours which this SSH session came in on; None without such a session."""
+    local = _connection_end(system, 2)
+    return socket.inet_ntop(*local) if local else None
+
+
 def connection_peer(system: System) -> str | None:
     """The address from which this SSH session came in; None without such a session."""
     peer = _connection_end(system, 0)

@@ -7,7 +7,8 @@
 Echo requests go out with Don't Fragment set, at the planned MTU, from the rail port's own address and interface
 (icmp(7), ip(7), ipv6(7): *_MTU_DISCOVER, *_RECVERR, SO_BINDTODEVICE), all rails at once. RDMA is perftest's
 ``ib_write_bw`` over the rail's own device and the GID that holds the rail's address, found in sysfs each time: its
-index is not fixed.
+index is not fixed. On InfiniBand a port needs no address: the LIDs lead there, and only what the two ends must know of
+each other goes by the nodes' management addresses (:mod:`.probe_meet`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import arp
+from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, probe_meet
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import started
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -229,14 +230,23 @@ def device_with_address(system: System, address: str) -> str | None:
     return None
 
 
-def _device_arguments(system: System, port: Options, address: str) -> list[str]:
+def _device_arguments(system: System, port: Options, address: str | None) -> list[str]:
     """perftest's arguments that choose the device and the GID; the link layer decides whether a GID is needed."""
-    device = port["device"] or device_with_address(system, address)
+    device = port["device"] or (device_with_address(system, address) if address else _device_below(system, port))
     if device is None or not system.exists("/sys/class/infiniband/%s" % device):
-        what = "there is no RDMA device %s" % device if device else "no RDMA device has a GID for %s" % address
+        what = "there is no RDMA device %s" % device if device else "there is no RDMA device of the port"
+        if not device and address:
+            what = "no RDMA device has a GID for %s" % address
         raise RailyardError(what, str(port["rail"]), "run the hosts playbook first")
-    arguments = ["-d", device]
-    if system.read("/sys/class/infiniband/%s/ports/1/link_layer" % device) != "InfiniBand":
+    number = 1 if address else _port_number(system, device, port)
+    arguments = ["-d", device, *(["-i", str(number)] if number != 1 else [])]
+    if system.read("/sys/class/infiniband/%s/ports/%d/link_layer" % (device, number)) != "InfiniBand":
+        if not address:
+            raise RailyardError(
+                "%s is of Ethernet, where GIDs come from addresses, and the port has none" % device,
+                str(port["rail"]),
+                "give the rail's hosts addresses in the plan",
+            )
         index = gid_index(system, device, address)
         if index is None:
             raise RailyardError(
@@ -246,6 +256,24 @@ def _device_arguments(system: System, port: Options, address: str) -> list[str]:
             )
         arguments += ["-x", str(index)]
     return arguments
+
+
+def _device_below(system: System, port: Options) -> str | None:
+    """The RDMA device of the port's PCI function, or of that below its netdev; None where there is none."""
+    places = []
+    if port.get("pci"):
+        places.append("/sys/bus/pci/devices/%s/infiniband" % port["pci"])
+    if port.get("netdev"):
+        places.append("/sys/class/net/%s/device/infiniband" % port["netdev"])
+    return next((names[0] for names in map(system.listdir, places) if names), None)
+
+
+def _port_number(system: System, device: str, port: Options) -> int:
+    """Which port of its device a rail port is: of several, the one after which IPoIB's netdev is numbered, from 0."""
+    numbers = [int(name) for name in system.listdir("/sys/class/infiniband/%s/ports" % device) if name.isdigit()]
+    told = system.read("/sys/class/net/%s/dev_port" % port["netdev"]) if port.get("netdev") else None
+    number = int(told) + 1 if told and told.isdigit() else 1
+    return number if number in numbers else 1
 
 
 def _program(system: System, name: str = PROGRAM) -> str:
@@ -277,22 +305,30 @@ def serve(options: Options, system: System) -> list[Result]:
     """Start one ``ib_write_bw`` server for each port. Each ends after one transfer, or after ``lifetime`` seconds.
 
     :return: for each port its ``rail``, ``gpu`` (whether data is in GPU memory), and ``port`` (TCP) where it listens,
-        or ``error``.
+        or ``error``; ``meet`` is the address at which it does, None where that is the rail's own.
     """
     program = _program(system)
     latency = _program(system, LATENCY) if options.get("latency") else None
     stop(system)
+    elsewhere = _elsewhere(options, system)
     results: list[Result] = []
     for port in options["ports"]:
         result: Result = {"rail": port["rail"], "port": None, "latency_port": None, "error": "", "remedy": ""}
         memory = _gpu_memory(system, program, port)
         result["gpu"] = bool(memory)
+        result["meet"] = elsewhere if options.get("meet") or not port.get("address") else None
         results.append(result)
         try:
-            arguments = _device_arguments(system, port, str(port["address"]))
+            arguments = _device_arguments(system, port, port.get("address"))
+            at = result["meet"] or port.get("address")
+            if not at:
+                raise probe_meet.nowhere(str(port["rail"]))
+            # a rail's own network is no place for strangers; elsewhere, nobody but the other nodes has to see it
+            meeting = probe_meet.arguments(system, program, at, serving=result["meet"] is not None)
         except RailyardError as error:
             result.update(error=error.message, remedy=error.remedy)
             continue
+        arguments += meeting
         result["port"] = _start(system, program, [*arguments, *memory, *_sizes(options)], int(options["lifetime"]))
         if latency:
             result["latency_port"] = _start(system, latency, [*arguments, *LATENCY_SIZES], int(options["lifetime"]))
@@ -305,6 +341,18 @@ def serve(options: Options, system: System) -> list[Result]:
     for result in waiting:
         result.update(port=None, error="%s did not start to listen" % PROGRAM, remedy="run it by hand on the node")
     return results
+
+
+def _elsewhere(options: Options, system: System) -> str | None:
+    """Where those meet whose rails have no addresses for it: what was given, else the node's management address."""
+    if options.get("meet"):
+        return str(options["meet"])
+    bare = [port for port in options["ports"] if not port.get("address")]
+    if not bare:
+        return None
+    netdevs = {str(port["netdev"]) for port in bare if port.get("netdev")}
+    addresses = {str(port["address"]) for port in options["ports"] if port.get("address")}
+    return probe_meet.management_address(system, netdevs, addresses)
 
 
 def _start(system: System, program: str, arguments: t.Sequence[str], lifetime: int) -> int:
@@ -357,14 +405,16 @@ def transfer(target: Options, options: Options, system: System) -> Result:
         well).
     """
     result: Result = {"gbits": None, "latency_us": None, "gid_index": None, "gpu": False, "error": "", "remedy": ""}
+    program = _program(system)
+    at = str(target.get("meet") or target["address"])
     try:
-        arguments = _device_arguments(system, target, str(target["source"]))
+        arguments = _device_arguments(system, target, target.get("source"))
+        arguments += probe_meet.arguments(system, program, at)
     except RailyardError as error:
         result.update(error=error.message, remedy=error.remedy)
         return result
     if "-x" in arguments:
         result["gid_index"] = int(arguments[arguments.index("-x") + 1])
-    program = _program(system)
     memory = _gpu_memory(system, program, target)
     result["gpu"] = bool(memory)
     with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
@@ -374,7 +424,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
             [
                 *(program, *arguments, *memory, *_sizes(options), "-p", str(target["port"]), "-F", "--report_gbits"),
                 *(["--out_json", "--out_json_file=%s" % report] if structured else []),
-                str(target["address"]),
+                at,
             ],
             timeout=float(options["lifetime"]),
         )
@@ -384,6 +434,8 @@ def transfer(target: Options, options: Options, system: System) -> Result:
         said = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
         result["error"] = "%s ended with %d: %s" % (PROGRAM, done.rc, said[0] if said else "no message")
         result["remedy"] = "run '%s' by hand between the two nodes" % " ".join([PROGRAM, *arguments, *memory])
+        if target.get("meet") and probe_meet.failed(done):
+            result.update(probe_meet.not_met(str(target["peer"]), at, int(target["port"]), done))
     elif target.get("latency_port"):
         result.update(_latency(target, arguments, options, system))
     return result
@@ -391,7 +443,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
 
 def _latency(target: Options, arguments: t.Sequence[str], options: Options, system: System) -> Result:
     argv = [_program(system, LATENCY), *arguments, *LATENCY_SIZES, "-p", str(target["latency_port"]), "-F"]
-    done = system.run([*argv, str(target["address"])], timeout=float(options["lifetime"]))
+    done = system.run([*argv, str(target.get("meet") or target["address"])], timeout=float(options["lifetime"]))
     found = latency(done.out) if done.rc == 0 else None
     if found is not None:
         return {"latency_us": found}
@@ -431,36 +483,40 @@ def bandwidth(report: str | None) -> float | None:
 
 
 def probe(options: Options, system: System) -> list[Result]:
-    """Reach every target, then move data by RDMA to each that answered and has a server.
+    """Reach every target that has an address, then move data by RDMA to each that answered and has a server.
 
     What does not answer is looked into: whether small packets pass, how large ones may be, and for which of the peer's
     other rails somebody answers on this one.
 
-    :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach``, ``reach6`` (None
-        where it was not asked for), ``transfer``, ``found`` (None where all answered) and ``cross`` (None where it was
-        not asked for).
+    :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach`` (None without an
+        address), ``reach6`` (None where it was not asked for), ``transfer``, ``found`` (None where all answered) and
+        ``cross`` (None where it was not asked for).
     """
     targets = options["targets"]
     count, timeout = int(options["count"]), float(options["timeout"])
-    answers = reach(targets, count, timeout)
-    lost = [target for target, answer in zip(targets, answers) if answer["received"] < answer["sent"]]
+    asked = [target for target in targets if _addressed(target)]
+    heard = reach(asked, count, timeout) if asked else []
+    later = iter(heard)
+    answers = [next(later) if _addressed(target) else None for target in targets]
+    lost = [target for target, answer in zip(asked, heard) if answer["received"] < answer["sent"]]
     found = look_into(lost, timeout) if lost else {}
-    across = _across([target for target in targets if target.get("cross")], timeout)
-    answers6 = _reach6([target for target in targets if target.get("address6")], count, timeout)
+    across = _across([target for target in asked if target.get("cross")], timeout)
+    answers6 = _reach6([target for target in asked if target.get("address6")], count, timeout)
     results: list[Result] = []
+    unmet: dict[str, Result] = {}
     for target, answer in zip(targets, answers):
-        result: Result = {"rail": target["rail"], "peer": target["peer"], "reach": answer, "transfer": None}
         place = (target["rail"], target["peer"])
+        result: Result = {"rail": target["rail"], "peer": target["peer"], "reach": answer, "transfer": None}
         result.update(error="", remedy="", found=found.get(place), cross=across.get(place))
         result["reach6"] = answers6.get(place)
-        if answer["received"] < answer["sent"]:
+        if answer and answer["received"] < answer["sent"]:
             result["error"] = "%d of %d packets of %d bytes came back%s" % (
                 *(answer["received"], answer["sent"], target["mtu"]),
                 " (%s)" % answer["error"] if answer["error"] else "",
             )
             result["remedy"] = _reach_remedy(target, answer)
         elif target["port"]:
-            result["transfer"] = transfer(target, options, system)
+            result["transfer"] = _met(target, options, system, unmet)
             result.update(error=result["transfer"]["error"], remedy=result["transfer"]["remedy"])
         else:
             result.update(error="the other side has no server: %s" % target["error"], remedy=target["remedy"])
@@ -474,6 +530,37 @@ def probe(options: Options, system: System) -> list[Result]:
         result["ok"] = not result["error"]
         results.append(result)
     return results
+
+
+def _addressed(target: Options) -> bool:
+    """Whether the rail itself has addresses. Of a port and server elsewhere there need be none.
+
+    :raises RailyardError: for a target that can neither be reached nor met.
+    """
+    given = [key for key in ("netdev", "source", "address") if target.get(key)]
+    if len(given) == 3:
+        return True
+    if target.get("address") or target.get("source") or (target.get("port") and not target.get("meet")):
+        raise RailyardError(
+            "netdev, source and address go together, and without them the port needs meet",
+            str(target["rail"]),
+            "give what lacks",
+        )
+    return False
+
+
+def _met(target: Options, options: Options, system: System, unmet: dict[str, Result]) -> Result:
+    """The transfer; where a partner could not be met for one rail, the others do not wait as long for the same.
+
+    :param unmet: address of the meeting -> what came of it.
+    """
+    at = str(target.get("meet") or "")
+    if at in unmet:
+        return dict(unmet[at])
+    result = transfer(target, options, system)
+    if at and probe_meet.is_not_met(result):
+        unmet[at] = result
+    return result
 
 
 def _reach6(targets: t.Sequence[Options], count: int, timeout: float) -> dict[tuple[str, str], Result]:

@@ -154,3 +154,52 @@ def test_ipv6_is_probed_beside_ipv4_where_both_ends_have_it() -> None:
     assert (target["source6"], target["address6"]) == ("fd00:11::1", "fd00:11::2")
     (target,) = proof.targets(node("a", one), node("b", port(1)), [])
     assert "address6" not in target and "source6" not in target
+
+
+# -- rails without addresses -------------------------------------------------------------------------------------------
+
+
+def bare_port(number: int, **other: t.Any) -> dict[str, t.Any]:
+    return port(number, **dict({"address": None, "rdma": {"name": None, "type": "hardware"}}, **other))
+
+
+def test_rails_without_addresses_are_probed_over_infiniband_alone() -> None:
+    ports = [bare_port(1), bare_port(2, rdma={"name": "rxe2", "type": "rxe"}), port(3)]
+    served = handover.port_options(ports, "rail_probe", None, "infiniband")
+    assert served == [
+        {"rail": "gpu01", "pci": "0000:01:00.0", "netdev": "enp1s0"},
+        {"rail": "gpu03", "device": "rxe3", "address": "172.16.13.201"},
+    ]
+    assert [each["rail"] for each in handover.port_options(ports, "rail_probe")] == ["gpu03"]
+
+    servers = [{"rail": "gpu01", "port": 40000, "latency_port": 40001, "meet": "10.2.1.1", "error": "", "remedy": ""}]
+    given = (node("b", *ports), node("a", *ports), servers)
+    assert [each["rail"] for each in proof.targets(*given)] == ["gpu03"]
+    first, third = proof.targets(*given, link_layer="infiniband")
+    assert {key: first[key] for key in ("rail", "pci", "netdev", "port", "latency_port", "meet")} == {
+        **{"rail": "gpu01", "pci": "0000:01:00.0", "netdev": "enp1s0"},
+        **{"port": 40000, "latency_port": 40001, "meet": "10.2.1.1"},
+    }
+    assert not {"source", "address", "others", "cross", "device"} & set(first)
+    assert third["rail"] == "gpu03" and third["source"] == "172.16.13.201" and "meet" not in third
+    assert [each["rail"] for each in third["others"]] == []
+
+
+def test_a_port_that_alone_has_an_address_finds_no_partner() -> None:
+    one, other = bare_port(1), bare_port(1, address="172.16.11.1/24")
+    assert proof.targets(node("b", one), node("a", other), [], link_layer="infiniband") == []
+    assert handover.provable(one, "infiniband") and not handover.provable(one, "ethernet")
+
+
+def test_a_rail_of_ipv6_alone_is_probed_by_it() -> None:
+    one, other = (port(1, address=None, address6="fd00:11::%d/64" % number) for number in (1, 2))
+    (target,) = proof.targets(node("a", one), node("b", other), [])
+    assert (target["source"], target["address"]) == ("fd00:11::1", "fd00:11::2")
+    assert "source6" not in target and "cross" not in target
+    assert handover.port_options([one], "rail_probe")[0]["address"] == "fd00:11::1"
+
+
+def test_a_transfer_without_packets_before_it_is_summed_up() -> None:
+    told = dict(result("gpu01", "a"), reach=None)
+    verdict = proof.summary(["gpu01"], [["a", "b"]], {"b": [told]})
+    assert verdict["ok"] and verdict["checks"][0]["rtt_ms"] is None

@@ -16,6 +16,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import (
     charts,
@@ -552,3 +553,34 @@ def test_what_cannot_be_shown_is_marked(two: Sample) -> None:
     verify["failures"][0]["cause"] = "a\x00b\ud800c\u202ed\ne"
     text = _report(two, verify).html().decode("utf-8")
     assert "a\ufffdb\ufffdc\ufffdd e" in text
+
+
+# -- what traffic has not proven
+
+
+def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Sample) -> None:
+    verdict = two.verify(BEGAN, False, 1.0)
+    rail, last = two.rails[2], two.rails[-1]
+    verdict["proof"] = {each: {"state": "proven", "why": None} for each in two.rails}
+    before = _page(_report(two, verdict))
+    assert "not proven" not in before.text and "No traffic has proven" not in before.text
+    for each in (rail, last):
+        verdict["proof"][each] = {"state": "not proven", "why": "there are no two nodes to pair"}
+        for row in verdict["matrix"].values():
+            row[each] = "not checked"
+    verdict["ok"] = False
+    verdict["failures"] = [two._failure("RV870", "", rail, "proof", "traffic between nodes", "none")]
+    verdict["failures"][0].update(node=None, layer="rdma", rails=[rail, last])
+    report = _report(two, verdict)
+    made = _page(report)
+    assert report.state == "failed" and not made.all("td", "failed")
+    assert "No traffic has proven %s, %s: there are no two nodes to pair." % (rail, last) in made.text
+    assert "2 rails not proven" in made.text
+    assert "where 2 rails: %s, %s" % (rail, last) in made.text and "all on node" not in made.text
+    assert report.summary()[1].startswith("1. %s" % rail), report.summary()
+
+
+def test_a_wrong_proof_is_named(two: Sample) -> None:
+    verdict = dict(two.verify(BEGAN, False, 1.0), proof={"gpu01": 5})
+    with pytest.raises(RailyardError, match="proof.gpu01: 5 is no mapping"):
+        _report(two, verdict)

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify impo
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
-from tests.unit.fabric.verify_nodes import SERVERS, World, only_failure, plan
+from tests.unit.fabric.verify_nodes import SERVERS, Row, World, only_failure, plan
 
 ROOT = Path(__file__).resolve().parents[3]
 NODE, RAIL = "ai-2", "gpu03"
@@ -448,13 +448,148 @@ def test_layers_and_rails_can_be_chosen(world: World) -> None:
     assert [layer["name"] for layer in world.document(layers=["link", "rdma"])["layers"]] == ["link", "rdma"]
 
 
+# -- what traffic has proven -----------------------------------------------------------------------------------------
+
+
+def without(world: World, rail: str, pods: bool = True) -> World:
+    """Nobody got round to the rail; ``pods``: nor did their test pods."""
+    for rows in (*world.probes.values(), *(world.pod_probes.values() if pods else ())):
+        rows[:] = [row for row in rows if row["rail"] != rail]
+    return world
+
+
+def ended(world: World, **asked: t.Any) -> tuple[list[tuple[str, t.Any]], list[tuple[str, t.Any]], Row]:
+    """Failures and warnings with the rails that each is about, and the document."""
+    verdict = world.document(**asked)
+    said = [[(each["code"], each["rails"]) for each in verdict[key]] for key in ("failures", "warnings")]
+    return said[0], said[1], verdict
+
+
 def test_rails_that_nobody_probed_are_not_well(world: World) -> None:
-    for rows in world.probes.values():
-        rows[:] = [row for row in rows if row["rail"] != RAIL]
-    verdict = world.document()
-    assert verdict["ok"]
+    failures, _warnings, verdict = ended(without(world, RAIL))
+    assert failures == [("RV870", [RAIL])] and not verdict["ok"]
+    failure = only_failure(verdict, "RV870", None, RAIL)
+    assert (failure["cause"], failure["found"]) == ("it was not probed", "none")
+    # not known to be well, and not known to be ill: nothing is cordoned for it
     assert {row[RAIL] for row in verdict["matrix"].values()} == {"not checked"}
-    assert shown.rails_proven(verdict) == 3
+    assert verdict["proof"][RAIL] == {"state": "not proven", "why": "it was not probed"}
+    lines = shown.lines(world.verdict(), verdict)
+    assert lines[0] == "3 of 4 rails proven between 4 nodes, 1 not proven"
+    assert any(line.startswith("RV870 %s: proof: expected traffic between nodes, found none." % RAIL) for line in lines)
+
+
+def test_a_budget_that_was_too_small_is_the_reason(world: World) -> None:
+    failures, _warnings, verdict = ended(without(world, RAIL), budget=60.0)
+    assert failures == [("RV870", [RAIL])]
+    assert "within 60 seconds" in verdict["failures"][0]["cause"]
+    assert "verify_budget" in verdict["failures"][0]["remedy"]
+
+
+def test_an_unproven_rail_can_be_accepted(world: World) -> None:
+    failures, warnings, verdict = ended(without(world, RAIL), unproven_allowed=True)
+    assert (failures, warnings, verdict["ok"]) == ([], [("RV870", [RAIL])], True)
+    assert shown.rails_proven(verdict) == 3 and verdict["proof"][RAIL]["state"] == "not proven"
+
+
+def test_what_pods_proved_is_proven(world: World) -> None:
+    failures, warnings, verdict = ended(without(world, RAIL, pods=False))
+    assert (failures, warnings) == ([], []) and verdict["proof"][RAIL]["state"] == "proven"
+
+
+def test_layers_without_traffic_prove_nothing_and_are_no_failure(world: World) -> None:
+    for layers in (["link"], ["link", "address", "qos"], ["kubernetes", "pods"]):
+        failures, warnings, verdict = ended(without(world, RAIL), layers=layers)
+        assert (failures, warnings, verdict["proof"], verdict["ok"]) == ([], [], None, True)
+    # packets alone are traffic, too
+    failures, _warnings, verdict = ended(world, layers=["reach"])
+    assert failures == [("RV807", [RAIL])]
+    assert shown.lines(world.verdict(layers=["reach"]), verdict)[0] == (
+        "3 of 4 rails reached between 4 nodes, 1 not reached"
+    )
+
+
+def test_one_node_alone_proves_nothing() -> None:
+    world = World(plan(1))
+    failures, _warnings, verdict = ended(world)
+    assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
+    assert verdict["failures"][0]["cause"] == "there are no two nodes to pair"
+    assert shown.lines(world.verdict(), verdict)[0] == "0 of 4 rails proven between 1 nodes, 4 not proven"
+    assert ended(world, unproven_allowed=True)[:2] == ([], [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])])
+    assert ended(world, layers=["link", "address"])[:2] == ([], [])
+
+
+def test_a_cause_that_left_rails_without_traffic_is_not_told_twice() -> None:
+    world = World(plan(2))
+    world.dark["ai-2"] = "no route to host"
+    world.pairs.clear()  # as the play chooses them: of nodes that can be read
+    failures, _warnings, verdict = ended(world)
+    assert failures == [("RV001", [])]
+    assert {each["state"] for each in verdict["proof"].values()} == {"not proven"}
+    assert verdict["proof"][RAIL]["why"].startswith("RV001 ai-2: node: expected an answer")
+
+
+def test_a_node_that_could_not_serve_has_proven_nothing(world: World) -> None:
+    world.refused[NODE] = "perftest: ib_write_bw is not installed"
+    for rows in (*world.probes.values(), *world.pod_probes.values()):
+        rows.clear()
+    failures, _warnings, verdict = ended(world)
+    assert ("RV851", []) in failures
+    assert shown.rails_proven(verdict) == 0
+
+
+UNADDRESSED = SERVERS.replace(
+    'subnet: "172.16.{n+10}.0/24", gateway: .254, pods: .1-.200, hosts: .201-.253', "mode: none"
+)
+INFINIBAND = UNADDRESSED.replace("attachment: sriov, provider: spiderpool", "attachment: ib-sriov").replace(
+    "mtu: 4200, vfs: {count: 2, trust: true, spoofchk: false}", "provider: network-operator, mtu: 4092, vfs: {count: 2}"
+)
+
+
+def test_infiniband_without_addresses_is_proven_and_reach_has_nothing_to_ask() -> None:
+    world = World(plan(4, INFINIBAND))
+    for rows in world.probes.values():
+        for row in rows:
+            row.update(reach=None, reach6=None, cross=None)
+    failures, _warnings, verdict = ended(world)
+    assert failures == [] and verdict["ok"]
+    layers = {each["name"]: each for each in verdict["layers"]}
+    assert (layers["reach"]["checked"], layers["reach"]["why_not"]) == (0, "no addresses: not asked")
+    assert layers["rdma"]["checked"] == layers["reach"]["not_checked"] == 4 * len(world.pairs)
+    assert {each["rtt_ms"] for each in verdict["measures"]} == {None}
+    assert shown.lines(world.verdict(), verdict)[0] == "4 of 4 rails proven between 4 nodes"
+    # reach alone asked nothing
+    failures, _warnings, verdict = ended(world, layers=["reach"])
+    assert failures == [("RV807", ["gpu01", "gpu02", RAIL, "gpu04"])]
+    assert verdict["failures"][0]["cause"] == "no addresses: not asked"
+
+    for transfer in world.transfers(NODE, RAIL):
+        transfer.update(gbits=None, error="ai-1 could not be met at 10.0.0.1, TCP port 40000")
+    failure = only_failure(world.document(), "RV852", NODE, RAIL)
+    assert "subnet manager" in failure["cause"] and "UDP" not in failure["cause"]
+
+
+def test_roce_without_addresses_is_not_provable_and_says_so() -> None:
+    world = World(plan(2, UNADDRESSED))
+    for rows in (*world.probes.values(), *world.pod_probes.values()):
+        rows.clear()
+    failures, _warnings, verdict = ended(world)
+    assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
+    assert "GID" in verdict["failures"][0]["cause"] and "hosts'" in verdict["failures"][0]["remedy"]
+    assert ended(world, unproven_allowed=True)[0] == []
+
+
+def test_one_rail_that_cannot_be_proven_beside_others_is_a_warning(world: World) -> None:
+    for name in world.plans:
+        port = world.port(name, RAIL)
+        port.update(address=None, gateway=None, table=None, rule_priority=None)
+    failures, warnings, verdict = ended(without(world, RAIL), layers=["rdma"])
+    assert (failures, warnings) == ([], [("RV870", [RAIL])])
+    junit = xml.fromstring(shown.as_junit(world.verdict(layers=["rdma"]), verdict))
+    (case,) = [each for each in junit.iter("testcase") if each.get("name") == "rails"]
+    assert [each.tag for each in case] == ["skipped"] and "GID" in str(case[0].get("message"))
+    failed = shown.as_junit(without(world, "gpu01").verdict(layers=["rdma"]), world.document(layers=["rdma"]))
+    (case,) = [each for each in xml.fromstring(failed).iter("testcase") if each.get("name") == "rails"]
+    assert [(each.tag, each.get("type")) for each in case] == [("failure", "RV870")]
 
 
 # -- drift -----------------------------------------------------------------------------------------------------------
@@ -549,7 +684,10 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
     keys = (
         "format kind fabric plan railyard began seconds ok asked nodes rails layers matrix failures warnings measures"
     )
+    keys = keys.replace("matrix", "matrix proof")
     assert list(verdict) == [*keys.split(), "counters", "boots", "cluster"]
+    assert verdict["proof"]["gpu01"] == {"state": "proven", "why": None}
+    assert verdict["proof"][RAIL] == {"state": "failed", "why": "mtu of ens3"}
     assert set(verdict["asked"]) == {"limit", "layers", "rails", "budget_s"}
     assert set(verdict["layers"][0]) == {"name", "title", "checked", "failed", "not_checked", "why_not"}
     failure = dict(verdict["failures"][0])
@@ -660,4 +798,4 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | {"RV950"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )
-    assert set(CODES) <= harmed | {"RV854", "RV855", "RV861", "RV904"}
+    assert set(CODES) <= harmed | {"RV807", "RV854", "RV855", "RV861", "RV870", "RV904"}

@@ -92,6 +92,20 @@ def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, 
     assert len(kept) == 1 and kept[0].startswith("verify-") and "Traceback" not in done.stdout + done.stderr
 
 
+def test_rails_that_nothing_has_proven_fail_the_run_unless_that_is_accepted(tmp_path: Path, world: World) -> None:
+    for rows in world.probes.values():
+        rows[:] = [row for row in rows if row["rail"] != "gpu03"]
+    done = judge(tmp_path, world)
+    assert done.returncode == 2 and "7 of 8 rails proven between 2 nodes, 1 not proven" in done.stdout
+    assert "RV870 gpu03: proof: expected traffic between nodes, found none. Likely: it was not probed." in done.stdout
+    verdict = json.loads((tmp_path / "reports" / "verify.json").read_text())
+    assert verdict["proof"]["gpu03"] == {"state": "not proven", "why": "it was not probed"}
+    accepted = judge(tmp_path, world, "-e", "verify_unproven_allowed=true")
+    assert accepted.returncode == 0 and "warning: RV870 gpu03: proof" in accepted.stdout
+    # who asks for no traffic has none to miss
+    assert judge(tmp_path, world, "-e", "verify_layers=link,address").returncode == 0
+
+
 def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None:
     name = next(iter(world.plans))
     change = {"subject": "enp11s0f0np0", "attribute": "mtu", "before": 1500, "after": 4200}

@@ -120,7 +120,7 @@ class Ground:
             errors = error.errors if isinstance(error, Errors) else [error]
             result = {"failed": True, "changes": [], "errors": [each.as_dict() for each in errors]}
         told = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
-        return judge(kind, self.fabric, told, Asked(["node-1"])).run.failures
+        return judge(kind, self.fabric, told, Asked(["node-1"], unproven_allowed=True)).run.failures
 
 
 def _nic(link: t.Any) -> dict[str, t.Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netns, probe
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import branch, netns, probe, probe_meet
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
@@ -248,3 +249,222 @@ def test_data_is_in_gpu_memory_where_the_program_can(
     assert [each for each in runner.asked if "cuda" in each] == asked
     # nobody asked for it
     assert probe.transfer(wish, options(), system)["gpu"] is False and not any("cuda" in each for each in runner.asked)
+
+
+# -- rails without addresses -------------------------------------------------------------------------------------------
+
+MET = "10.2.1.1"
+# What perftest 24.01 lists of itself, as far as it is asked for.
+NEWER = "      --bind_source_ip Source IP\n      --ipv6-addr (SYMMETRIC)\n"
+
+
+def bare_target(**other: t.Any) -> dict[str, t.Any]:
+    wish: dict[str, t.Any] = {"rail": "gpu01", "peer": "node-1", "device": None, "pci": "0000:18:00.0", "mtu": 4092}
+    return dict(wish, port=40000, meet=MET, error="", remedy="", **other)
+
+
+@pytest.fixture
+def infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., tuple[Perftest, System]]:
+    def make(result: CommandResult, help_text: str = "") -> tuple[Perftest, System]:
+        monkeypatch.setattr(System, "which", lambda _self, program: "/usr/bin/" + program)
+        rdma_device(tmp_path, "mlx5_0", {0: (LINK_LOCAL, "IB/RoCE v1")}, "InfiniBand")
+        (tmp_path / "sys/bus/pci/devices/0000:18:00.0/infiniband/mlx5_0").mkdir(parents=True)
+        runner = Perftest(result, help_text)
+        return runner, System(str(tmp_path), runner)
+
+    return make
+
+
+def test_infiniband_goes_by_lids_and_meets_elsewhere(infiniband: t.Callable[..., tuple[Perftest, System]]) -> None:
+    runner, system = infiniband(CommandResult(0, TABLE, ""), NEWER)
+    (result,) = probe.probe(options(targets=[bare_target()]), system)
+    assert (result["ok"], result["reach"], result["reach6"], result["found"]) == (True, None, None, None)
+    assert result["transfer"]["gbits"] == 0.032069 and result["transfer"]["gid_index"] is None
+    # the device found by its PCI function, no GID, and the management address at the end alone
+    assert runner.asked[:3] == ["/usr/bin/ib_write_bw", "-d", "mlx5_0"]
+    assert "-x" not in runner.asked and "-i" not in runner.asked and "--bind_source_ip" not in runner.asked
+    assert runner.asked[-1] == MET and runner.asked[runner.asked.index("-p") + 1] == "40000"
+
+
+def test_the_second_port_of_a_device_is_the_one_that_ipoib_numbers(
+    infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path
+) -> None:
+    runner, system = infiniband(CommandResult(0, TABLE, ""))
+    second = tmp_path / "sys/class/infiniband/mlx5_0/ports/2"
+    second.mkdir()
+    (second / "link_layer").write_text("InfiniBand\n")
+    (tmp_path / "sys/class/net/ib1").mkdir(parents=True)
+    (tmp_path / "sys/class/net/ib1/dev_port").write_text("1\n")
+    probe.probe(options(targets=[bare_target(netdev="ib1")]), system)
+    assert runner.asked[1:5] == ["-d", "mlx5_0", "-i", "2"]
+
+
+def test_a_management_address_of_ipv6_needs_a_perftest_that_knows_it(
+    infiniband: t.Callable[..., tuple[Perftest, System]],
+) -> None:
+    runner, system = infiniband(CommandResult(0, TABLE, ""))
+    (old,) = probe.probe(options(targets=[dict(bare_target(), meet="2001:db8::1")]), system)
+    assert "meet over IPv4 alone" in old["error"] and "23.10" in old["remedy"] and runner.asked == [""]
+    runner.help_text = NEWER
+    (new,) = probe.probe(options(targets=[dict(bare_target(), meet="2001:db8::1")]), system)
+    assert new["ok"] and "--ipv6-addr" in runner.asked and runner.asked[-1] == "2001:db8::1"
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        CommandResult(1, "", "Couldn't connect to 10.2.1.1:40000\n Unable to open file descriptor\n"),
+        CommandResult(124, "", "ib_write_bw: no answer within 5 s"),
+    ],
+)
+def test_who_cannot_be_met_is_no_ill_rail_and_is_tried_once(
+    infiniband: t.Callable[..., tuple[Perftest, System]], done: CommandResult
+) -> None:
+    runner, system = infiniband(done)
+    calls: list[list[str]] = []
+    asked = runner.__call__
+
+    def counted(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        calls.append(list(argv))
+        return asked(argv, timeout)
+
+    found = probe.probe(
+        options(targets=[bare_target(), dict(bare_target(), rail="gpu02")]), System(system.root, counted)
+    )
+    assert [each["ok"] for each in found] == [False, False]
+    assert "node-1 could not be met at 10.2.1.1, TCP port 40000" in found[0]["error"]
+    assert found[1]["error"] == found[0]["error"] and "firewalls" in found[0]["remedy"]
+    # the second rail does not wait for the same once more
+    assert len([argv for argv in calls if "--help" not in argv]) == 1
+
+
+def test_an_rdma_failure_of_a_pair_that_met_is_the_rails(
+    infiniband: t.Callable[..., tuple[Perftest, System]],
+) -> None:
+    said = "Completion with error at client\nFailed status 12: wr_id 0 syndrom 0x81\n"
+    runner, system = infiniband(CommandResult(1, "", said))
+    first, second = probe.probe(options(targets=[bare_target(), dict(bare_target(), rail="gpu02")]), system)
+    assert first["error"] == second["error"] == "ib_write_bw ended with 1: Completion with error at client"
+    assert runner.asked[-1] == MET
+
+
+def test_what_is_missing_is_named(infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path) -> None:
+    _runner, system = infiniband(CommandResult(0, TABLE, ""))
+    (gone,) = probe.probe(options(targets=[dict(bare_target(), pci="0000:99:00.0")]), system)
+    assert gone["error"] == "there is no RDMA device of the port"
+    rdma_device(tmp_path, "rxe0", {1: (MAPPED, "RoCE v2")})
+    (ethernet,) = probe.probe(options(targets=[dict(bare_target(), device="rxe0")]), system)
+    assert "GIDs come from addresses" in ethernet["error"]
+    unserved = dict(bare_target(), port=None, meet=None, error="it has no link", remedy="mend it")
+    (result,) = probe.probe(options(targets=[unserved]), system)
+    assert result["error"] == "the other side has no server: it has no link"
+    with pytest.raises(RailyardError, match="needs meet"):
+        probe.probe(options(targets=[dict(bare_target(), meet=None)]), system)
+
+
+STAND_IN = """#!{python}
+import socket, sys
+if "--help" in sys.argv:
+    print(open({help!r}).read())
+    raise SystemExit
+with open({log!r}, "a") as log:
+    log.write(" ".join(sys.argv[1:]) + "\\n")
+at = sys.argv[sys.argv.index("--bind_source_ip") + 1] if "--bind_source_ip" in sys.argv else "0.0.0.0"
+with socket.create_server((at, int(sys.argv[sys.argv.index("-p") + 1]))) as server:
+    server.accept()
+"""
+
+
+class Node(System):
+    """The machine itself, but for its RDMA devices and the notes of what was started."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self.place = place
+
+    def path(self, path: str) -> str:
+        own = ("/sys/class/infiniband", "/sys/bus/pci/devices", probe.SERVER_DIR)
+        return str(self.place / path.lstrip("/")) if path.startswith(own) else path
+
+    def which(self, program: str) -> str | None:
+        return str(self.place / program)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> t.Iterator[Node]:
+    """A node with InfiniBand, and a stand-in for perftest that listens where it is told to."""
+    for program in (probe.PROGRAM, probe.LATENCY):
+        text = STAND_IN.format(python=sys.executable, help=str(tmp_path / "help"), log=str(tmp_path / "log"))
+        (tmp_path / program).write_text(text)
+        (tmp_path / program).chmod(0o755)
+    (tmp_path / "help").write_text(NEWER)
+    rdma_device(tmp_path, "mlx5_0", {}, "InfiniBand")
+    rdma_device(tmp_path, "rxe0", {1: (MAPPED, "RoCE v2")})
+    (tmp_path / "sys/bus/pci/devices/0000:18:00.0/infiniband/mlx5_0").mkdir(parents=True)
+    node = Node(tmp_path)
+    yield node
+    probe.stop(node)
+
+
+PORT = {"rail": "gpu01", "device": None, "address": None, "pci": "0000:18:00.0", "netdev": "ibrail01", "gpu": None}
+
+
+def test_a_server_listens_at_the_management_address_alone_and_says_where(
+    server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe_meet, "management_address", lambda *_known: "127.0.0.9")
+    (result,) = probe.serve(options(ports=[PORT], latency=True), server)
+    assert (result["meet"], result["error"]) == ("127.0.0.9", "")
+    started = (tmp_path / "log").read_text().splitlines()
+    assert len(started) == 2
+    for line, port in zip(sorted(started), sorted((result["port"], result["latency_port"]))):
+        assert "-d mlx5_0 --bind_source_ip 127.0.0.9" in line and "-x" not in line
+        with socket.create_connection(("127.0.0.9", port), timeout=5), pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_an_older_server_is_not_told_what_it_does_not_know(
+    server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "help").write_text("  -d, --ib-dev=<dev>\n")
+    monkeypatch.setattr(probe_meet, "management_address", lambda *_known: "127.0.0.9")
+    (result,) = probe.serve(options(ports=[PORT]), server)
+    assert result["port"] and "--bind_source_ip" not in (tmp_path / "log").read_text()
+
+
+def test_ports_with_addresses_are_met_there_unless_it_is_told_otherwise(server: Node, tmp_path: Path) -> None:
+    roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
+    (result,) = probe.serve(options(ports=[roce]), server)
+    assert (result["meet"], "--bind_source_ip" in (tmp_path / "log").read_text()) == (None, False)
+    (result,) = probe.serve(options(ports=[roce], meet="127.0.0.9"), server)
+    assert result["meet"] == "127.0.0.9"
+    # the traffic keeps to the rail's GID
+    assert "-d rxe0 -x 1 --bind_source_ip 127.0.0.9" in (tmp_path / "log").read_text()
+
+
+def test_a_node_without_another_address_says_so(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_meet, "management_address", lambda *_known: None)
+    (result,) = probe.serve(options(ports=[PORT]), server)
+    assert result["port"] is None and "no IP address" in result["error"] and "proof_meet" in result["remedy"]
+
+
+def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 127.0.0.1 22")
+    system = System()
+    assert probe_meet.management_address(system) == "127.0.0.1"
+    # what the connection came in on is a rail: then the default route's
+    assert probe_meet.management_address(system, {"lo"}) != "127.0.0.1"
+    assert probe_meet.management_address(system, addresses={"127.0.0.1"}) != "127.0.0.1"
+    # an address of something before the node is not the node's
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 203.0.113.5 22")
+    assert probe_meet.management_address(system) != "203.0.113.5"
+    monkeypatch.setattr(branch, "default_route_netdevs", lambda _system: ["lo"])
+    monkeypatch.setattr(probe_meet, "_held", lambda netdevs: ["10.0.0.5", "10.0.0.6"] if netdevs == ["lo"] else [])
+    assert probe_meet.management_address(system) == "10.0.0.5"
+    assert probe_meet.management_address(system, addresses={"10.0.0.5"}) == "10.0.0.6"
+    assert probe_meet.management_address(system, {"lo"}) is None
+
+
+def test_addresses_of_an_interface_are_those_that_reach_further_than_it() -> None:
+    # the loopback's are host-wide, and so nobody's management address
+    assert probe_meet._held(["lo"]) == []

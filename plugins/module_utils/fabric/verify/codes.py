@@ -472,6 +472,16 @@ _CODES = (
         drift=False,
     ),
     Code(
+        "RV807",
+        "reach",
+        "nobody was reached on the rail",
+        "nobody was asked",
+        "see why",
+        None,
+        (),
+        drift=False,
+    ),
+    Code(
         "RV851",
         "rdma",
         "the RDMA server does not start",
@@ -523,6 +533,16 @@ _CODES = (
         "a bad cable or transceiver, or a queue that overflows",
         "see the port's and the leaf's counters",
         None,
+        drift=False,
+    ),
+    Code(
+        "RV870",
+        "rdma",
+        "nothing has proven the rail",
+        "no traffic was sent over it",
+        "see why",
+        None,
+        (),
         drift=False,
     ),
     Code(

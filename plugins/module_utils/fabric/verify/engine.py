@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify impo
     pairs,
     pods,
     ports,
+    proven,
     states,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS, STATE
@@ -28,22 +29,29 @@ OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 
 
 class Asked(t.NamedTuple):
-    """What was asked for. Empty ``layers`` or ``rails``: all. ``limit``: the nodes, ``budget`` in seconds."""
+    """What was asked for. Empty ``layers`` or ``rails``: all. ``limit``: the nodes, ``budget`` in seconds.
+
+    ``unproven_allowed``: a rail over which no traffic went fails nothing.
+    """
 
     limit: t.Sequence[str]
     layers: t.Sequence[str] = ()
     rails: t.Sequence[str] = ()
     budget: float | None = None
     share: float = pairs.SHARE
+    unproven_allowed: bool = False
 
 
 class Verdict(t.NamedTuple):
-    """A run that has been judged. ``pairs``: those that were planned, as [server, client]."""
+    """A run that has been judged. ``pairs``: those that were planned, as [server, client]; ``proof``: what
+    :func:`.proven.judge` says of each rail.
+    """
 
     run: Run
     asked: Asked
     pairs: t.Sequence[t.Sequence[str]]
     cluster: t.Mapping[str, t.Any] | None
+    proof: t.Mapping[str, Row] | None = None
 
     @property
     def ok(self) -> bool:
@@ -92,7 +100,8 @@ def judge(
         if name == _LAST:
             states.refusals(run)
     _why_not(run)
-    return Verdict(run, asked, planned_pairs, seen)
+    proof = proven.judge(run, planned_pairs, asked.budget, asked.unproven_allowed) if kind == VERIFY else None
+    return Verdict(run, asked, planned_pairs, seen, proof)
 
 
 def _nodes(run: Run) -> None:
@@ -127,7 +136,7 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     """Node -> rail -> ``ok``, ``failed`` or ``not checked``."""
     run = verdict.run
     bad = {(node, rail) for each in run.failures for node in (each.node, each.peer) for rail in each.rails}
-    looked_at = _looked_at(run, verdict.pairs)
+    looked_at = _looked_at(run)
     found: dict[str, dict[str, str]] = {}
     for told in run.told.values():
         row = found.setdefault(told.name, {})
@@ -144,11 +153,10 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     return found
 
 
-def _looked_at(run: Run, planned: t.Sequence[t.Sequence[str]]) -> set[tuple[str, str]]:
+def _looked_at(run: Run) -> set[tuple[str, str]]:
     """The ports whose rail was looked at to the end: one that nobody sent anything over is not known to be well."""
-    last = [name for name in ("rdma", "reach") if name in run.layers and planned]
-    if last:
-        return {(node, place[2]) for place in run.checked[last[0]] for node in place[:2]}
+    if proven.layer_of(run):
+        return proven.carried(run)
     by_port = {place for places in run.checked.values() for place in places if len(place) == 2}
     read = {told.name for told in run.nodes()}
     return by_port | {(name, rail) for name in read for rail in run.rails}
@@ -177,6 +185,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "rails": run.rails,
         "layers": [_layer(run, name) for name in run.layers],
         "matrix": matrix(verdict),
+        "proof": verdict.proof,
         "failures": failures,
         "warnings": [each.as_dict() for each in _sorted(run, run.warnings)],
         "measures": pairs.measures(run, verdict.pairs),

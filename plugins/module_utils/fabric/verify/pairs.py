@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.proof import both_provable, shared_address
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.live import Live
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import Row, Run
 
@@ -23,18 +24,28 @@ CODING = {True: 128 / 130.0 * 0.9, False: 0.8 * 0.9}
 
 # Of a transfer whose data is in GPU memory.
 _GPU_CAUSE = "the NIC does not reach the GPU's memory (docs/gpudirect.md), or UDP port 4791 is filtered"
+# Over InfiniBand there is no UDP, and no GID that is an address.
+_IB_CAUSE = (
+    "the subnet manager has no route between the two, their partitions differ, a device is broken, or, where the two "
+    "did not meet, TCP between the nodes' management addresses is filtered"
+)
+NOBODY = "there are no two nodes to pair"
 
 Pair = t.Tuple[str, str]
 
 
 class Probe(t.NamedTuple):
-    """What ``client`` found of ``server`` on a rail; ``result`` None where it was planned and not done."""
+    """What ``client`` found of ``server`` on a rail; ``result`` None where it was planned and not done.
+
+    ``addressed``: whether the rail has addresses between which packets can be sent.
+    """
 
     rail: str
     client: str
     server: str
     result: Row | None
     soft: bool
+    addressed: bool = True
 
 
 def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
@@ -44,12 +55,13 @@ def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
         if server not in run.told or client not in run.told:
             continue
         results = {(row["rail"], row["peer"]): row for row in run.told[client].probed}
-        theirs = {port["rail"] for port in run.told[server].plan["ports"] if port["address"]}
+        theirs = {port["rail"]: port for port in run.told[server].plan["ports"]}
         for port in run.told[client].plan["ports"]:
             rail = port["rail"]
-            if rail in run.rails and port["address"] and rail in theirs:
-                soft = port["rdma"]["type"] != "hardware"
-                found.append(Probe(rail, client, server, results.get((rail, server)), soft))
+            other = theirs.get(rail)
+            if rail in run.rails and other and both_provable(port, other, run.fabric["link_layer"]):
+                soft, addressed = port["rdma"]["type"] != "hardware", shared_address(port, other) is not None
+                found.append(Probe(rail, client, server, results.get((rail, server)), soft, addressed))
     return found
 
 
@@ -83,9 +95,16 @@ def blame(probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> tupl
 
 def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     """Does every rail carry packets of the planned MTU between the pairs, and only where the plan says?"""
-    seen = [probe for probe in probes(run, pairs) if _look(run, "reach", probe)]
+    planned = probes(run, pairs)
+    seen = [probe for probe in planned if probe.addressed and _look(run, "reach", probe)]
+    silent = [probe for probe in planned if not probe.addressed]
+    run.skipped["reach"].update((probe.client, probe.server, probe.rail) for probe in silent)
     if not pairs:
-        run.why_not["reach"] = "there are no two nodes to pair"
+        run.why_not["reach"] = NOBODY
+    elif silent:
+        rails = [rail for rail in run.rails if any(probe.rail == rail for probe in silent)]
+        of = "" if len(rails) == len(run.rails) else "%s: " % ", ".join(rails)
+        run.why_not["reach"] = "%sno addresses: not asked" % of
     bad = [each for each in seen if _lost(each)]
     good = [each for each in seen if not _lost(each)]
     _swaps(run, bad)
@@ -97,10 +116,11 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     for probe in good:
         _cross(run, probe)
     _six(run, good)
+    run.carried["reach"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
 
 
 def _lost(probe: Probe) -> int:
-    answer: Row = (probe.result or {})["reach"]
+    answer: Row = (probe.result or {})["reach"] or {"sent": 0, "received": 0}
     return int(answer["sent"] - answer["received"])
 
 
@@ -222,7 +242,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     """Does RDMA work between the pairs, as fast as the links, and does no pair stand out?"""
     seen = [probe for probe in probes(run, pairs) if not _unreached(probe) and _look(run, "rdma", probe)]
     if not pairs:
-        run.why_not["rdma"] = "there are no two nodes to pair"
+        run.why_not["rdma"] = NOBODY
     for told in run.nodes():
         if told.refused:
             # once, and not again for each rail
@@ -230,6 +250,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     seen = [each for each in seen if not any(run.told[node].refused for node in (each.client, each.server))]
     bad = [each for each in seen if _failed(each)]
     good = [each for each in seen if not _failed(each)]
+    run.carried["rdma"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
     for probe in bad:
         if not any(run.has("RV852", node, probe.rail) or run.has("RV851", node, probe.rail) for node in probe[1:3]):
             _tell_rdma(run, probe, bad, good)
@@ -276,8 +297,14 @@ def _tell_rdma(run: Run, probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[
         found=transfer["error"],
         peer=peer,
         remedy=remedy,
-        cause=_GPU_CAUSE if transfer.get("gpu") else None,
+        cause=_cause(run, transfer),
     )
+
+
+def _cause(run: Run, transfer: Row) -> str | None:
+    if transfer.get("gpu"):
+        return _GPU_CAUSE
+    return _IB_CAUSE if run.fabric["link_layer"] == "infiniband" else None
 
 
 def expected_gbits(run: Run, node: str, rail: str) -> float | None:
@@ -392,7 +419,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "to": probe.server,
                 "gbits": _measure(probe, "gbits"),
                 "latency_us": _measure(probe, "latency_us"),
-                "rtt_ms": result["reach"]["rtt_ms"],
+                "rtt_ms": (result["reach"] or {}).get("rtt_ms"),
                 "mtu": port["mtu"],
                 "gpu": bool((result.get("transfer") or {}).get("gpu")),
                 "ok": bool(result["ok"]),

@@ -294,6 +294,7 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     tried = [probe for probe in good if not probe.soft and _equipped(run, probe)]
     failed = [probe for probe in tried if (probe.result or {})["error"]]
     well = [probe for probe in tried if not (probe.result or {})["error"]]
+    run.carried[LAYER].update((node, probe.rail) for probe in well for node in (probe.client, probe.server))
     for probe in failed:
         node, peer = blame(probe, failed, well)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):

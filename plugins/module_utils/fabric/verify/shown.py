@@ -11,6 +11,7 @@ from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import text
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import FAILED, Verdict
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.proven import UNPROVEN, layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, Failure
 
 # Lines of a screen, less what is around them: so many failures, warnings, and rows of the matrix at the most.
@@ -26,8 +27,11 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
         said = "nothing drifted" if verdict.ok else "%d thing%s drifted" % (number, "" if number == 1 else "s")
         return "%s: %s on %d nodes" % (run.fabric["name"], said, len(run.told))
     nodes, proven = len(run.told), rails_proven(shown)
-    if "rdma" in run.layers or "reach" in run.layers:
-        return "%d of %d rails proven between %d nodes" % (proven, len(run.rails), nodes)
+    if verdict.proof is not None:
+        word = "proven" if "rdma" in run.layers else "reached"
+        open_ = rails_unproven(verdict.proof)
+        rest = ", %d not %s" % (open_, word) if open_ else ""
+        return "%d of %d rails %s between %d nodes%s" % (proven, len(run.rails), word, nodes, rest)
     return "%s: %s on %d nodes" % (run.fabric["name"], "all well" if verdict.ok else "not well", nodes)
 
 
@@ -38,6 +42,11 @@ def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
         for rail, cell in row.items():
             cells.setdefault(rail, []).append(cell)
     return sum(all(cell == "ok" for cell in each) for each in cells.values())
+
+
+def rails_unproven(proof: t.Mapping[str, t.Any] | None) -> int:
+    """How many rails no traffic has proven on all their nodes, and no failure is told of either."""
+    return sum(each["state"] == UNPROVEN for each in (proof or {}).values())
 
 
 def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> list[str]:
@@ -99,10 +108,11 @@ def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
         nodes: list[str | None] = [*run.told]
         if name in ("kubernetes", "pods"):
             nodes.append(None)
+        elif verdict.proof is not None and name == layer_of(run):
+            nodes.append(None)  # of rails, whoever has them
+        whole = "cluster" if name in ("kubernetes", "pods") else "rails"
         for node in nodes:
-            case = xml.SubElement(
-                suite, "testcase", classname="%s.%s" % (run.kind, name), name=node or "cluster", time="0"
-            )
+            case = xml.SubElement(suite, "testcase", classname="%s.%s" % (run.kind, name), name=node or whole, time="0")
             mine = [each for each in run.failures if each.layer == name and each.node == node]
             if mine:
                 failed += 1
@@ -110,9 +120,12 @@ def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
                 xml.SubElement(case, "failure", type=mine[0].code, message=_clean(mine[0].line())).text = _clean(
                     text_of
                 )
-            elif node not in looked and not (node is None and looked):
+                continue
+            open_ = [each.line() for each in run.warnings if each.layer == name and node is None and each.node is None]
+            if open_ or (node not in looked and not (node is None and looked)):
                 skipped += 1
-                xml.SubElement(case, "skipped", message=layer["why_not"] or "an earlier layer failed")
+                said = open_[0] if open_ else layer["why_not"] or "an earlier layer failed"
+                xml.SubElement(case, "skipped", message=_clean(said))
         for key, value in (("tests", len(nodes)), ("failures", failed), ("errors", 0), ("skipped", skipped)):
             suite.set(key, str(value))
         totals = [totals[0] + len(nodes), totals[1] + failed, totals[2] + skipped]

@@ -24,6 +24,7 @@ Data = t.Mapping[str, t.Any]
 FORMAT = 1
 VERIFY, DRIFT, PROOF = "verify", "drift", "proof"
 OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
+NOT_PROVEN = "not proven"
 # What writes each document.
 _PLAYS = {VERIFY: "playbooks/verify.yml", DRIFT: "playbooks/drift.yml", PROOF: "playbooks/verify.yml"}
 _WHEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
@@ -92,7 +93,8 @@ class Counter(t.NamedTuple):
 
 class Verdict(t.NamedTuple):
     """What a run of verify, drift or proof found. ``began`` is empty where the document does not say; ``matrix``: node
-    -> rail -> one of :data:`OK`, :data:`FAILED`, :data:`NOT_CHECKED`."""
+    -> rail -> one of :data:`OK`, :data:`FAILED`, :data:`NOT_CHECKED`; ``unproven``: rail -> why no traffic has proven
+    it, None where none was asked for, or the document does not say."""
 
     kind: str
     fabric: str
@@ -112,6 +114,7 @@ class Verdict(t.NamedTuple):
     counters: t.Sequence[Counter]
     boots: t.Mapping[str, str]
     cluster: Data
+    unproven: t.Mapping[str, str] | None = None
 
 
 class Said(t.NamedTuple):
@@ -151,6 +154,7 @@ def verdict(raw: bytes, file: str, kind: str) -> Verdict:
         counters=[_counter(read, each, place) for each, place in read.items(data, "counters")],
         boots={node: str(boot) for node, boot in read.mapping(data, "boots").items() if boot is not None},
         cluster=read.mapping(data, "cluster"),
+        unproven=_unproven(read, data),
         nodes=read.names(data, "nodes"),
         rails=read.names(data, "rails"),
         **_head(read, data),
@@ -352,6 +356,19 @@ def _matrix(read: _Read, data: Data) -> dict[str, dict[str, str]]:
                 said = "%s is none of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
                 raise read.wrong("%s.%s" % (place, rail), said)
         made[node] = dict(rails)
+    return made
+
+
+def _unproven(read: _Read, data: Data) -> dict[str, str] | None:
+    if data.get("proof") is None:
+        return None
+    made: dict[str, str] = {}
+    for rail, each in read.mapping(data, "proof").items():
+        place = "proof.%s" % rail
+        if not isinstance(each, dict):
+            raise read.wrong(place, "%s is no mapping" % _shown(each))
+        if read.text(each, "state", place) == NOT_PROVEN:
+            made[rail] = read.text(each, "why", place)
     return made
 
 

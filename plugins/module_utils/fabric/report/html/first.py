@@ -116,7 +116,7 @@ def _shared(places: t.Sequence[tuple[str, str]], leaves: t.Mapping[str, str], po
     if len(behind) == 1 and "" not in behind:
         leaf = behind.pop()
         return "all behind leaf %s (%d of its %s)" % (leaf, len(places), count(ports.get(leaf, 0), "port"))
-    if len(nodes) == 1:
+    if len(nodes) == 1 and "" not in nodes:
         return "all on node %s" % nodes.pop()
     if len(rails) == 1 and "" not in rails:
         return "all on rail %s" % rails.pop()

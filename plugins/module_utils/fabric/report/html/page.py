@@ -77,7 +77,7 @@ class Report:
         """A few lines for a terminal."""
         said = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _word(self, self.state))]
         for number, step in enumerate(self.steps[:_LINES], 1):
-            where = ["%s %s" % place if place[1] else place[0] for place in step.places]
+            where = [" ".join(filter(None, place)) for place in step.places]
             place = where[0] or "the cluster"
             place += " and %d more" % (len(where) - 1) if len(where) > 1 else ""
             title = " ".join(filter(None, (step.code, step.title)))
@@ -180,6 +180,8 @@ def _tiles(report: Report) -> t.Iterator[xml.Element]:
     if judged:
         kind = "failed" if failed else "ok" if good else ""
         yield _tile("rails without failure", "%d of %d" % (rails_ok(made), len(made.rails)), kind)
+        if judged.unproven:
+            yield _tile("rails not proven", "{:,}".format(len(judged.unproven)), "")
         yield _tile("ports ok", "{:,} of {:,}".format(good, good + failed + unknown), kind)
         yield _tile("nodes with failures", "{:,}".format(sum(row.failed for row in made.rows)), kind)
     _source, measures = material.measured
@@ -223,6 +225,12 @@ def _judged(material: Material) -> list[Child]:
         asked.append("a budget of %s" % took(judged.asked["budget_s"]))
     if asked:
         said += " It was asked for no more than %s." % "; ".join(asked)
+    # one reason is mostly that of all
+    reasons: dict[str, list[str]] = {}
+    for rail, why in (judged.unproven or {}).items():
+        reasons.setdefault(why, []).append(rail)
+    for why, rails in reasons.items():
+        said += " No traffic has proven %s: %s." % (_list(rails), why)
     return [h("p", said, class_="soft")]
 
 

@@ -79,7 +79,11 @@ def _places(places: t.Sequence[tuple[str, str]]) -> list[Child]:
     rails = {rail for _node, rail in places}
     if len(places) == 1:
         return [" ".join(filter(None, places[0])) or "the cluster"]
-    if len(rails) == 1:
+    if not any(node for node, _rail in places):
+        # of rails as a whole, whoever has them
+        named = [rail for _node, rail in places]
+        summary = count(len(places), "rail")
+    elif len(rails) == 1:
         rail = rails.pop()
         named = [node or "the cluster" for node, _rail in places]
         summary = "%s%s" % (rail + " of " if rail else "", count(len(places), "node"))
