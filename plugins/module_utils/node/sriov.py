@@ -210,6 +210,8 @@ class SriovVfs(Kept):
                 staying += [ATTRIBUTES_STAY % pf.pci] if pf.count else []
             else:
                 plan = Plan(self._leave, port, pf)
+                # the mark of a run that was cut off goes last: nothing else may tell of its VFs
+                plan.changes.sort(key=lambda change: change.attribute != "sriov_numvfs")
                 plans.append(plan)
                 autoprobe = plan.autoprobe
             if autoprobe is False and kept.get("autoprobe") is False:
