@@ -6,6 +6,9 @@ The cluster is one of its own, `bench-kube`, without guests. 64 nodes of 8 rails
 mode prefix); ``RAILYARD_BENCH_NODES`` takes another number of nodes, and from 1,024 on kubernetes.core is left out.
 Requests are counted by a proxy before the server, in runs of their own; times are of runs that ask the server itself.
 
+At last Node and pool objects get the statuses that kubelets and controllers would write, and runs that wait for them
+are measured too.
+
 kubernetes.core gets the first ``RAILYARD_BENCH_OBJECTS`` (32) pools, a task each, and what that takes, without the
 start of the playbook, is multiplied up to all objects. It is looked for where Ansible looks for collections, and in
 ``RAILYARD_BENCH_COLLECTIONS``.
@@ -31,6 +34,11 @@ NAME = "bench-kube"
 NODES = int(os.environ.get("RAILYARD_BENCH_NODES", "64"))
 SUBSET = int(os.environ.get("RAILYARD_BENCH_OBJECTS", "32"))
 LARGE = 1024
+TAKEN_UP = "every object is taken up"
+MERGE = "application/merge-patch+json"
+POOLS = "/apis/spiderpool.spidernet.io/v2beta1/spiderippools/%s/status"
+STATES = "/apis/sriovnetwork.openshift.io/v1/namespaces/kube-system/sriovnetworknodestates"
+DEFINITIONS = "/apis/k8s.cni.cncf.io/v1/namespaces/%s/network-attachment-definitions"
 OPTIONS = {"operator_namespace": "kube-system", "sriov_namespace": "kube-system"}
 
 
@@ -44,7 +52,7 @@ class Run(t.NamedTuple):
 
 
 def main() -> int:
-    from lab.cluster import lifecycle, state
+    from lab.cluster import lifecycle
     from lab.cluster.proxy import Proxy
 
     wish = lifecycle.Wish(NAME, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
@@ -57,20 +65,22 @@ def main() -> int:
             cluster, _done = lifecycle.up(wish, fresh=True)
             proxy = Proxy(cluster)
             try:
-                return _figures(Path(scratch), state.directory(NAME) / "kubeconfig", proxy)
+                return _figures(Path(scratch), cluster, proxy)
             finally:
                 proxy.close()
         finally:
             lifecycle.down(NAME)
 
 
-def _figures(place: Path, kubeconfig: Path, proxy: t.Any) -> int:
+def _figures(place: Path, cluster: t.Any, proxy: t.Any) -> int:
+    kubeconfig: Path = cluster.kubeconfig
     whole, smaller = place / "fabric.yml", place / "one-less.yml"
     for path, nodes in ((whole, NODES), (smaller, NODES - 1)):
         path.write_text(fabric(nodes, "sriov", ports=False).replace("network-operator", "spiderpool"))
     proxied = place / "kubeconfig"
     proxied.write_text(_PROXIED % proxy.url)
-    objects = _objects(whole)
+    plan = _planned(whole)
+    objects = plan.objects
     pools = [each for each in objects if each["kind"] == "SpiderIPPool"]
     say("objects of %d nodes x %d rails, of them pools" % (NODES, RAILS), "%d, %d" % (len(objects), len(pools)))
 
@@ -91,6 +101,8 @@ def _figures(place: Path, kubeconfig: Path, proxy: t.Any) -> int:
         _ours(path, proxied)
         say("requests of a run with %s" % text, _requests(proxy))
 
+    _waited(cluster, plan, (whole, kubeconfig, proxied), proxy)
+
     rival = _collections()
     if NODES >= LARGE:
         return 0
@@ -101,6 +113,48 @@ def _figures(place: Path, kubeconfig: Path, proxy: t.Any) -> int:
         return 0
     _compared(place, kubeconfig, rival, pools, len(objects), first)
     return 0
+
+
+def _waited(cluster: t.Any, plan: t.Any, paths: tuple[Path, Path, Path], proxy: t.Any) -> None:
+    """Runs that wait until every node reports every rail, on a cluster that does, beside runs that do not wait."""
+    whole, kubeconfig, proxied = paths
+    begun = time.monotonic()
+    _speak_for(cluster, plan)
+    say("statuses written as kubelets and controllers would", "%.0f s" % (time.monotonic() - begun))
+    waited, beside = [], []
+    for _pair in range(PAIRS):
+        waited.append(_ours(whole, kubeconfig, TAKEN_UP, wait=True))
+        beside.append(_ours(whole, kubeconfig, "nothing differs"))
+    say("run with nothing to do that waits, too, wall", spread([run.wall for run in waited], "s"))
+    say("  / run that does not wait", ratio([run.wall for run in waited], [run.wall for run in beside]))
+    say("  and its processor seconds, memory", "%.1f s, %.0f MB" % waited[-1][1:3])
+    proxy.seen.clear()
+    _ours(whole, proxied, TAKEN_UP, wait=True)
+    say("requests of it", _requests(proxy))
+
+
+def _speak_for(cluster: t.Any, plan: t.Any) -> None:
+    """Every kubelet is ready and has its rails' resources, every network and pool was taken up."""
+    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+    from lab.cluster.api import Api
+
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    with Api(cluster) as api:
+        for node, units in components.allocatable(plan.document, plan.given).items():
+            allocatable = {resource: str(many) for resource, many in units.items()}
+            status = {"status": {"allocatable": allocatable, "conditions": [ready]}}
+            api.request("PATCH", "/api/v1/nodes/%s/status" % node, status, MERGE)
+            state = {"apiVersion": "sriovnetwork.openshift.io/v1", "kind": "SriovNetworkNodeState"}
+            api.request("POST", STATES, dict(state, metadata={"name": node}))
+            api.request("PATCH", "%s/%s/status" % (STATES, node), {"status": {"syncStatus": "Succeeded"}}, MERGE)
+        for each in plan.objects:
+            name, place = each["metadata"]["name"], each["metadata"].get("namespace")
+            if each["kind"] == "SpiderIPPool":
+                status = {"status": {"totalIPCount": 1}}
+                api.request("PATCH", POOLS % name, status, MERGE)
+            elif each["kind"] == "SpiderMultusConfig":
+                made = {"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}
+                api.request("POST", DEFINITIONS % place, dict(made, metadata={"name": name}))
 
 
 def _compared(place: Path, kubeconfig: Path, rival: str, pools: t.Sequence[t.Any], count: int, first: Run) -> None:
@@ -158,8 +212,13 @@ def _told(run: Run) -> str:
     return "%.1f s (%.1f s, %.0f MB)" % (run.wall, run.processor, run.megabytes)
 
 
-def _ours(file: Path, kubeconfig: Path, said: str = "") -> Run:
-    words = {"fabric_file": str(file), "kubernetes_kubeconfig": str(kubeconfig), "kubernetes_wait": False}
+def _ours(file: Path, kubeconfig: Path, said: str = "", wait: bool = False) -> Run:
+    words = {
+        "fabric_file": str(file),
+        "kubernetes_kubeconfig": str(kubeconfig),
+        "kubernetes_wait": wait,
+        "kubernetes_wait_timeout": 60,
+    }
     run = _play("playbooks/kubernetes.yml", json.dumps(dict(words, kubernetes_options=OPTIONS)))
     if said not in run.text:
         sys.exit("kubernetes.yml did not say '%s':\n%s" % (said, run.text))
@@ -200,11 +259,11 @@ def _collections() -> str | None:
     return None
 
 
-def _objects(path: Path) -> list[dict[str, t.Any]]:
+def _planned(path: Path) -> t.Any:
     sys.path.insert(0, str(ROOT / "collections"))
     from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
 
-    return Planned({"file": str(path), "kubernetes": OPTIONS}).objects
+    return Planned({"file": str(path), "kubernetes": OPTIONS})
 
 
 _PROXIED = """apiVersion: v1

@@ -31,8 +31,14 @@ DRIVER: dict[str, t.Any] = {
     "unsigned": True,
     "allow_unlisted": True,
 }
-# the processes of a run, but for the shell that looks for them
-AT_WORK = "AnsiballZ_nic_drive[r]|[ /]apt-get|[ /]dpkg |mlnx-ofed-kernel-dkms.postins[t]"
+# from the package's script up to the module, which comes over a pipe and has no name: from above, all at once
+KILL = r"""
+pid=$(pgrep -of 'mlnx-ofed-kernel-dkms.postins[t]'); dead=$(pgrep -P $pid | tr '\n' ' ')
+while ! grep -qE '^(sudo|sshd|systemd)$' /proc/$pid/comm; do
+    dead="$pid $dead"; pid=$(ps -o ppid= -p $pid | tr -d ' ')
+done
+kill -9 $dead
+"""
 # as DKMS lays them down: before the kernel's own
 BUILD = r"""
 if [ "$1" = configure ]; then
@@ -131,6 +137,7 @@ def guest(node: t.Callable[[str], Node], tmp_path: Path) -> t.Iterator[Guest]:
             " rm -rf %s /etc/apt/sources.list.d/railyard-nic-driver.list /etc/apt/preferences.d/railyard-nic-driver"
             " /var/lib/railyard/nic_driver.unfinished" % (PLACE, PLACE),
             check=False,
+            timeout=600,
         )
         if "made" in made:
             found.run("rmdir /lib/modules/$(uname -r)/build")
@@ -190,7 +197,7 @@ def test_killed_in_the_middle(guest: Guest) -> None:
             assert time.monotonic() < deadline and process.poll() is None, "the package's script does not come"
             time.sleep(0.5)
         # the module, its package manager and the script, as by the loss of power
-        run("kill -9 $(pgrep -f '%s') ; true" % AT_WORK)
+        run(KILL)
     finally:
         process.wait(timeout=120)
     run("rm -f %s/slow" % PLACE)
