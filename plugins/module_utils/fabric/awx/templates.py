@@ -154,12 +154,15 @@ TEMPLATES: t.Mapping[str, Template] = {
     ),
     "teardown": Template(
         "teardown.yml",
-        "Takes the rail networks away from the cluster; pods on rails lose them",
+        "Takes the rail networks away from the cluster, and hosts back where asked to; pods on rails lose them",
+        nodes=True,
         cluster=NEEDS,
         file=True,
         check=True,
         questions=(
             Question("teardown_consent", "Name of the fabric", "Consent to take its rail networks away", required=True),
+            yes_or_no("teardown_hosts", "Take the hosts back too", "All that hosts.yml set up but driver and firmware"),
+            yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are named and left alone"),
         ),
     ),
 }

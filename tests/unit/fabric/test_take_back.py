@@ -1,0 +1,133 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How hosts are taken back: the layers of the playbook against those that prepare them, consent, and a bare machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+PREPARE = ROOT / "playbooks/tasks/prepare.yml"
+TAKE_BACK = ROOT / "playbooks/tasks/take_back.yml"
+# These see to it that others can work, or cannot be taken back.
+NOT_TAKEN_BACK = ["preflight", "ofed", "nic_firmware"]
+Task = t.Dict[str, t.Any]
+
+
+def tasks(path: Path) -> list[Task]:
+    return t.cast("list[Task]", yaml.safe_load(path.read_text()))
+
+
+def roles(path: Path) -> list[str]:
+    keys = ("ansible.builtin.import_role", "ansible.builtin.include_role")
+    return [each[key]["name"].rpartition(".")[2] for each in tasks(path) for key in keys if key in each]
+
+
+def options(role: str) -> dict[str, t.Any]:
+    text = (ROOT / "roles" / role / "meta/argument_specs.yml").read_text()
+    return t.cast("dict[str, t.Any]", yaml.safe_load(text)["argument_specs"]["main"].get("options", {}))
+
+
+LAYERS = roles(TAKE_BACK)
+
+
+def test_layers_are_taken_back_from_the_last_to_the_first() -> None:
+    prepared = [role for role in roles(PREPARE) if role not in NOT_TAKEN_BACK]
+    assert prepared[::-1] == LAYERS and len(LAYERS) == 11
+
+
+def test_each_layer_has_its_roles_tag_and_what_they_share_has_all() -> None:
+    for task in tasks(TAKE_BACK):
+        included = task.get("ansible.builtin.include_role")
+        if included:
+            role = included["name"].rpartition(".")[2]
+            assert task["tags"] == included["apply"]["tags"] == [role]
+            assert task["vars"][role + "_state"] == "absent" and set(task["vars"]) <= set(options(role))
+            # what is on a node decides, and not what the plan has
+            assert "when" not in task and "loop" not in task
+        else:
+            assert sorted(task["tags"]) == sorted(LAYERS)
+    plays = yaml.safe_load((ROOT / "playbooks/teardown.yml").read_text())
+    assert [play["tags"] for play in plays] == [["hosts"], ["kubernetes"], ["kubernetes"], ["hosts"], ["hosts"]]
+    for play in (plays[0], *plays[3:]):
+        for task in play["tasks"]:
+            shared = "tags" in task
+            assert not shared or sorted(task["tags"]) == sorted(LAYERS), task["name"]
+            assert shared or "take_back" in str(task) or task["name"] == "Say what is not taken back"
+
+
+def test_every_role_of_a_layer_has_a_state_and_needs_nothing_else_to_be_absent() -> None:
+    for role in LAYERS:
+        held = options(role)
+        state = held[role + "_state"]
+        assert (state["choices"], state["default"], state["type"]) == (["present", "absent"], "present", "str")
+        assert not [name for name, about in held.items() if about.get("required")], role
+    for role in NOT_TAKEN_BACK:
+        assert not [name for name in options(role) if name.endswith("_state")]
+
+
+def test_what_stays_of_every_layer_is_noted() -> None:
+    noted = str(next(task for task in tasks(TAKE_BACK) if "ansible.builtin.set_fact" in task)["vars"]["taken_back"])
+    found = 0
+    for role in LAYERS:
+        for step in tasks(ROOT / "roles" / role / "tasks/main.yml"):
+            name = next((key for key in step if key.startswith("railyard.fabric.")), "").rpartition(".")[2]
+            if name and "\nreboot_reasons:" in (ROOT / "plugins/modules" / (name + ".py")).read_text():
+                assert "{{ %s |" % step["register"] in noted, name
+                found += 1
+    assert found == 10
+
+
+def play(tmp_path: Path, connection: str, *words: str) -> tuple[int, str]:
+    """Take the hosts of a fabric back that is one node: nobody's address, or this machine, which is only looked at."""
+    node: dict[str, t.Any] = {"railyard_node": {"name": "node-1", "nccl": None, "ports": []}}
+    node.update(ansible_connection=connection, ansible_host="192.0.2.1", ansible_become=False)
+    node.update(ansible_python_interpreter=sys.executable)
+    group = {"hosts": {"node-1": node}, "vars": {"railyard_fabric": {"name": "ai"}}}
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(yaml.safe_dump({"all": {"children": {"railyard_nodes": group}}}))
+    given = ["-e", "kubernetes_enabled=false"]
+    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="3")
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), "playbooks/teardown.yml"]
+    done = subprocess.run([*argv, *given, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "Traceback" not in said and "[WARNING]" not in said, said
+    return done.returncode, said
+
+
+@pytest.mark.parametrize("consent", ["", "another"])
+def test_without_consent_no_host_is_touched(tmp_path: Path, consent: str) -> None:
+    rc, said = play(tmp_path, "ssh", "-e", "teardown_hosts=true", "-e", "teardown_consent=%s" % consent)
+    assert rc == 2 and "nobody consented to take the hosts of fabric ai back" in said, said
+    assert "consent with -e teardown_consent=ai" in said and "UNREACHABLE" not in said
+
+
+def test_one_layer_alone_takes_the_same_consent_and_then_a_host(tmp_path: Path) -> None:
+    rc, said = play(tmp_path, "ssh", "-e", "teardown_hosts=true", "--tags", "sriov")
+    assert rc == 2 and "nobody consented" in said and "UNREACHABLE" not in said
+    # with it, nobody is there
+    words = ("-e", "teardown_consent=ai", "--tags", "sriov", "-e", "teardown_hosts=true")
+    rc, said = play(tmp_path, "ssh", *words)
+    assert rc == 4 and "UNREACHABLE" in said and "nobody consented" not in said
+
+
+def test_hosts_are_left_where_nobody_asked_for_them(tmp_path: Path) -> None:
+    rc, said = play(tmp_path, "ssh", "-e", "teardown_consent=ai")
+    assert rc == 0 and "UNREACHABLE" not in said and "Stop without consent" not in said, said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
+def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
+    """In check mode, for whoever runs the tests where Railyard is at work."""
+    rc, said = play(tmp_path, "local", "-e", "teardown_hosts=true", "--check")
+    assert rc == 0 and said.count("included: railyard.fabric.") == len(LAYERS), said
+    assert "What stays on hosts is the NIC driver" in said
+    rc, said = play(tmp_path, "local", "-e", "teardown_hosts=true", "--check", "--tags", "limits")
+    assert rc == 0 and said.count("included: railyard.fabric.") == 1 and "fabric.limits : Set the limits" in said, said
