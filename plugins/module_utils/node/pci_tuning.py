@@ -289,9 +289,11 @@ class PciTuning(Kept):
         ports: list[Row] = []
         gpus: dict[str, str] = {}
         devices: list[str] = []
+        # what is kept already stays: a default route over a rail's port may be a passing mistake
+        before = [each.get("pci") for each in self._boot().ports()]
         for port in seen.wish.ports:
             open_ = bool(port.gpus) and seen.wish.acs == DISABLED
-            if branch.why_card(port.pci) or not (open_ or port.max_read_request):
+            if (port.pci not in before and branch.why_card(port.pci)) or not (open_ or port.max_read_request):
                 continue
             kept: Row = {"pci": port.pci}
             if port.max_read_request:

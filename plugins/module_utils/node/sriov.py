@@ -230,17 +230,19 @@ class SriovVfs(Kept):
     # -- boot ------------------------------------------------------------------------------------------------------
 
     def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
-        kept = []
+        boot, kept = self._boot(), []
+        before = [self._address(each) for each in boot.ports()]
         for port, pf in seen.pfs:
             if not (port.vf_count or port.vfs):
                 continue
-            why = branch.why_function(pf.pci)
+            # What is kept already stays: its VFs are there at each boot, and a default route may be a passing mistake.
+            why = None if pf.pci in before else branch.why_function(pf.pci)
             if why:
                 self.warnings.append("%s: %s is not kept for boot: %s" % (port.place, pf.name, why))
             else:
                 kept.append(_without_none(port.options))
         options = {"ports": kept, "timeout": self._leave.timeout, "autoprobe": self._leave.autoprobe}
-        return self._boot().changes(_without_none(options) if kept else None)
+        return boot.changes(_without_none(options) if kept else None)
 
 
 def _port_state(pf: Pf) -> Row:

@@ -368,6 +368,15 @@ def test_at_boot_a_dead_gpu_does_not_keep_the_rest_back(kernel: PciKernel) -> No
     assert PciTuning(options(), kernel).observe()["ports"][0]["max_read_request"] == 4096
 
 
+def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: PciKernel) -> None:
+    wanted = options(persist=True, acs="leave")
+    run(kernel, wanted)
+    netdev = kernel.listdir("/sys/bus/pci/devices/%s/net" % NIC)[0]
+    route = "Iface\tDestination\tGateway\n%s\t00000000\t0100000A\t0003\t0\t0\t9000\t00000000" % netdev
+    kernel.tree.write("/proc/net/route", route)
+    assert run(kernel, wanted)[0] == []
+
+
 def test_what_is_no_longer_wanted_is_taken_away(kernel: PciKernel) -> None:
     run(kernel, options(persist=True))
     gone, _state = run(kernel, options(acs="leave", max_read_request=None, persist=True))

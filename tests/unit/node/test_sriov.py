@@ -487,6 +487,19 @@ def test_kept_for_boot_without_leave_and_without_the_branch(kernel: NicKernel) -
     assert not kernel.exists("/etc/railyard/boot.d/10-sriov_vfs.json")
 
 
+def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()], persist=True)
+    before = kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json")
+    kernel.tree.write(
+        "/proc/net/route",
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+        "enp5s0 00000000 0100000A 0003 0 0 9000 00000000 0 0 0",
+    )
+    it = subsystem(kernel, ports=[port()], persist=True)
+    assert it.changes(it.observe()) == [] and it.warnings == []
+    assert before and kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json") == before
+
+
 # -- taken back ------------------------------------------------------------------------------------------------------
 
 KEPT = "/etc/railyard/boot.d/10-sriov_vfs.json"
