@@ -20,7 +20,7 @@ side_by_side := $(BIN)/python -m pytest -n 2 -m "not lab"
 alone := $(BIN)/python -m pytest -m lab
 
 # not seen to pass on guests from end to end yet: `make newest`
-newest := $(addprefix tests/integration/test_,faults.py nic_driver.py runner.py verify_pods.py)
+newest := $(addprefix tests/integration/test_,faults.py nic_driver.py runner.py take_back.py verify_pods.py)
 proven := tests/integration $(addprefix --ignore=,$(newest))
 
 help: ## list the targets
@@ -78,7 +78,7 @@ browser: $(VENV)/ready ## the report in headless Chromium, which is installed wh
 integration: $(VENV)/ready ## the tests on the lab's guests
 	$(call on_lab,$(side_by_side) $(proven) && $(alone) $(proven))
 
-newest: $(VENV)/ready ## tests on the guests that are not part of `make test` yet: faults, NIC driver, ansible-runner, pods
+newest: $(VENV)/ready ## tests on the guests that are not part of `make test` yet: faults, NIC driver, ansible-runner, hosts taken back, pods
 	$(call on_lab,$(BIN)/python -m pytest $(newest))
 
 soak: $(VENV)/ready ## properties on examples drawn anew, and the host phase killed at twenty random moments
