@@ -52,7 +52,10 @@ nodes:
   node-1: {profile: guest}
 """
 # Our own, from whatever test was here before.
-PRISTINE = "find /etc /usr/local /var/lib /var/cache -xdev -name '*railyard*' -prune -exec rm -rf {} +; rm -f /etc/nccl.conf /etc/ucx/ucx.conf; sync"
+PRISTINE = (
+    "find /etc /usr/local /var/lib /var/cache -xdev -name '*railyard*' -prune -exec rm -rf {} +;"
+    " rm -f /etc/nccl.conf /etc/ucx/ucx.conf; sync"
+)
 # What packages and boots keep for themselves.
 THEIRS = "! -path '/etc/adjtime' ! -path '/etc/ld.so.cache' ! -name '*.pyc'"
 FILES = (
