@@ -1,8 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real harm to real nodes and cables, one at a time: verify names rail, node and cause, and drift what is state.
+"""Real harm to real nodes and cables: verify names rail, node and cause of each, and drift what is state.
 
-Two nodes with four rails, SR-IOV and soft RDMA. Each harm is mended by what ``hosts.yml`` does, where verify says so.
+Two nodes with four rails, SR-IOV and soft RDMA. Harms of different rails are done at once, as many as there are rails,
+and each must still be one failure. They are mended by what ``hosts.yml`` does, where verify says so.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Fault(t.NamedTuple):
     :param drifts: whether it is state.
     :param either: the node may be the other one: of two nodes it cannot be told.
     :param found: what the failure's ``found`` or ``cause`` must say.
+    :param alone: it harms more than its rail, or takes longer to be seen.
     """
 
     name: str
@@ -73,6 +75,12 @@ class Fault(t.NamedTuple):
     drifts: bool = True
     either: bool = False
     found: str = ""
+    alone: bool = False
+
+    @property
+    def heard(self) -> bool:
+        """Whether a leaf speaks of it."""
+        return isinstance(self.harm, list) and any(words[0] == "lldp" for words in self.harm)
 
 
 ONE, TWO = "node-1", "node-2"
@@ -153,6 +161,7 @@ FAULTS = [
     Fault(
         *("route to another rail", "RV508", ONE, "gpu01", "ip route add 172.16.12.128/25 dev enp1s0"),
         mend="ip route del 172.16.12.128/25 dev enp1s0",
+        alone=True,
     ),
     Fault(
         *("route in another rail's table", "RV508", TWO, "gpu02", "ip route add 10.9.0.0/16 dev enp2s0 table 101"),
@@ -169,12 +178,14 @@ FAULTS = [
         mend=[["mend"], ["lldp", "node-1:1", "off"], ["lldp", "node-1:2", "off"]],
         drifts=False,
         found="gpu01 on leaf-2",
+        alone=True,
     ),
     Fault(
         *("cables swapped, unheard", "RV702", TWO, "gpu02", [["swap", "node-2:2", "node-2:3"]], [["mend"]]),
         drifts=False,
         either=True,
         found="gpu02 reaches gpu03",
+        alone=True,
     ),
     Fault(
         *("another leaf", "RV701", TWO, "gpu04", [["lldp", "node-2:4", "on", "--chassis", "spine-9"]]),
@@ -281,36 +292,61 @@ def test_nothing_is_wrong_with_prepared_nodes(faults: Faults) -> None:
     assert said(faults.judge(DRIFT)) == []
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_a_fault_is_one_failure_of_the_right_place(faults: Faults, fault: Fault) -> None:
-    heard = isinstance(fault.harm, list) and any(words[0] == "lldp" for words in fault.harm)
-    faults.count = 12 if fault.code == "RV803" else 3
-    do(faults, fault, fault.harm)
-    faults.listen = 10.0 if heard else 0.0
+def at_once(faults: t.Sequence[Fault]) -> list[list[Fault]]:
+    """The faults in groups of which no two harm one rail; what harms more than a rail is alone."""
+    groups: list[list[Fault]] = []
+    for fault in faults:
+        single = fault.alone or fault.rail is None
+        fit = (
+            group
+            for group in groups
+            if not single and not any(each.alone or each.rail in (None, fault.rail) for each in group)
+        )
+        found = next(fit, None)
+        if found is None:
+            groups.append([fault])
+        else:
+            found.append(fault)
+    return groups
+
+
+GROUPS = at_once(FAULTS)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=[", ".join(fault.name for fault in group) for group in GROUPS])
+def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: list[Fault]) -> None:
+    spoken = [words[1:] for fault in group if fault.heard for words in fault.harm if words[0] == "lldp"]
+    faults.count = 12 if any(fault.code == "RV803" for fault in group) else 3
+    faults.listen = 10.0 if spoken else 0.0
+    for fault in group:
+        do(faults, fault, fault.harm)
     try:
-        with speaking([words[1:] for words in fault.harm if words[0] == "lldp"] if heard else []):
+        with speaking(spoken):
             looked = faults.look()
             verdict = faults.judge(VERIFY, looked)
-        failures = verdict.run.failures
         drifted = said(faults.judge(DRIFT, looked))
     finally:
         faults.listen = 0.0
-        if fault.mend:
-            do(faults, fault, fault.mend)
-    assert [(each.code, each.rail) for each in failures] == [(fault.code, fault.rail)], said(verdict)
-    (failure,) = failures
-    places = {failure.node, failure.peer} if fault.either else {failure.node}
-    assert fault.node in places, said(verdict)
-    assert fault.found in "%s %s" % (failure.found, failure.cause), said(verdict)
-    assert len(drifted) == int(fault.drifts), drifted
-    assert all(line.startswith(fault.code) for line in drifted)
-    if CODES[fault.code].mends or fault.drifts:
+        for fault in reversed(group):
+            if fault.mend:
+                do(faults, fault, fault.mend)
+    failures = {(each.code, each.rail): each for each in verdict.run.failures}
+    assert len(failures) == len(verdict.run.failures), said(verdict)
+    assert set(failures) == {(fault.code, fault.rail) for fault in group}, said(verdict)
+    for fault in group:
+        failure = failures[fault.code, fault.rail]
+        places = {failure.node, failure.peer} if fault.either else {failure.node}
+        assert fault.node in places, said(verdict)
+        assert fault.found in "%s %s" % (failure.found, failure.cause), said(verdict)
+    assert sorted(line.split()[0] for line in drifted) == sorted(fault.code for fault in group if fault.drifts), drifted
+    mended = sorted({fault.node for fault in group if CODES[fault.code].mends or fault.drifts})
+    for name in mended:
         # what verify says mends it, does. What comes back with a device is laid down again by the node itself, first.
-        faults.nodes[fault.node].run(AGAIN)
-        faults.converge(fault.node)
-        settle(faults)
-        assert said(faults.judge(DRIFT)) == []
+        faults.nodes[name].run(AGAIN)
+        faults.converge(name)
     settle(faults)
+    if mended:
+        assert said(faults.judge(DRIFT)) == []
 
 
 @contextlib.contextmanager
