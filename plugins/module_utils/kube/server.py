@@ -26,6 +26,8 @@ JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # Server-side apply is on by default from 1.16; 1.20 is the oldest that this is tried on.
 OLDEST = (1, 20)
+# The first release whose evictions are of the API that is here to stay.
+EVICTS = (1, 22)
 # The first release that can be told to refuse what it does not know.
 STRICT = (1, 25)
 # Objects in one answer: no list is too large for either end, and few are in more than one.
@@ -57,6 +59,8 @@ class Resource(t.NamedTuple):
         place = "/namespaces/%s" % namespace if self.namespaced and namespace else ""
         return "%s%s/%s%s" % (self.path, place, self.plural, "/" + name if name else "")
 
+
+PODS = Resource("/api/v1", "pods", True)
 
 # Method, URL, headers, body -> status, body.
 Send = t.Callable[[str, str, t.Dict[str, str], t.Optional[bytes]], t.Tuple[int, bytes]]
@@ -138,24 +142,32 @@ class Server:
         return answer
 
     def list(
-        self, resource: Resource, selector: str = "", accept: str = JSON, keep: t.Callable[[Object], Object] = _whole
+        self,
+        resource: Resource,
+        selector: str = "",
+        accept: str = JSON,
+        keep: t.Callable[[Object], Object] = _whole,
+        fields: str = "",
     ) -> list[Object]:
         """All objects of a kind as they were at one moment, no earlier than now: decisions must not rest on older ones.
 
+        :param selector: of labels; ``fields``: of fields.
         :param keep: what is kept of an object; the others of its answer are gone when the next answer is read.
         """
         for again in reversed(range(_LISTS)):
             try:
-                return [keep(item) for item in self._pages(resource, selector, accept)]
+                return [keep(item) for item in self._pages(resource, selector, accept, fields)]
             except _Expired:
                 if not again:
                     raise
         raise AssertionError("unreachable")
 
-    def _pages(self, resource: Resource, selector: str, accept: str) -> t.Iterator[Object]:
+    def _pages(self, resource: Resource, selector: str, accept: str, fields: str) -> t.Iterator[Object]:
         query = {"limit": str(_PAGE)}
         if selector:
             query["labelSelector"] = selector
+        if fields:
+            query["fieldSelector"] = fields
         while True:
             status, answer = self.ask("GET", "%s?%s" % (resource.of(), urlencode(query)), accept=accept)
             if status == 410 and "continue" in query:
@@ -212,6 +224,32 @@ class Server:
         if status >= 400 and status not in (404, 409):
             raise refusal(status, answer, "delete", resource.name, str(key))
 
+    def evict(self, pod: Key, uid: str, grace: int | None, dry: bool) -> str:
+        """Have the pod that was seen end, as its disruption budgets allow; one that is gone already is no error.
+
+        :param grace: seconds until it is ended by force; None: the pod's own.
+        :return: why not now, in the server's words; empty where it is done, or would be.
+        :raises Refusal: where another try would end the same.
+        """
+        options: Object = {"preconditions": {"uid": uid}}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if dry:
+            options["dryRun"] = ["All"]
+        version = "policy/v1" if self.version >= EVICTS else "policy/v1beta1"
+        body = {"apiVersion": version, "kind": "Eviction", "deleteOptions": options}
+        body["metadata"] = {"name": pod.name, "namespace": pod.namespace}
+        path = "%s/eviction" % PODS.of(pod.namespace, pod.name)
+        # a budget's no is the same status as that of too many requests, and whoever asks has other pods meanwhile
+        status, answer = self.ask("POST", path, body, again=[each for each in PASSING if each != 429])
+        if status == 429:
+            causes = (answer.get("details") or {}).get("causes") or [{}]
+            said = [str(each) for each in (answer.get("message"), causes[0].get("message")) if each]
+            return " ".join(" ".join(said).split()).rstrip(".") or "the server says that it is too early"
+        if status >= 400 and status not in (404, 409):
+            raise refusal(status, answer, "create", "pods/eviction", str(pod))
+        return ""
+
     def may(self, verb: str, resource: Resource) -> bool:
         """Whether who asks may do this everywhere."""
         attributes = {"verb": verb, "group": group(resource.path[6:]), "resource": resource.plural}
@@ -226,10 +264,17 @@ class Server:
         return bool(answer["status"].get("allowed"))
 
     def ask(
-        self, method: str, path: str, body: t.Any = None, content: str = JSON, accept: str = JSON
+        self,
+        method: str,
+        path: str,
+        body: t.Any = None,
+        content: str = JSON,
+        accept: str = JSON,
+        again: t.Sequence[int] = PASSING,
     ) -> tuple[int, Object]:
         """Status and answer. Every request here may be sent twice without harm, so one that got no answer is.
 
+        :param again: statuses that are worth another try after a while.
         :raises RailyardError: where nobody answers.
         """
         pauses = self._pauses()
@@ -240,7 +285,7 @@ class Server:
                     # a server that just started refuses what it has not read yet: kinds, roles, webhooks
                     self._see_ready()
                 passing = status, answer = self._send(method, path, body, content, accept)
-                if status not in PASSING:
+                if status not in again:
                     self._answered = True
                     return status, answer
                 said = str(answer.get("message") or "HTTP status %d" % status)

@@ -110,7 +110,7 @@ def test_a_credential_that_awx_has_is_left_alone() -> None:
     found = made(text, {name: fields for name, fields in SECRETS.items() if name != "nodes"})
     assert "nodes" not in [each["key"] for each in found["credentials"]]
     (hosts,) = [each for each in found["job_templates"] if each["name"].endswith(": hosts")]
-    assert hosts["credentials"] == ["SSH"] and "credentials/SSH" in hosts["needs"]
+    assert hosts["credentials"] == ["SSH", "Railyard cluster"] and "credentials/SSH" in hosts["needs"]
 
 
 def test_names_are_unlike() -> None:

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.drain import Drain, Leave
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import as_diff
+from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+
+class ActionModule(Door):
+    """Drains a node and gives it back; documented in ``plugins/modules/kube_drain.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {
+        **{key: value for key, value in kube.SPEC.items() if key in ("kubeconfig", "context", "connections")},
+        "node": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["drained", "restored"], "default": "drained"},
+        "empty_dirs": {"type": "bool", "default": False},
+        "unmanaged": {"type": "bool", "default": False},
+        "grace": {"type": "int"},
+        "timeout": {"type": "int", "default": 600},
+    }
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        for key in ("grace", "timeout"):
+            if options[key] is not None and options[key] < 0:
+                raise RailyardError("%d is no number of seconds" % options[key], key, "give 0 or more")
+        leave = Leave(options["empty_dirs"], options["unmanaged"], options["grace"])
+        drain = Drain(kube.server(options), options["node"], leave, MANAGER, check, kube.say)
+        if options["state"] == "drained":
+            drain.drained(float(options["timeout"]))
+        else:
+            drain.restored()
+        return {
+            "changed": bool(drain.done),
+            "changes": [change.as_dict() for change in drain.done],
+            "diff": as_diff(drain.done),
+            "waits": [{"pod": pod, "why": why} for pod, why in drain.waits.items()],
+        }

@@ -1,0 +1,392 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drains before reboots on a real API server. No kubelet confirms that a pod ends, so pods are given no grace."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import drain as subject
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.drain import OURS, Drain, Leave
+from lab.cluster import api
+from tests.integration.cluster import Cluster, Object
+from tests.integration.conftest import ROOT
+from tests.integration.test_kube_objects import kubeconfig
+
+NODE, PATH = "node-1", "/api/v1/nodes/node-1"
+AT_ONCE = Leave(grace=0)
+
+
+class Node:
+    """A node of the cluster with its pods, as the administrator sees and makes them."""
+
+    def __init__(self, cluster: Cluster, admin: api.Api, namespace: str) -> None:
+        self.cluster, self.admin, self.namespace = cluster, admin, namespace
+        self.pods = "/api/v1/namespaces/%s/pods" % namespace
+        self.server = connect(str(cluster.kubeconfig), None, 4, lambda _text: None)
+        self.said: list[str] = []
+
+    def begin(self) -> None:
+        """Wait for what each namespace is given, and make what stands for the controllers of pods."""
+        self._until(lambda: self.admin.get("/api/v1/namespaces/%s/serviceaccounts" % self.namespace)["items"])
+        made = self.admin.request(
+            "POST", "/api/v1/namespaces/%s/configmaps" % self.namespace, {"metadata": {"name": "it"}}
+        )
+        # whose pods nobody deletes for being too many
+        known = {"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "uid": made["metadata"]["uid"]}
+        self.owner = dict(known, controller=True)
+
+    @staticmethod
+    def _until(there: t.Callable[[], t.Any]) -> t.Any:
+        for _again in range(120):
+            found = there()
+            if found:
+                return found
+            time.sleep(0.5)
+        raise AssertionError("nothing came within a minute")
+
+    def pod(self, name: str, owned: bool = True, running: bool = False, **spec: t.Any) -> None:
+        metadata: Object = {"name": name, "labels": {"app": name.partition("-")[0]}}
+        if owned:
+            metadata["ownerReferences"] = [self.owner]
+        self.admin.request(
+            "POST", self.pods, {"metadata": metadata, "spec": self._spec(**dict({"nodeName": NODE}, **spec))}
+        )
+        if running:
+            ready = {"type": "Ready", "status": "True"}
+            status = {"status": {"phase": "Running", "conditions": [ready]}}
+            self.admin.request("PATCH", "%s/%s/status" % (self.pods, name), status, server.MERGE)
+
+    @staticmethod
+    def _spec(**more: t.Any) -> Object:
+        container = {"name": "it", "image": "registry.example.com/tools/busybox:1.37"}
+        # nodes without kubelets have taints, and tokens of a namespace come late
+        common: Object = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
+        return dict(common, automountServiceAccountToken=False, terminationGracePeriodSeconds=600, **more)
+
+    def agent(self) -> str:
+        """The name of a DaemonSet's pod on the node, with an emptyDir as network agents have it."""
+        labels = {"app": "agent"}
+        template = {"metadata": {"labels": labels}, "spec": self._spec(volumes=[{"name": "run", "emptyDir": {}}])}
+        del template["spec"]["terminationGracePeriodSeconds"]
+        made = {"metadata": {"name": "agent"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+        self.admin.request("POST", "/apis/apps/v1/namespaces/%s/daemonsets" % self.namespace, made)
+
+        def own() -> str:
+            pods = [each for each in self.admin.get(self.pods)["items"] if each["metadata"]["labels"]["app"] == "agent"]
+            mine = [each["metadata"]["name"] for each in pods if NODE in json.dumps(each["spec"]["affinity"])]
+            return str(mine[0]) if mine else ""
+
+        name = str(self._until(own))
+        # what a scheduler would do
+        target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+        self.admin.request("POST", "%s/%s/binding" % (self.pods, name), {"metadata": {"name": name}, "target": target})
+        return name
+
+    def budget(self, app: str, least: int, allowed: int) -> None:
+        """A disruption budget, with what its controller, which is not run here, would count. Again: another count."""
+        api_version = "policy/v1" if self.server.version >= (1, 21) else "policy/v1beta1"
+        path = "/apis/%s/namespaces/%s/poddisruptionbudgets" % (api_version, self.namespace)
+        if not self.admin.get(path)["items"]:
+            spec = {"minAvailable": least, "selector": {"matchLabels": {"app": app}}}
+            self.admin.request("POST", path, {"metadata": {"name": app}, "spec": spec})
+        healthy = {"currentHealthy": least + allowed, "desiredHealthy": least, "expectedPods": least + allowed}
+        status = {"status": dict(healthy, observedGeneration=1, disruptionsAllowed=allowed)}
+        self.admin.request("PATCH", "%s/%s/status" % (path, app), status, server.MERGE)
+
+    def there(self) -> list[str]:
+        """Pods that go on, on any node."""
+        found = [each for each in self.admin.get(self.pods)["items"] if each["spec"].get("nodeName")]
+        return sorted(each["metadata"]["name"] for each in found if not each["metadata"].get("deletionTimestamp"))
+
+    @property
+    def cordoned(self) -> tuple[bool, bool]:
+        """Whether it takes no new pods, and whether it says that this is ours."""
+        node = self.admin.get(PATH)
+        return bool(node["spec"].get("unschedulable")), OURS in (node["metadata"].get("annotations") or {})
+
+    def drain(self, leave: Leave = AT_ONCE, check: bool = False) -> Drain:
+        return Drain(self.server, NODE, leave, MANAGER, check, self.said.append)
+
+    def clear(self) -> None:
+        sets = "/apis/apps/v1/namespaces/%s/daemonsets" % self.namespace
+        for each in self.admin.get(sets)["items"]:
+            self.admin.delete("%s/%s" % (sets, each["metadata"]["name"]))
+        patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {OURS: None}}}
+        self.admin.request("PATCH", PATH, patch, server.MERGE)
+        for each in self.admin.get(self.pods)["items"]:
+            self.admin.delete("%s/%s" % (self.pods, each["metadata"]["name"]), at_once=True)
+
+
+@pytest.fixture
+def node(cluster: Cluster, namespace: str) -> t.Iterator[Node]:
+    with api.Api(cluster.running) as admin:
+        made = Node(cluster, admin, namespace)
+        made.begin()
+        try:
+            yield made
+        finally:
+            made.clear()
+
+
+def done(drain: Drain) -> list[tuple[str, t.Any, t.Any]]:
+    return [(each.subject, each.before, each.after) for each in drain.done]
+
+
+def test_pods_go_and_those_of_daemonsets_stay(node: Node) -> None:
+    node.pod("web-1")
+    # one of a DaemonSet with an emptyDir: it stays, and is in nobody's way
+    agent = node.agent()
+    foreseen = node.drain(check=True)
+    foreseen.drained(30)
+    assert node.cordoned == (False, False) and node.there() == [agent, "web-1"]
+
+    real = node.drain()
+    real.drained(30)
+    assert done(real) == done(foreseen)
+    assert done(real) == [
+        ("Node node-1", False, True),
+        ("Pod %s/web-1" % node.namespace, "on node-1", "evicted"),
+    ]
+    assert node.cordoned == (True, True) and node.there() == [agent]
+    again = node.drain()
+    again.drained(30)
+    assert done(again) == []
+
+    back = node.drain()
+    back.restored()
+    assert done(back) == [("Node node-1", True, False)] and node.cordoned == (False, False)
+    back.restored()
+    assert len(back.done) == 1
+
+
+def test_a_cordon_of_somebody_else_stays(node: Node) -> None:
+    node.admin.request("PATCH", PATH, {"spec": {"unschedulable": True}}, server.MERGE)
+    node.pod("web-1")
+    node.drain().drained(30)
+    assert node.there() == []
+    node.drain().restored()
+    assert node.cordoned == (True, False)
+
+
+def test_what_takes_leave_is_named_before_anything_is_done(node: Node) -> None:
+    node.pod("web-1")
+    node.pod("cache-1", volumes=[{"name": "data", "emptyDir": {}}])
+    node.pod("lone-1", owned=False)
+    with pytest.raises(Errors) as caught:
+        node.drain().drained(30)
+    unmanaged, empty = caught.value.errors
+    assert isinstance(unmanaged, Refused) and "%s/lone-1" % node.namespace in str(unmanaged)
+    assert "nobody makes these pods anew" in str(unmanaged) and "-e reboot_drain_unmanaged=true" in str(unmanaged)
+    assert "%s/cache-1" % node.namespace in str(empty) and "-e reboot_drain_empty_dirs=true" in str(empty)
+    assert node.cordoned == (False, False) and node.there() == ["cache-1", "lone-1", "web-1"]
+    node.drain(Leave(True, True, 0)).drained(30)
+    assert node.there() == []
+
+
+def test_a_disruption_budget_is_heeded_told_and_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "PAUSE", 0.5)
+    node.pod("web-1")
+    node.pod("db-1", running=True)
+    node.budget("db", 1, 0)
+    foreseen = node.drain(check=True)
+    foreseen.drained(3)
+    assert list(foreseen.waits) == ["%s/db-1" % node.namespace]
+    assert "disruption budget" in foreseen.waits["%s/db-1" % node.namespace]
+
+    with pytest.raises(RailyardError) as caught:
+        node.drain().drained(3)
+    said = str(caught.value)
+    assert said.startswith("Pod %s/db-1: it could not be evicted within 3 s: " % node.namespace), said
+    assert "kubectl get poddisruptionbudgets -n %s" % node.namespace in said
+    # what did not end in time keeps the node: it takes pods again, and the pod goes on
+    assert node.cordoned == (False, False) and node.there() == ["db-1"]
+
+    # meanwhile another of its kind comes up elsewhere
+    def help_comes() -> None:
+        time.sleep(2)
+        # a connection is one thread's
+        with api.Api(node.cluster.running) as admin:
+            other = Node(node.cluster, admin, node.namespace)
+            other.owner = node.owner
+            other.pod("db-2", running=True, nodeName="node-2")
+            other.budget("db", 1, 1)
+
+    helper = threading.Thread(target=help_comes)
+    helper.start()
+    drain = node.drain()
+    try:
+        drain.drained(60)
+    finally:
+        helper.join()
+    assert node.there() == ["db-2"] and drain.waits == {} and node.cordoned == (True, True)
+
+
+def test_a_pod_that_does_not_end_is_told_as_that(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "PAUSE", 0.5)
+    node.pod("slow-1")
+    with pytest.raises(RailyardError, match="it was told to end and has not within 2 s"):
+        node.drain(Leave()).drained(2)
+    assert node.cordoned == (False, False)
+    assert any("waiting for 1 pods to end" in line for line in node.said)
+
+
+def test_a_node_that_the_cluster_does_not_know_is_named(node: Node) -> None:
+    with pytest.raises(RailyardError, match="Node node-9: the cluster has no node of this name") as caught:
+        Drain(node.server, "node-9", AT_ONCE, MANAGER, False, node.said.append).drained(3)
+    assert "kubectl get nodes" in str(caught.value)
+
+
+def test_the_rights_that_the_page_prints_are_enough_and_none_is_idle(node: Node, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    blocks = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    (role,) = [made for made in blocks if made["metadata"]["name"] == "railyard-drain"]
+    rules = list(role["rules"])
+    account = "/api/v1/namespaces/%s/serviceaccounts" % node.namespace
+    node.admin.request("POST", account, {"metadata": {"name": "railyard"}})
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = node.admin.request("POST", account + "/railyard/token", request)
+    user = {"token": answer["status"]["token"]}
+    named = kubeconfig(tmp_path / "account", node.cluster.running.url, user, node.cluster.running.pki / "ca.crt")
+    rbac = "rbac.authorization.k8s.io"
+    binding: Object = {"apiVersion": rbac + "/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "railyard-drain"}}
+    binding["roleRef"] = {"apiGroup": rbac, "kind": "ClusterRole", "name": "railyard-drain"}
+    binding["subjects"] = [{"kind": "ServiceAccount", "name": "railyard", "namespace": node.namespace}]
+    try:
+        node.cluster.apply(role)
+        node.cluster.apply(binding)
+        for left_out in (*range(len(rules)), None):
+            kept = [rule for at, rule in enumerate(rules) if at != left_out]
+            node.cluster.apply(dict(role, rules=kept), force=True)
+            node.pod("web-%s" % (left_out if left_out is not None else "all"))
+            drain = Drain(
+                connect(str(named), None, 4, node.said.append), NODE, AT_ONCE, MANAGER, False, node.said.append
+            )
+            if left_out is None:
+                wait_until_allowed(drain)
+                drain.restored()
+            else:
+                with pytest.raises(RailyardError, match="may not"):
+                    wait_until_refused(drain)
+        assert node.there() == [] and node.cordoned == (False, False)
+    finally:
+        for kind in ("clusterrolebinding", "clusterrole"):
+            node.cluster.kubectl("delete", kind, "railyard-drain")
+
+
+def wait_until_allowed(drain: Drain) -> None:
+    """The server reads roles a moment after they are there."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return drain.drained(30)
+        except RailyardError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
+def wait_until_refused(drain: Drain) -> None:
+    time.sleep(2)
+    drain.drained(30)
+
+
+# -- the role ----------------------------------------------------------------------------------------------------------
+
+ROLE = {"name": "railyard.fabric.reboot"}
+
+
+def role(
+    node: Node, place: Path, *words: str, connection: str = "local", restore: bool = False, **given: t.Any
+) -> t.Any:
+    """Run the role as hosts.yml does. To reboot over a local connection ansible.builtin.reboot itself refuses."""
+    include = {"ansible.builtin.include_role": dict(ROLE, **({"tasks_from": "restore"} if restore else {}))}
+    play: Object = {"hosts": "all", "gather_facts": False, "become": False, "tasks": [include]}
+    play["vars"] = {
+        "railyard_node": {"name": NODE},
+        "reboot_reasons": ["the RDMA mode"],
+        "reboot_drain": True,
+        "reboot_kubeconfig": str(node.cluster.kubeconfig),
+        "ansible_connection": connection,
+        **given,
+    }
+    (place / "play.yml").write_text(yaml.safe_dump([play]))
+    command = ["ansible-playbook", "-i", "%s," % NODE, str(place / "play.yml"), *words]
+    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", PATH=path_of_tools())
+    env["ANSIBLE_CALLBACK_RESULT_FORMAT"] = "json"
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def path_of_tools() -> str:
+    return "%s:%s" % (ROOT / ".venv" / "bin", os.environ["PATH"])
+
+
+def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_path: Path) -> None:
+    node.pod("web-1")
+    # without consent nothing is drained
+    refused = role(node, tmp_path)
+    assert refused.returncode == 2 and "reboot_allowed=true" in refused.stdout and node.cordoned == (False, False)
+
+    # nobody is logged in to: check mode ends before that
+    foreseen = role(node, tmp_path, "--check", "--diff", connection="ssh")
+    assert foreseen.returncode == 0 and "changed=2" in foreseen.stdout, foreseen.stdout + foreseen.stderr
+    assert "Pod %s/web-1" % node.namespace in foreseen.stdout
+    assert node.cordoned == (False, False) and node.there() == ["web-1"]
+
+    # the pod has a grace of its own, which no kubelet ends here
+    late = role(node, tmp_path, reboot_allowed=True, reboot_drain_timeout=2)
+    assert late.returncode == 2 and "was told to end and has not within 2 s" in late.stdout
+    assert "would reboot the control node" not in late.stdout and node.cordoned == (False, False)
+
+    node.clear()
+    done = role(node, tmp_path, reboot_allowed=True)
+    assert done.returncode == 2 and "would reboot the control node" in done.stdout, done.stdout
+    # cut off after the drain: it stays cordoned, and says by whom
+    assert node.cordoned == (True, True)
+    back = role(node, tmp_path, restore=True)
+    assert back.returncode == 0 and "changed=1" in back.stdout, back.stdout + back.stderr
+    assert node.cordoned == (False, False)
+    assert "changed=0" in role(node, tmp_path, restore=True).stdout
+
+
+def test_pods_that_would_wait_are_said_in_check_mode(node: Node, tmp_path: Path) -> None:
+    node.pod("db-1", running=True)
+    node.budget("db", 1, 0)
+    foreseen = role(node, tmp_path, "--check", connection="ssh")
+    assert foreseen.returncode == 0 and "%s/db-1 would wait: " % node.namespace in foreseen.stdout, foreseen.stdout
+
+
+def test_hosts_drains_in_no_cluster_that_nobody_named(tmp_path: Path) -> None:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("K8S_AUTH")}
+    env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", PATH=path_of_tools())
+    command = ["ansible-playbook", "-i", str(ROOT / "inventories/macvlan-roce"), "playbooks/hosts.yml"]
+    # the nodes of the plan are not this machine, which preflight says, in check mode
+    command += [
+        "--tags",
+        "preflight",
+        "--check",
+        "-e",
+        "ansible_connection=local",
+        "-e",
+        json.dumps({"reboot_drain": True}),
+    ]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "reboot_drain: no cluster is named" in done.stdout, done.stdout + done.stderr
+    assert "TASK [railyard.fabric.preflight" not in done.stdout
+    command[-1] = json.dumps({"reboot_drain": True, "kubernetes_context": "prod"})
+    named = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert "no cluster is named" not in named.stdout and "TASK [railyard.fabric.preflight" in named.stdout
