@@ -200,6 +200,18 @@ class Pf(PfState):
             # udev may still be loading it
             time.sleep(PAUSE)
 
+    def rebind(self, index: int, deadline: float, autoprobe: bool | None) -> None:
+        """Give a VF that had a driver its driver again; with ``autoprobe`` false the kernel would let it have none."""
+        if autoprobe is not False:
+            self.bind(index, deadline)
+            return
+        self.system.write_file(MARK % self.pci, "0\n")
+        self.set_autoprobe(True)
+        try:
+            self.bind(index, deadline)
+        finally:
+            self.unhush(False)
+
     def wait_ready(self, index: int, deadline: float) -> None:
         """Wait until a VF with a network driver has the netdev and the RDMA device that its PF has too."""
         address = self.vfs[index]["pci"]

@@ -217,7 +217,7 @@ class Plan:
 
     def _binder(self, index: int) -> Act:
         def bind() -> None:
-            self.pf.bind(index, self._leave.deadline())
+            self.pf.rebind(index, self._leave.deadline(), self.autoprobe)
             self.pf.wait_ready(index, self._leave.deadline())
 
         return bind

@@ -201,6 +201,16 @@ def test_a_vf_for_a_virtual_machine_keeps_its_driver(kernel: NicKernel) -> None:
     assert kernel.link_name("/sys/bus/pci/devices/%s/driver" % vf) == "vfio-pci"
 
 
+def test_a_bound_vf_gets_its_driver_again_where_new_ones_get_none(kernel: NicKernel) -> None:
+    run(kernel, ports=[port()])
+    other = port(attributes=[{"index": 0, "mac": "02:00:00:00:00:99"}, *port()["attributes"][1:]])
+    done, state = run(kernel, ports=[other], autoprobe=False)
+    assert ("%s vf 0" % PF, "mac") in [each[:2] for each in brief(done)]
+    assert [vf["driver"] for vf in state["pfs"][0]["vfs"]] == ["igbvf", "igbvf"]
+    assert state["pfs"][0]["autoprobe"] is False and not kernel.exists("/run/railyard/sriov_drivers_autoprobe-%s" % PF)
+    assert run(kernel, ports=[other], autoprobe=False)[0] == []
+
+
 def test_autoprobe_false_leaves_vfs_unbound(kernel: NicKernel) -> None:
     done, state = run(kernel, ports=[port()], autoprobe=False)
     assert brief(done)[0] == (PF, "sriov_drivers_autoprobe", True, False)
