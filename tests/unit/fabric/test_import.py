@@ -571,3 +571,19 @@ def test_texts_that_do_not_count_are_no_series() -> None:
 def test_networks_know_their_usable_addresses() -> None:
     assert Net(4, 0, 24).usable == (1, 254)
     assert Net(4, 0, 31).usable == (0, 1) and Net(6, 0, 127).usable == (0, 1)
+
+
+def test_of_doubled_keys_the_last_holds_as_for_the_plugins_and_each_is_told() -> None:
+    reading = lenient.read('{"a": 1, "b": {"a": 2},\n "a": 3, "c": [{"a": 4}, {"a": 5}],\n  "a": 6}')
+    assert reading.whole and isinstance(reading.value, source.Mapping)
+    assert isinstance(held := reading.value.entries["a"][1], source.Scalar) and held.text == "6"
+    assert [(key.text, key.line, key.column, first.line) for key, first in reading.doubled] == [
+        ("a", 2, 2, 1),
+        ("a", 3, 3, 1),
+    ]
+    # an object within, and the next in a list, have keys of their own
+    assert lenient.read('[{"a": {"a": 1}}, {"a": 2}]').doubled == []
+    # where something was left out, the two may be of two objects
+    reading = lenient.read('{"a": 1,\n....\n"a": 2}')
+    assert reading.doubled == [] and isinstance(reading.value, source.Mapping)
+    assert isinstance(held := reading.value.entries["a"][1], source.Scalar) and held.text == "1"

@@ -52,7 +52,7 @@ def config_map(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
 
 
 def _embedded(manifest: texts.Manifest, value: Scalar, facts: Facts, found: Found) -> None:
-    reading = texts.embedded(value)
+    reading = texts.embedded(manifest.file, value, found)
     place = Place(manifest.file, value.line, value.column, "config.json")
     if reading.dots:
         message = "dots stand for what was left out of the device plugin's configuration"

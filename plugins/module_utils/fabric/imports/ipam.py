@@ -55,7 +55,7 @@ def of_text(manifest: texts.Manifest, value: Value | None, made: Network, facts:
     """An ``ipam`` that is JSON in a text."""
     if not isinstance(value, Scalar) or not value.text.strip():
         return
-    reading = texts.embedded(value)
+    reading = texts.embedded(manifest.file, value, found)
     if not isinstance(reading.value, Mapping) or not reading.whole:
         place = shape.place_at(manifest, value, "spec.ipam")
         found.add(

@@ -22,12 +22,17 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class Reading(t.NamedTuple):
-    """``value`` is None where no JSON begins. ``dots``: lines at which something was left out. ``whole``: it ended."""
+    """``value`` is None where no JSON begins. ``dots``: lines at which something was left out. ``whole``: it ended.
+
+    ``doubled``: keys that stand in an object already, each with the first of its name. The last of them holds, as for
+    the plugins, which are Go's: ``encoding/json`` keeps what comes last.
+    """
 
     value: Value | None
     dots: list[int]
     whole: bool
     line: int
+    doubled: t.Sequence[tuple[Scalar, Scalar]] = ()
 
 
 def read(text: str, line: int = 1, column: int = 1) -> Reading:
@@ -42,6 +47,9 @@ class _Reader:
         self._column = column
         self._start = 0
         self._dots: list[int] = []
+        self._doubled: list[tuple[Scalar, Scalar]] = []
+        # of each object under construction the first key of each name
+        self._firsts: list[dict[str, Scalar]] = []
 
     def run(self) -> Reading:
         stack: list[Mapping | Sequence] = []
@@ -61,22 +69,27 @@ class _Reader:
                     self._put(stack, keys, opened)
                 stack.append(opened)
                 keys.append(None)
+                self._firsts.append({})
             elif root is None:
                 break
             elif token in ("}", "]"):
                 stack.pop()
                 keys.pop()
+                self._firsts.pop()
                 if not stack:
-                    return Reading(root, self._dots, True, line)
+                    return Reading(root, self._dots, True, line, self._doubled)
             elif kind in ("string", "word"):
                 scalar = self._scalar(kind, token, line, column)
                 if isinstance(stack[-1], Mapping) and keys[-1] is None:
                     if kind == "word":
                         break  # prose: a key has quotes
                     keys[-1] = scalar
+                    first = self._firsts[-1].setdefault(scalar.text, scalar)
+                    if first is not scalar and not self._left_out_since(first):
+                        self._doubled.append((scalar, first))
                 else:
                     self._put(stack, keys, scalar)
-        return Reading(root, self._dots, False, line)
+        return Reading(root, self._dots, False, line, self._doubled)
 
     def _tokens(self) -> t.Iterator[tuple[str, str, int, int]]:
         at, line, start = 0, self._line, 1 - self._column
@@ -98,13 +111,18 @@ class _Reader:
             return Scalar(token, True, line, column)
         return Scalar(_ESCAPE.sub(_unescape, token[1:-1]), False, line, column)
 
-    @staticmethod
-    def _put(stack: list[Mapping | Sequence], keys: list[Scalar | None], value: Value) -> None:
+    def _left_out_since(self, key: Scalar) -> bool:
+        """Whether dots stand between a key and here: they may stand for the braces between two objects."""
+        return any(line >= key.line for line in self._dots)
+
+    def _put(self, stack: list[Mapping | Sequence], keys: list[Scalar | None], value: Value) -> None:
         top, key = stack[-1], keys[-1]
         if isinstance(top, Sequence):
             top.items.append(value)
         elif key is not None:
-            top.entries.setdefault(key.text, (key, value))
+            held = top.entries.get(key.text)
+            if held is None or not self._left_out_since(held[0]):
+                top.entries[key.text] = (key, value)
             keys[-1] = None
 
 

@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import lenient, pools, rules, shape
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import Ask, Facts, HostPort
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.texts import Text
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.texts import Text, say_doubled
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import NODE
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Sequence
 
@@ -68,6 +68,7 @@ def _networks(text: Text, at: int, indent: int, value: str, facts: Facts, found:
     ask = Ask(place)
     if value.lstrip().startswith("["):
         reading = lenient.read(value, first + 1)
+        say_doubled(text.file, reading, found)
         if not reading.whole:
             message = "the list of networks is not closed"
             found.add(rules.JSON, place, message, "close its brackets and quotes", "the networks that are there")

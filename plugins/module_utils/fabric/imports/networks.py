@@ -47,7 +47,7 @@ def definition(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
         place = Place(manifest.file, manifest.line, 1, "spec.config")
         found.add(rules.JSON, place, message, "write the CNI configuration as JSON", "nothing of it")
         return
-    reading = texts.embedded(config)
+    reading = texts.embedded(manifest.file, config, found)
     place = shape.place_at(manifest, config, "spec.config")
     if reading.value is None or not reading.whole:
         message = "the configuration of %s is no JSON object" % shown(name)

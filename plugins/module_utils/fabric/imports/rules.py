@@ -153,6 +153,13 @@ ANNOTATION = _rule(
     _GOOD_NETWORK + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: spiderpool/gpu1_macvlan!\n",
     _GOOD_NETWORK + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: spiderpool/gpu1-macvlan\n",
 )
+DOUBLED = _rule(
+    "IM111",
+    WARNING,
+    "A key of an object of JSON stands twice",
+    _devices(_DEVICE.replace("{", '{"rdmaHcaMax": 5, ', 1), _DEVICE_2),
+    _devices(_DEVICE, _DEVICE_2),
+)
 
 # -- fields
 

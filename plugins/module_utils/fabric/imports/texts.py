@@ -273,10 +273,23 @@ def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t
             if isinstance(reading.value, Mapping):
                 if reading.dots:
                     _say_dots(text.file, reading.dots[0], found)
+                say_doubled(text.file, reading, found)
                 yield Manifest(text.file, begin + 1, reading.value)
 
 
-def embedded(scalar: Scalar) -> lenient.Reading:
+def embedded(file: str, scalar: Scalar, found: Found) -> lenient.Reading:
     """The JSON in a manifest's text. In a block scalar the text begins on the line below its key."""
     block = "\n" in scalar.text
-    return lenient.read(scalar.text, scalar.line + 1 if block else scalar.line, scalar.column)
+    reading = lenient.read(scalar.text, scalar.line + 1 if block else scalar.line, scalar.column)
+    say_doubled(file, reading, found)
+    return reading
+
+
+def say_doubled(file: str, reading: lenient.Reading, found: Found) -> None:
+    """Tell of keys that stand twice in one object."""
+    for key, first in reading.doubled:
+        message = "%s stands here a second time, after line %d" % (shown(key.text), first.line)
+        place = Place(file, key.line, key.column)
+        found.add(
+            rules.DOUBLED, place, message, "keep one of the two", "the last of them, which is what the plugins take"
+        )
