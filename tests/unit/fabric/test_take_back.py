@@ -118,6 +118,12 @@ def test_one_layer_alone_takes_the_same_consent_and_then_a_host(tmp_path: Path) 
     assert rc == 4 and "UNREACHABLE" in said and "nobody consented" not in said
 
 
+def test_pods_are_not_driven_away_between_it_and_a_reboot(tmp_path: Path) -> None:
+    words = ("-e", "teardown_hosts=true", "-e", "reboot_allowed=true", "-e", "reboot_drain=true", "--check")
+    rc, said = play(tmp_path, "ssh", *words)
+    assert rc == 2 and "reboot_drain: pods leave a node before it is taken back" in said and "UNREACHABLE" not in said
+
+
 def test_hosts_are_left_where_nobody_asked_for_them(tmp_path: Path) -> None:
     rc, said = play(tmp_path, "ssh", "-e", "teardown_consent=ai")
     assert rc == 0 and "UNREACHABLE" not in said and "Stop without consent" not in said, said
