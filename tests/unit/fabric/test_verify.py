@@ -592,6 +592,45 @@ def test_one_rail_that_cannot_be_proven_beside_others_is_a_warning(world: World)
     assert [(each.tag, each.get("type")) for each in case] == [("failure", "RV870")]
 
 
+def test_a_port_in_a_pod_is_unproven_for_that(world: World) -> None:
+    whole = World(
+        plan(
+            3,
+            SERVERS.replace("attachment: sriov, provider: spiderpool", "attachment: host-device").replace(
+                "vfs: {count: 2, trust: true, spoofchk: false}", "provider: network-operator"
+            ),
+        )
+    )
+    whole.nic(NODE, RAIL).update(netdev=None, holders=["a pod has it"])
+    for rows in whole.pod_probes.values():
+        rows.clear()
+    failures, warnings, verdict = ended(whole)
+    assert failures == [] and ("RV870", [RAIL]) in warnings
+    (told,) = [each for each in verdict["warnings"] if each["code"] == "RV870"]
+    assert told["found"] == "none with ai-2" and told["cause"] == "ai-2 has the port in use (see the warnings)"
+    assert {row[RAIL] for name, row in verdict["matrix"].items() if name != NODE} == {"ok"}
+
+
+def test_a_rail_that_one_node_alone_has_is_a_warning(world: World) -> None:
+    for name in world.plans:
+        if name != NODE:
+            world.plans[name]["ports"] = [port for port in world.plans[name]["ports"] if port["rail"] != RAIL]
+    failures, warnings, verdict = ended(without(world, RAIL), layers=["rdma"])
+    assert (failures, warnings) == ([], [("RV870", [RAIL])])
+    assert verdict["warnings"][0]["cause"] == "no other node of this run has the rail"
+
+
+def test_a_large_fabric_that_nothing_proved_is_told_in_seconds() -> None:
+    wide = INFINIBAND.replace("nodes: 32", "nodes: 512")
+    world = World(plan(512, wide), rounds=8)
+    for rows in (*world.probes.values(), *world.pod_probes.values()):
+        rows.clear()
+    began = time.perf_counter()
+    failures, _warnings, _verdict = ended(world, layers=["rdma"])
+    assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
+    assert time.perf_counter() - began < 10
+
+
 # -- drift -----------------------------------------------------------------------------------------------------------
 
 STATELESS = {"RV402", "RV403", "RV407"} | {code for code in CODES if code.startswith(("RV7", "RV8"))}

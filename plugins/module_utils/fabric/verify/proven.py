@@ -110,6 +110,7 @@ def _unproven(run: Run, pairs: Pairs, budget: float | None, well: t.AbstractSet[
     telling = [each for each in run.failures if _explains(each)]
     failed = {rail for each in telling for rail in each.rails}
     dark = {each.node for each in telling if not each.rails}
+    samples = _samples(run)
     found: dict[Place, Reason] = {}
     for told in run.told.values():
         for port in told.plan["ports"]:
@@ -117,7 +118,24 @@ def _unproven(run: Run, pairs: Pairs, budget: float | None, well: t.AbstractSet[
             planned = partners.get(place, [])
             lost = bool(dark) and dark.issuperset(_partners(told, planned))
             if port["rail"] in run.rails and not (port["rail"] in failed or place in well or told.name in dark or lost):
-                found[place] = _reason(run, told, port, planned, pairs, budget)
+                alone = not any(
+                    name != told.name and both_provable(port, other, run.fabric["link_layer"])
+                    for name, other in samples[port["rail"]]
+                )
+                found[place] = _reason(run, told, port, planned, alone, budget)
+    return found
+
+
+def _samples(run: Run) -> dict[str, list[tuple[str, Row]]]:
+    """Of each rail two nodes' ports of each kind that there is of them: who can pair at all is told by these."""
+    seen: dict[tuple[str, bool, bool], int] = {}
+    found: dict[str, list[tuple[str, Row]]] = {}
+    for told in run.told.values():
+        for port in told.plan["ports"]:
+            kind = (port["rail"], bool(port["address"]), bool(port["address6"]))
+            seen[kind] = seen.get(kind, 0) + 1
+            if seen[kind] <= 2:
+                found.setdefault(port["rail"], []).append((told.name, port))
     return found
 
 
@@ -130,7 +148,8 @@ def _partners(told: Told, planned: t.Sequence[Probe]) -> list[str]:
     return list(dict.fromkeys(probe.server if probe.client == told.name else probe.client for probe in planned))
 
 
-def _reason(run: Run, told: Told, port: Row, planned: t.Sequence[Probe], pairs: Pairs, budget: float | None) -> Reason:
+def _reason(run: Run, told: Told, port: Row, planned: t.Sequence[Probe], alone: bool, budget: float | None) -> Reason:
+    """Why nothing went over a port's rail. ``alone``: no other node has the rail in a way that the two can share."""
     rail = port["rail"]
     if not provable(port, run.fabric["link_layer"]):
         return Reason(
@@ -145,14 +164,7 @@ def _reason(run: Run, told: Told, port: Row, planned: t.Sequence[Probe], pairs: 
             "or accept it with -e verify_unproven_allowed=true",
             True,
         )
-    others = [
-        other
-        for each in run.told.values()
-        if each.name != told.name
-        for other in each.plan["ports"]
-        if other["rail"] == rail and both_provable(port, other, run.fabric["link_layer"])
-    ]
-    if not others:
+    if alone:
         return Reason("no other node of this run has the rail", "name one that has it with --limit, or none")
     ends = [told.name, *_partners(told, planned)]
     held = [name for name in ends if run.blocked("rdma", name, rail)]
