@@ -46,6 +46,12 @@ options:
         never a rail's.
     type: str
     version_added: 0.2.0
+  tcp_ports:
+    description:
+      - With O(mode=serve), the TCP ports on which servers may wait, as V(FIRST-LAST); one for each of O(ports), and
+        with O(latency) another. Without it the kernel chooses.
+    type: str
+    version_added: 0.2.0
   ports:
     description: With O(mode=serve), the rail ports to serve.
     type: list
@@ -372,6 +378,7 @@ def main() -> None:
         "mode": {"type": "str", "choices": ["serve", "probe", "stop"], "default": "probe"},
         "pod": {"type": "str"},
         "meet": {"type": "str"},
+        "tcp_ports": {"type": "str"},
         "ports": {"type": "list", "elements": "dict", "options": RAIL, "default": []},
         "targets": {"type": "list", "elements": "dict", "options": dict(RAIL, **target), "default": []},
         "count": {"type": "int", "default": 3},

@@ -311,6 +311,8 @@ def serve(options: Options, system: System) -> list[Result]:
     latency = _program(system, LATENCY) if options.get("latency") else None
     stop(system)
     elsewhere = _elsewhere(options, system)
+    free = iter(_free_ports(options.get("tcp_ports"), len(options["ports"]) * (2 if latency else 1)))
+    lifetime = int(options["lifetime"])
     results: list[Result] = []
     for port in options["ports"]:
         result: Result = {"rail": port["rail"], "port": None, "latency_port": None, "error": "", "remedy": ""}
@@ -329,9 +331,9 @@ def serve(options: Options, system: System) -> list[Result]:
             result.update(error=error.message, remedy=error.remedy)
             continue
         arguments += meeting
-        result["port"] = _start(system, program, [*arguments, *memory, *_sizes(options)], int(options["lifetime"]))
+        result["port"] = _start(system, program, [*arguments, *memory, *_sizes(options)], next(free), lifetime)
         if latency:
-            result["latency_port"] = _start(system, latency, [*arguments, *LATENCY_SIZES], int(options["lifetime"]))
+            result["latency_port"] = _start(system, latency, [*arguments, *LATENCY_SIZES], next(free), lifetime)
     deadline = time.monotonic() + 30
     waiting = [result for result in results if result["port"]]
     while waiting and time.monotonic() < deadline:
@@ -355,9 +357,8 @@ def _elsewhere(options: Options, system: System) -> str | None:
     return probe_meet.management_address(system, netdevs, addresses)
 
 
-def _start(system: System, program: str, arguments: t.Sequence[str], lifetime: int) -> int:
+def _start(system: System, program: str, arguments: t.Sequence[str], tcp: int, lifetime: int) -> int:
     """Start a server of perftest in the background; the TCP port that it is told to listen on."""
-    tcp = _free_port()
     # 'timeout' ends a server whose client never comes; a session of its own outlives this module
     server = subprocess.Popen(
         ["timeout", str(lifetime), program, *arguments, "-p", str(tcp), "-F"],
@@ -380,10 +381,34 @@ def stop(system: System) -> None:
         system.remove_file("%s/%s" % (SERVER_DIR, name))
 
 
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        sock.bind(("", 0))
-        return int(sock.getsockname()[1])
+def _free_ports(said: str | None, count: int) -> list[int]:
+    """TCP ports that nobody listens on, each once.
+
+    :param said: ``FIRST-LAST``; the kernel chooses where it is not given.
+    :raises RailyardError: where it is no range of ports, or too few of it are free.
+    """
+    choice = [0] * count
+    if said:
+        ends = re.match(r"^\s*(\d{1,5})\s*-\s*(\d{1,5})\s*$", said)
+        if not ends or not 1024 <= int(ends.group(1)) <= int(ends.group(2)) <= 65535:
+            raise RailyardError("%r is no range of TCP ports" % said, "tcp_ports", "give FIRST-LAST from 1024 to 65535")
+        choice = list(range(int(ends.group(1)), int(ends.group(2)) + 1))
+    with contextlib.ExitStack() as held:
+        found: list[int] = []
+        for number in choice:
+            sock = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            if number:
+                # as perftest itself does, so that what an earlier round used is free at once
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                sock.bind(("", number))
+                found.append(int(sock.getsockname()[1]))
+            if len(found) == count:
+                return found
+    if count:
+        what = "%d of the TCP ports %s are free, and %d are needed" % (len(found), said, count)
+        raise RailyardError(what, "tcp_ports", "give a larger range: two ports a rail")
+    return []
 
 
 def _listening(system: System) -> set[int]:

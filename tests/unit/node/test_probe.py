@@ -442,6 +442,22 @@ def test_ports_with_addresses_are_met_there_unless_it_is_told_otherwise(server: 
     assert "-d rxe0 -x 1 --bind_source_ip 127.0.0.9" in (tmp_path / "log").read_text()
 
 
+def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tmp_path: Path) -> None:
+    roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = taken.getsockname()[1]
+        wish = "%d-%d" % (first, first + 8)
+        served = probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, tcp_ports=wish), server)
+        held = [each[key] for each in served for key in ("port", "latency_port")]
+        assert len(set(held)) == 4 and all(first < each <= first + 8 for each in held)
+        with pytest.raises(RailyardError, match="0 of the TCP ports %d-%d are free, and 1 are needed" % (first, first)):
+            probe.serve(options(ports=[roce], tcp_ports="%d-%d" % (first, first)), server)
+    for wrong in ("18515", "20-30", "18530-18515", "18515-70000", "a-b"):
+        with pytest.raises(RailyardError, match="is no range of TCP ports"):
+            probe.serve(options(ports=[roce], tcp_ports=wrong), server)
+    assert len(set(probe._free_ports(None, 16))) == 16
+
+
 def test_a_node_without_another_address_says_so(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_meet, "management_address", lambda *_known: None)
     (result,) = probe.serve(options(ports=[PORT]), server)
