@@ -146,3 +146,70 @@ def test_history_keeps_the_newest(tmp_path: Path) -> None:
     history.keep(str(tmp_path), "verify", 1)
     left = sorted(os.listdir(tmp_path / "history"))
     assert left[0] == "drift-20200101T000000Z.json" and left[-1] == "verify-notes.txt" and len(left) == 3
+
+
+# -- a round of the proof ----------------------------------------------------------------------------------------------
+
+ROUND = """
+- hosts: railyard_nodes
+  gather_facts: false
+  connection: local
+  vars:
+    ansible_python_interpreter: "{{ python }}"
+  tasks:
+    - ansible.builtin.include_role:
+        name: railyard.fabric.proof
+        tasks_from: round
+      vars:
+        __proof_pairs: [[ib-1, ib-2]]
+    - ansible.builtin.copy:
+        content: "{{ [hostvars['ib-1'].__proof_served, hostvars['ib-2'].__proof_results] | to_json }}"
+        dest: "{{ answer }}"
+        mode: "0600"
+      run_once: true
+"""
+INFINIBAND = """
+plugin: railyard.fabric.rails
+fabric: {name: ib, attachment: ib-sriov, provider: network-operator, mtu: 4092, vfs: {count: 2}}
+rails: {count: 2, name: "gpu{n:02}", mode: none}
+profiles:
+  server:
+    ports:
+      gpu01: {netdev: ibrail01, pci: "ffff:18:00.0"}
+      gpu02: {netdev: ibrail02, pci: "ffff:40:00.0"}
+nodes:
+  ib-[1:2]: {profile: server}
+"""
+
+
+def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_the_nodes_own(tmp_path: Path) -> None:
+    """Both nodes are this machine, which has no such cards: that is what is told of each rail, by both ends."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("ib_write_bw", "ib_write_lat"):
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+    (tmp_path / "fabric.yml").write_text(INFINIBAND)
+    (tmp_path / "play.yml").write_text(ROUND)
+    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+    environment["PATH"] = "%s:%s" % (programs, os.environ["PATH"])
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(tmp_path / "fabric.yml")]
+    given = {"python": sys.executable, "answer": str(tmp_path / "answer.json"), "proof_meet": "127.0.0.9"}
+    command += [str(tmp_path / "play.yml"), "-e", json.dumps(given)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    served, probed = json.loads((tmp_path / "answer.json").read_text())
+    assert [(each["rail"], each["meet"]) for each in served["results"]] == [
+        ("gpu01", "127.0.0.9"),
+        ("gpu02", "127.0.0.9"),
+    ]
+    assert {each["error"] for each in served["results"]} == {"there is no RDMA device of the port"}
+    assert [(each["rail"], each["peer"], each["reach"]) for each in probed] == [
+        ("gpu01", "ib-1", None),
+        ("gpu02", "ib-1", None),
+    ]
+    assert {each["error"] for each in probed} == {"the other side has no server: there is no RDMA device of the port"}
+    # what still waits beside the rails is ended with the round, by who served
+    assert "TASK [railyard.fabric.proof : End what still waits beside the rails]" in done.stdout
+    ended = done.stdout.partition("End what still waits beside the rails")[2].partition("TASK")[0]
+    assert "ok: [ib-1]" in ended and "skipping: [ib-2]" in ended
