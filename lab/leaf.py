@@ -122,8 +122,10 @@ def _bound(path: Path) -> socket.socket:
     return sock
 
 
-def lldp_frame(leaf: int, place: int, chassis: str | None = None, port: str | None = None) -> bytes:
-    """The LLDP frame that a leaf sends out of its socket ``place``."""
+def lldp_frame(
+    leaf: int, place: int, chassis: str | None = None, port: str | None = None, seconds: int = int(4 * LLDP_SECONDS)
+) -> bytes:
+    """The LLDP frame that a leaf sends out of its socket ``place``; valid for so many seconds, 0 to be forgotten."""
     chassis = chassis or "leaf-%d" % leaf
     port = port or "Ethernet%d" % place
 
@@ -134,7 +136,7 @@ def lldp_frame(leaf: int, place: int, chassis: str | None = None, port: str | No
         (
             tlv(1, b"\x07" + chassis.encode()),  # chassis id, locally assigned
             tlv(2, b"\x05" + port.encode()),  # port id, interface name
-            tlv(3, struct.pack("!H", int(4 * LLDP_SECONDS))),  # time to live
+            tlv(3, struct.pack("!H", seconds)),  # time to live
             tlv(4, port.encode()),  # port description
             tlv(5, chassis.encode()),  # system name
             tlv(6, b"Railyard lab leaf"),  # system description
@@ -224,15 +226,19 @@ class Switch:
     def speak(self, now: float) -> None:
         """Send LLDP to the ports that are to hear it."""
         self.next_lldp = now + LLDP_SECONDS
-        for port in self.ports.values():
-            if port.lldp:
-                self.deliver(port, lldp_frame(port.leaf, port.socket, port.chassis, port.port))
+        for port, names in self._speaking():
+            self.deliver(port, lldp_frame(*names))
+
+    def _speaking(self) -> list[tuple[Port, tuple[int, int, str | None, str | None]]]:
+        """The ports that hear LLDP, each with what it hears."""
+        return [(port, (port.leaf, port.socket, port.chassis, port.port)) for port in self.ports.values() if port.lldp]
 
     # commands
 
     def obey(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out one command and describe the cables after it."""
         deed = command.get("do")
+        before = self._speaking()
         if deed == "show":
             pass
         elif deed == "swap":
@@ -262,7 +268,15 @@ class Switch:
             raise Fault("no such command: %r" % deed)
         if deed != "show":
             self._replug()
+            self._unsay(before)
         return {"ports": [port.describe() for port in self.ports.values()]}
+
+    def _unsay(self, before: list[tuple[Port, tuple[int, int, str | None, str | None]]]) -> None:
+        """Who noted what no longer holds is told so, as a leaf does that shuts a port down: no link goes down here."""
+        now = self._speaking()
+        for each in before:
+            if each not in now:
+                self.deliver(each[0], lldp_frame(*each[1], seconds=0))
 
     def _port(self, command: dict[str, Any], key: str) -> Port:
         place = command.get(key)

@@ -25,7 +25,8 @@ extends_documentation_fragment:
 options:
   mode:
     description:
-      - V(serve) starts one C(ib_write_bw) server a port and returns; each ends after one transfer or after O(lifetime).
+      - V(serve) starts one C(ib_write_bw) server a port and returns; each ends after one transfer, or
+        some time after its client should have come (see O(lifetime)).
       - V(probe) probes each of O(targets).
       - V(stop) ends servers that still wait.
     type: str
@@ -201,7 +202,9 @@ options:
     type: int
     default: 1000
   lifetime:
-    description: Seconds after which a server or a transfer that does not end is ended.
+    description:
+      - Seconds after which a transfer that does not end is ended.
+      - A server waits that long for each transfer of its round and a minute more, since those before its own may hang.
     type: int
     default: 60
   latency:

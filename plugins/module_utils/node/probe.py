@@ -40,6 +40,8 @@ ICMP6_FILTER = 1
 SERVER_DIR = "/run/railyard/probe"
 PROGRAM = "ib_write_bw"
 LATENCY = "ib_write_lat"
+# Seconds that a server waits beyond the transfers before its own: for packets that are sent first, and slow nodes.
+SLACK = 60
 # Two bytes, as the tool does by itself: what is timed is the way, not the load.
 LATENCY_SIZES = ("-s", "2", "-n", "1000")
 # Sizes of packets, in bytes, by which the MTU of a path that is too small is told; the usual ones.
@@ -302,7 +304,7 @@ def _sizes(options: Options) -> list[str]:
 
 
 def serve(options: Options, system: System) -> list[Result]:
-    """Start one ``ib_write_bw`` server for each port. Each ends after one transfer, or after ``lifetime`` seconds.
+    """Start one ``ib_write_bw`` server for each port. Each ends after one transfer, or when its client is long overdue.
 
     :return: for each port its ``rail``, ``gpu`` (whether data is in GPU memory), and ``port`` (TCP) where it listens,
         or ``error``; ``meet`` is the address at which it does, None where that is the rail's own.
@@ -312,7 +314,8 @@ def serve(options: Options, system: System) -> list[Result]:
     stop(system)
     elsewhere = _elsewhere(options, system)
     free = iter(_free_ports(options.get("tcp_ports"), len(options["ports"]) * (2 if latency else 1)))
-    lifetime = int(options["lifetime"])
+    # the transfers come one after the other, and each before the last may hang for its whole time
+    lifetime = int(options["lifetime"]) * len(options["ports"]) * (2 if latency else 1) + SLACK
     results: list[Result] = []
     for port in options["ports"]:
         result: Result = {"rail": port["rail"], "port": None, "latency_port": None, "error": "", "remedy": ""}

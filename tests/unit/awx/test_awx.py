@@ -95,7 +95,10 @@ def test_the_first_run_makes_everything_and_tells_no_secret(site: Site) -> None:
     hosts = awx.one("job_templates", "Railyard ai-east: hosts")
     assert (hosts["playbook"], hosts["forks"], hosts["timeout"]) == ("playbooks/hosts.yml", 64, 7200)
     assert hosts["ask_limit_on_launch"] and hosts["ask_job_type_on_launch"] and hosts["survey_enabled"]
-    assert awx.linked("job_templates", "Railyard ai-east: hosts", "credentials") == ["Railyard cluster", "Railyard nodes"]
+    assert awx.linked("job_templates", "Railyard ai-east: hosts", "credentials") == [
+        "Railyard cluster",
+        "Railyard nodes",
+    ]
     assert awx.linked("job_templates", "Railyard ai-east: kubernetes", "credentials") == ["Railyard cluster"]
     assert awx.linked("job_templates", "Railyard ai-east: hosts", "notification_templates_error") == ["Railyard ops"]
     source = awx.one("inventory_sources", "Railyard ai-east: fabric file")

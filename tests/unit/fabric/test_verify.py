@@ -440,6 +440,22 @@ def test_two_harms_are_two_failures_and_a_rail_is_stopped_alone(world: World) ->
     assert next(layer for layer in verdict["layers"] if layer["name"] == "address")["not_checked"] == 1
 
 
+def test_a_route_that_takes_another_rails_packets_is_all_that_is_said_of_both(world: World) -> None:
+    leak_main(world)
+    (before,) = world.document()["failures"]
+    (other,) = (rail for rail in before["rails"] if rail != RAIL)
+    world.lose(NODE, other, {})
+    (failure,) = world.document()["failures"]
+    assert (failure["code"], failure["rails"]) == ("RV508", [RAIL, other])
+
+
+def test_what_cannot_be_the_cause_hides_no_loss(world: World) -> None:
+    """A cable in the wrong port of the right leaf loses nothing."""
+    other_port(world)
+    world.lose(NODE, RAIL, {"small": True, "path_mtu": 1500})
+    assert found(world) == [("RV704", NODE, RAIL), ("RV802", NODE, RAIL)]
+
+
 def test_layers_and_rails_can_be_chosen(world: World) -> None:
     small_mtu(world)
     assert found(world, layers=["address"]) == []

@@ -209,7 +209,7 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
         ("gpu02", "ib-1", None),
     ]
     assert {each["error"] for each in probed} == {"the other side has no server: there is no RDMA device of the port"}
-    # what still waits beside the rails is ended with the round, by who served
-    assert "TASK [railyard.fabric.proof : End what still waits beside the rails]" in done.stdout
-    ended = done.stdout.partition("End what still waits beside the rails")[2].partition("TASK")[0]
+    # what still waits is ended with the round, by who served
+    assert "TASK [railyard.fabric.proof : End servers that still wait]" in done.stdout
+    ended = done.stdout.partition("End servers that still wait")[2].partition("TASK")[0]
     assert "ok: [ib-1]" in ended and "skipping: [ib-2]" in ended

@@ -275,8 +275,19 @@ def test_lldp_is_repeated_on_time_and_stops_when_told(bench: Bench) -> None:
     bench.switch.next_lldp = time.monotonic() - 1
     assert len(bench.heard()[3, 2]) == 1
     bench.obey(do="lldp", port=[3, 2], on=False)
+    # whoever noted it forgets it at once
+    (last,) = bench.heard()[3, 2]
+    assert (read_lldp(last)[1], read_lldp(last)[3]) == (b"\x07sw7", b"\0\0")
     bench.switch.next_lldp = 0.0
     assert bench.heard() == {}
+
+
+def test_lldp_of_a_place_that_a_cable_left_is_unsaid(bench: Bench) -> None:
+    bench.obey(do="lldp", port=[1, 1], on=True)
+    bench.heard()
+    bench.obey(do="swap", port=[1, 1], other=[2, 2])
+    (frame,) = bench.heard()[1, 1]
+    assert (read_lldp(frame)[1], read_lldp(frame)[3]) == (b"\x07leaf-1", b"\0\0")
 
 
 def test_restored_cables_are_as_they_were_described(bench: Bench) -> None:

@@ -458,6 +458,14 @@ def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tm
     assert len(set(probe._free_ports(None, 16))) == 16
 
 
+def test_a_server_outlives_transfers_that_hang_before_its_own(server: Node, tmp_path: Path) -> None:
+    roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
+    probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, lifetime=5), server)
+    waiting = [Path("/proc/%s/cmdline" % pid).read_bytes().split(b"\0") for pid in server.listdir(probe.SERVER_DIR)]
+    assert len(waiting) == 4
+    assert {(words[0], int(words[1])) for words in waiting} == {(b"timeout", 4 * 5 + probe.SLACK)}
+
+
 def test_a_node_without_another_address_says_so(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_meet, "management_address", lambda *_known: None)
     (result,) = probe.serve(options(ports=[PORT]), server)

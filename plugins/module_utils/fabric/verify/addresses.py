@@ -196,31 +196,34 @@ def _leaks(run: Run, told: Told, port: Row, netdev: str, live: Live) -> None:
     tables = {each["table"]: each["rail"] for each in told.plan["ports"] if each["table"] is not None}
     for row in live.routes:
         way = Way(row["to"], row["via"], row["table"])
+        found = "%s dev %s" % (way, netdev)
         if row["netdev"] != netdev or way in planned or row["to"].startswith("fe80"):
             continue
         if way.table is None and way.to in ANYWHERE.values():
             run.fail("RV507", name, rail, "main table", expected="no default route by %s" % netdev, found=str(way))
         elif way.table is not None and tables.get(way.table, rail) != rail:
             expected = "routes of rail %s alone" % tables[way.table]
-            run.fail("RV508", name, rail, "table %d" % way.table, expected=expected, found="%s dev %s" % (way, netdev))
-        elif way.table is None and _of_another_rail(way.to, told, rail):
+            others = [tables[way.table]]
+            run.fail("RV508", name, rail, "table %d" % way.table, expected=expected, found=found, others=others)
+        elif way.table is None and _of_other_rails(way.to, told, rail):
             expected = "no route by %s to %s" % (netdev, way.to)
-            run.fail("RV508", name, rail, "main table", expected=expected, found="%s dev %s" % (way, netdev))
+            others = _of_other_rails(way.to, told, rail)
+            run.fail("RV508", name, rail, "main table", expected=expected, found=found, others=others)
         elif not any((each.to, each.table) == (way.to, way.table) for each in planned):
-            run.warn(
-                "RV508", name, rail, "route", expected="none that is not planned", found="%s dev %s" % (way, netdev)
-            )
+            run.warn("RV508", name, rail, "route", expected="none that is not planned", found=found)
 
 
-def _of_another_rail(to: str, told: Told, rail: str) -> bool:
+def _of_other_rails(to: str, told: Told, rail: str) -> list[str]:
+    """The other rails that lose packets to a route: those of whose hosts it leads to some."""
     network = ipaddress.ip_network(to)
+    found = []
     for port in told.plan["ports"]:
         for key in ("address", "address6"):
             if port["rail"] != rail and port[key]:
                 theirs = ipaddress.ip_interface(port[key]).network
-                if theirs.version == network.version and theirs.overlaps(network):
-                    return True
-    return False
+                if theirs.version == network.version and theirs.overlaps(network) and port["rail"] not in found:
+                    found.append(port["rail"])
+    return found
 
 
 def _sysctls(run: Run, told: Told, port: Row, netdev: str) -> None:

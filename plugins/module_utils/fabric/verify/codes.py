@@ -737,3 +737,8 @@ CODES = {code.code: code for code in _CODES}
 def after(code: Code) -> tuple[str, ...]:
     """The layers that a failure makes pointless on its rail."""
     return LAYERS[code.layer].after if code.after is None else code.after
+
+
+def may_stop(code: Code, layer: str) -> bool:
+    """Whether a failure may well be why nothing goes over its rail in a layer of traffic: it is then told alone."""
+    return code.layer == "address" or layer in after(code)

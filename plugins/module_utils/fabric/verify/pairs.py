@@ -10,6 +10,7 @@ import statistics
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.proof import both_provable, shared_address
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.live import Live
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import Row, Run
 
@@ -111,12 +112,20 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     for probe in bad:
         node, peer = blame(probe, bad, good)
         ends = [node] if peer is None else [node, peer]
-        if not any(each.node in ends and probe.rail in each.rails for each in run.failures):
+        if not _known(run, "reach", ends, probe.rail):
             _tell(run, probe, node, peer)
     for probe in good:
         _cross(run, probe)
     _six(run, good)
     run.carried["reach"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
+
+
+def _known(run: Run, layer: str, nodes: t.Sequence[str], rail: str) -> bool:
+    """Whether a failure of one of the nodes on the rail was told that is this one, or may well be its cause."""
+    return any(
+        each.node in nodes and rail in each.rails and (each.layer == layer or may_stop(CODES[each.code], layer))
+        for each in run.failures
+    )
 
 
 def _lost(probe: Probe) -> int:
@@ -252,7 +261,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     good = [each for each in seen if not _failed(each)]
     run.carried["rdma"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
     for probe in bad:
-        if not any(run.has("RV852", node, probe.rail) or run.has("RV851", node, probe.rail) for node in probe[1:3]):
+        if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
             _tell_rdma(run, probe, bad, good)
     medians = _medians(good)
     least = [_too_slow(run, probe, share) for probe in good]

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import provable
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.proof import both_provable
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, after
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pairs import NOBODY, Probe, probes
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import Failure, Row, Run, Told
 
@@ -141,7 +141,7 @@ def _samples(run: Run) -> dict[str, list[tuple[str, Row]]]:
 
 def _explains(failure: Failure) -> bool:
     """Whether a failure leaves its rails, or a whole node, without traffic."""
-    return failure.node is not None and (failure.layer in _CODES or "rdma" in after(CODES[failure.code]))
+    return failure.node is not None and (failure.layer in _CODES or may_stop(CODES[failure.code], "rdma"))
 
 
 def _partners(told: Told, planned: t.Sequence[Probe]) -> list[str]:
