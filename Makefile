@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit browser integration newest soak molecule bench release compat html clean
+.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit browser integration long soak molecule bench release compat html clean
 
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
@@ -19,9 +19,9 @@ endef
 side_by_side := $(BIN)/python -m pytest -n 2 -m "not lab"
 alone := $(BIN)/python -m pytest -m lab
 
-# not seen to pass on guests from end to end yet: `make newest`
-newest := $(addprefix tests/integration/test_,faults.py nic_driver.py runner.py take_back.py verify_pods.py)
-proven := tests/integration $(addprefix --ignore=,$(newest))
+# what takes too long for every `make test`: the NIC driver's packages, each of which builds the guest's boot images anew
+long := tests/integration/test_nic_driver.py
+rest := tests/integration --ignore=$(long)
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -66,7 +66,7 @@ molecule: $(VENV)/ready ## the scenarios on the lab: default (macvlan, shared) a
 	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --all
 
 pytest: $(VENV)/ready
-	$(call on_lab,$(side_by_side) tests/unit $(proven) && $(alone) $(proven))
+	$(call on_lab,$(side_by_side) tests/unit $(rest) && $(alone) $(rest))
 
 unit: $(VENV)/ready ## the pure tests, in seconds
 	$(BIN)/python -m pytest tests/unit
@@ -76,10 +76,10 @@ browser: $(VENV)/ready ## the report in headless Chromium, which is installed wh
 	$(BIN)/python -m pytest tests/browser
 
 integration: $(VENV)/ready ## the tests on the lab's guests
-	$(call on_lab,$(side_by_side) $(proven) && $(alone) $(proven))
+	$(call on_lab,$(side_by_side) $(rest) && $(alone) $(rest))
 
-newest: $(VENV)/ready ## tests on the guests that are not part of `make test` yet: faults, NIC driver, ansible-runner, hosts taken back, pods
-	$(call on_lab,$(BIN)/python -m pytest $(newest))
+long: $(VENV)/ready ## tests on the guests that take too long for `make test`: the NIC driver
+	$(call on_lab,$(BIN)/python -m pytest $(long))
 
 soak: $(VENV)/ready ## properties on examples drawn anew, and the host phase killed at twenty random moments
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 tests/unit/fabric

@@ -192,7 +192,9 @@ def test_after_its_reboot_it_is_what_it_was(host: Host) -> None:
     assert host.node.boot_id() != boot
     assert differences(host.before, look(host.node)) == {}
     said = host.take_back(*CONSENT)
-    assert "changed=0" in said.partition("PLAY RECAP")[2].partition(NODE)[2] and "stays until" not in said
+    assert (
+        "changed=0" in said.partition("PLAY RECAP")[2].partition(NODE)[2] and "stays until the next boot:" not in said
+    )
     assert host.node.run("ls -A /run/railyard 2>/dev/null || true") == ""
 
 

@@ -43,9 +43,10 @@ def answer(frame: bytes) -> tuple[str, str] | None:
     return socket.inet_ntoa(address), ":".join("%02x" % byte for byte in mac)
 
 
-def ask(asked: Asked, seconds: float) -> Answers:
+def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
     """Ask on all netdevs side by side; who answered, without those of whom nobody did.
 
+    :param ours: hardware addresses whose answers do not count: a NIC with VFs may hand a node its own question back.
     :param seconds: how long to wait for answers to each of two rounds of questions; less where all have answered.
     :raises RailyardError: without the right to raw sockets.
     """
@@ -75,7 +76,7 @@ def ask(asked: Asked, seconds: float) -> Answers:
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline and _open(wanted, mouths, found):
                 for fd, _event in poller.poll(max(1, int((deadline - time.monotonic()) * 1000))):
-                    _hear(*mouths[fd], wanted, found)
+                    _hear(*mouths[fd], wanted, ours, found)
     return found
 
 
@@ -83,10 +84,12 @@ def _open(wanted: t.Mapping[str, set[str]], mouths: t.Mapping[int, tuple[str, so
     return any((netdev, address) not in found for netdev, _mouth in mouths.values() for address in wanted[netdev])
 
 
-def _hear(netdev: str, mouth: socket.socket, wanted: t.Mapping[str, set[str]], found: Answers) -> None:
+def _hear(
+    netdev: str, mouth: socket.socket, wanted: t.Mapping[str, set[str]], ours: t.Container[str], found: Answers
+) -> None:
     with contextlib.suppress(OSError):
         told = answer(mouth.recv(2048))
-        if told and told[0] in wanted[netdev]:
+        if told and told[0] in wanted[netdev] and told[1] not in ours:
             macs = found.setdefault((netdev, told[0]), [])
             if told[1] not in macs:
                 macs.append(told[1])

@@ -159,9 +159,8 @@ class Info:
                 own.setdefault(row["netdev"], []).append(row["address"].partition("/")[0])
         mine = {row["mac"] for row in self.nics}
         return [
-            {"netdev": netdev, "address": address, "macs": [mac for mac in macs if mac not in mine]}
-            for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE).items())
-            if not mine.issuperset(macs)
+            {"netdev": netdev, "address": address, "macs": macs}
+            for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE, mine).items())
         ]
 
     def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
