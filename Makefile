@@ -12,16 +12,16 @@ export PYTHONUNBUFFERED := 1
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
 	lab/lab up --name test
-	RAILYARD_LAB=test $(1); rc=$$?; lab/lab down --name test; exit $$rc
+	export RAILYARD_LAB=test; $(1); rc=$$?; lab/lab down --name test; exit $$rc
 endef
 
 # the tests of one node beside those of the other; those that have the whole lab to themselves come after
 side_by_side := $(BIN)/python -m pytest -n 2 -m "not lab"
 alone := $(BIN)/python -m pytest -m lab
 
-# what takes too long for every `make test`: the NIC driver's packages, each of which builds the guest's boot images anew
-long := tests/integration/test_nic_driver.py
-rest := tests/integration --ignore=$(long)
+# what takes too long for every `make test`: each of these holds the whole lab for many minutes
+long := $(addprefix tests/integration/test_,faults.py nic_driver.py runner.py take_back.py)
+rest := tests/integration $(addprefix --ignore=,$(long))
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -78,7 +78,7 @@ browser: $(VENV)/ready ## the report in headless Chromium, which is installed wh
 integration: $(VENV)/ready ## the tests on the lab's guests
 	$(call on_lab,$(side_by_side) $(rest) && $(alone) $(rest))
 
-long: $(VENV)/ready ## tests on the guests that take too long for `make test`: the NIC driver
+long: $(VENV)/ready ## tests on the guests that take too long for `make test`: harm, hosts taken back, NIC driver, ansible-runner
 	$(call on_lab,$(BIN)/python -m pytest $(long))
 
 soak: $(VENV)/ready ## properties on examples drawn anew, and the host phase killed at twenty random moments
