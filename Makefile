@@ -20,7 +20,7 @@ side_by_side := $(BIN)/python -m pytest -n 2 -m "not lab"
 alone := $(BIN)/python -m pytest -m lab
 
 # what takes too long for every `make test`: each of these holds the whole lab for many minutes
-long := $(addprefix tests/integration/test_,faults.py nic_driver.py runner.py take_back.py)
+long := $(addprefix tests/integration/test_,boot_loader.py faults.py interruption.py nic_driver.py runner.py take_back.py)
 rest := tests/integration $(addprefix --ignore=,$(long))
 
 help: ## list the targets
@@ -78,7 +78,7 @@ browser: $(VENV)/ready ## the report in headless Chromium, which is installed wh
 integration: $(VENV)/ready ## the tests on the lab's guests
 	$(call on_lab,$(side_by_side) $(rest) && $(alone) $(rest))
 
-long: $(VENV)/ready ## tests on the guests that take too long for `make test`: harm, hosts taken back, NIC driver, ansible-runner
+long: $(VENV)/ready ## tests on the guests that take too long for `make test`: harm, interruption, hosts taken back and others
 	$(call on_lab,$(BIN)/python -m pytest $(long))
 
 soak: $(VENV)/ready ## properties on examples drawn anew, and the host phase killed at twenty random moments
