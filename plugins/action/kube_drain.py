@@ -18,7 +18,7 @@ class ActionModule(Door):
     """Drains a node and gives it back; documented in ``plugins/modules/kube_drain.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
-        **{key: value for key, value in kube.SPEC.items() if key in ("kubeconfig", "context", "connections")},
+        **kube.CONNECTION,
         "node": {"type": "str", "required": True},
         "state": {"type": "str", "choices": ["drained", "restored"], "default": "drained"},
         "empty_dirs": {"type": "bool", "default": False},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What the actions that bring a plan to a cluster have in common."""
+    """What the actions that talk to a cluster have in common."""
 
     DOCUMENTATION = r"""
 attributes:
@@ -18,17 +18,6 @@ attributes:
     platforms: posix
     support: full
 options:
-  file:
-    description:
-      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
-      - Without it, the fabric file among the inventory's own sources.
-    type: path
-  kubernetes:
-    description:
-      - What a fabric file does not say, such as namespaces of operators, images and their registry; see
-        C(docs/kubernetes-objects.md).
-    type: dict
-    default: {}
   kubeconfig:
     description:
       - The kubeconfig on the control node. Without it and O(context), the cluster that E(K8S_AUTH_HOST) names, as
@@ -50,6 +39,22 @@ options:
     default: 8
 requirements:
   - kubernetes >= 22.6 (the Python client, on the control node)
+"""
+
+    # those that go by a plan
+    PLAN = r"""
+options:
+  file:
+    description:
+      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
+      - Without it, the fabric file among the inventory's own sources.
+    type: path
+  kubernetes:
+    description:
+      - What a fabric file does not say, such as namespaces of operators, images and their registry; see
+        C(docs/kubernetes-objects.md).
+    type: dict
+    default: {}
 """
 
     # those that only look

@@ -19,7 +19,9 @@ description:
     cordoned stays so.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.kube
+extends_documentation_fragment:
+  - railyard.fabric.kube
+  - railyard.fabric.kube.plan
 attributes:
   check_mode:
     description: The server tries what would be sent (a dry run), and nothing is written.

@@ -21,14 +21,8 @@ description:
     C(reboot.railyard.fabric/cordoned) says. What somebody else has cordoned stays so.
 author:
   - Railyard contributors (@railyard)
+extends_documentation_fragment: railyard.fabric.kube
 attributes:
-  action:
-    description: Runs on the control node, over the connection that the kubeconfig names.
-    support: full
-  platform:
-    description: Target system of the control node.
-    platforms: posix
-    support: full
   check_mode:
     description: The server tries what would be sent (a dry run), and nothing is written. RV(waits) has what would wait.
     support: full
@@ -60,19 +54,6 @@ options:
     description: Seconds within which all of them must have ended.
     type: int
     default: 600
-  kubeconfig:
-    description:
-      - The kubeconfig on the control node. Without it and O(context) as for M(railyard.fabric.kube_objects).
-    type: path
-  context:
-    description: The kubeconfig's context. Without it, that of E(K8S_AUTH_CONTEXT), else its current one.
-    type: str
-  connections:
-    description: How many requests are under way at the most.
-    type: int
-    default: 8
-requirements:
-  - kubernetes >= 22.6 (the Python client, on the control node)
 seealso:
   - module: railyard.fabric.kube_cordon
 """

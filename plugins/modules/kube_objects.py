@@ -24,7 +24,9 @@ description:
   - What people start by hand (the test pods of the component C(workload)) is neither applied nor pruned.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.kube
+extends_documentation_fragment:
+  - railyard.fabric.kube
+  - railyard.fabric.kube.plan
 attributes:
   check_mode:
     description:

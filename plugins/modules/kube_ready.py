@@ -19,7 +19,9 @@ description:
     what, with the likeliest reason; what lacks alike is one line.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.kube
+extends_documentation_fragment:
+  - railyard.fabric.kube
+  - railyard.fabric.kube.plan
 attributes:
   check_mode:
     description: Looks once, waits for nothing and does not fail, because what was not applied cannot come.

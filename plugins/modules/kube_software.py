@@ -23,7 +23,9 @@ description:
   - Versions and checksums are in one place, C(plugins/module_utils/fabric/kubernetes/software.py).
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.kube
+extends_documentation_fragment:
+  - railyard.fabric.kube
+  - railyard.fabric.kube.plan
 attributes:
   check_mode:
     description:

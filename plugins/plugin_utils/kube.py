@@ -27,10 +27,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import
 from ansible_collections.railyard.fabric.plugins.plugin_utils import planned
 
 # Documented in plugins/doc_fragments/kube.py.
-SPEC: dict[str, t.Any] = {
+CONNECTION: dict[str, t.Any] = {
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},
     "connections": {"type": "int", "default": 8},
+}
+SPEC: dict[str, t.Any] = {
+    **CONNECTION,
     "file": {"type": "path"},
     "kubernetes": {"type": "dict", "default": {}},
 }
