@@ -147,6 +147,26 @@ def test_reboots_are_told_from_other_failures(launch: Launch) -> None:
     assert none.status == "failed" and said["msg"].startswith("No node needs a reboot")
 
 
+def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
+    project: Path, hosts: dict[str, t.Any], tmp_path: Path
+) -> None:
+    """The play that reboots stops at the first node without consent; the others must be known by then."""
+    place = project / "waiting"
+    (place / "tasks").mkdir(parents=True, exist_ok=True)
+    (place / "hosts.yml").write_text((project / "playbooks/hosts.yml").read_text())
+    (place / "tasks/nodes.yml").write_text((project / "playbooks/tasks/nodes.yml").read_text())
+    reasons = {"railyard_reboot_reasons": "{{ ['RDMA mode of ' ~ inventory_hostname, 'VFs'] }}"}
+    (place / "tasks/prepare.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": reasons}]))
+    given = {"ansible_connection": "local", "ansible_become": False}
+    job = runner.run(tmp_path / "job", project, "waiting/hosts.yml", hosts, given)
+    names = sorted(hosts["_meta"]["hostvars"])
+    assert job.status == "failed" and len(names) == 2
+    for name in names:
+        assert "%s needs a reboot: RDMA mode of %s; VFs" % (name, name) in job.said, job.said
+    assert job.artifacts["railyard_reboots"] == {name: ["RDMA mode of " + name, "VFs"] for name in names}
+    assert list(job.failed) == ["Stop without consent"]
+
+
 @pytest.mark.parametrize(("answer", "consented"), [("false", False), ("true", True), (False, False), (True, True)])
 def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project: Path, tmp_path: Path) -> None:
     """A survey's choice comes as text, and the text "false" is no consent. Nobody is at the host that would reboot."""
