@@ -147,6 +147,35 @@ def test_verdicts_outlast_jobs_where_there_is_a_place_for_them() -> None:
     assert "Railyard ai-east: report" in made(without)["absent"]["job_templates"]
 
 
+def test_an_extra_variable_that_the_survey_asks_for_is_its_default_answer() -> None:
+    """AWX puts the defaults of a survey over a template's own extra variables, which would so be without effect."""
+    words = "extra_vars: {reboot_drain: true, railyard_reboot_batch: 4, reboot_timeout: 3600}"
+    (hosts,) = (
+        each
+        for each in made(SAMPLE.replace("forks: 64", words))["job_templates"]
+        if each["name"] == "Railyard ai-east: hosts"
+    )
+    assert hosts["extra_vars"] == {"reboot_timeout": 3600}
+    asked = {each["variable"]: each["default"] for each in hosts["survey"]["spec"]}
+    assert asked == {"reboot_allowed": "false", "reboot_drain": "true", "railyard_reboot_batch": 4}
+    verify = SAMPLE.replace("hosts: {forks: 64", "verify: {extra_vars: {verify_layers: [link, rdma]}")
+    spec = {each["name"]: each["survey"].get("spec", []) for each in made(verify)["job_templates"]}
+    assert spec["Railyard ai-east: verify"][0]["default"] == "link,rdma"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("reboot_drain: perhaps", r"hosts.extra_vars.reboot_drain: perhaps is no answer.*Remedy: write false or true"),
+        ("railyard_reboot_batch: 0", r"railyard_reboot_batch: 0 is no answer.*write a whole number from 1 to 4096"),
+        ("railyard_reboot_batch: all", r"railyard_reboot_batch: all is no answer.*write a whole number from 1 to 4096"),
+    ],
+)
+def test_what_is_no_answer_is_said(words: str, said: str) -> None:
+    (line,) = errors(SAMPLE.replace("forks: 64", "extra_vars: {%s}" % words))
+    assert re.search(said, line), line
+
+
 def test_a_template_that_is_off_is_taken_away() -> None:
     found = made(SAMPLE.replace("  hosts: {forks: 64, timeout: 7200}", "  hosts: {enabled: false}"))
     steps = {each["name"]: each for each in found["steps"]}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import source
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx import kinds
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templates import TEMPLATES
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templates import TEMPLATES, Template
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import file as rules
@@ -326,14 +326,14 @@ class _Reader:
                     part.number("timeout", 0, 7 * _DAY, "seconds"),
                     part.number("verbosity", 0, 4),
                     part.text("limit"),
-                    self._variables(part),
+                    self._variables(part, TEMPLATES[name]),
                 )
                 part.done()
         if section:
             section.done()
         return found
 
-    def _variables(self, part: Section) -> dict[str, t.Any]:
+    def _variables(self, part: Section, template: Template) -> dict[str, t.Any]:
         section = part.section("extra_vars")
         if not section:
             return {}
@@ -346,6 +346,14 @@ class _Reader:
             if not key.isidentifier():
                 message = "%s is no name of a variable" % shown(key)
                 self._report.add(rules.KIND, section.path + (key,), message, "use letters, digits and underscores")
+        for question in template.questions:
+            value = values.get(question.variable)
+            try:
+                if value is not None:
+                    question.answered(value)
+            except ValueError as error:
+                message = "%s is no answer to the survey's question" % shown(str(value))
+                self._report.add(rules.CHOICE, section.path + (question.variable,), message, "write %s" % error)
         return values
 
     def _notifications(self) -> dict[str, Notification]:

@@ -199,6 +199,8 @@ class _Maker:
         logins = fabric.credentials if template.nodes else ()
         cluster = fabric.cluster if template.cluster else None
         used = [each for each in (*logins, cluster) if each]
+        asked = {each.variable for each in template.questions}
+        told = {each: value for each, value in settings.extra_vars.items() if each not in asked}
         given = {"fabric_file": fabric.file} if template.file else {}
         if template.reports and fabric.reports:
             given[template.reports] = fabric.reports
@@ -208,7 +210,7 @@ class _Maker:
             "inventory": self._inventory_name(name),
             "playbook": "%s/%s" % (self._data.project.playbooks, template.playbook),
             "credentials": [self._credential_name(each) for each in used],
-            "extra_vars": {**given, **settings.extra_vars},
+            "extra_vars": {**given, **told},
             "forks": settings.forks or 0,
             "limit": settings.limit or "",
             "timeout": settings.timeout or 0,
@@ -216,7 +218,7 @@ class _Maker:
             "ask_limit": template.nodes,
             "ask_job_type": template.check,
             "ask_diff_mode": template.check,
-            "survey": _survey(template, self._named(name, key)),
+            "survey": _survey(template, self._named(name, key), settings.extra_vars),
             **{event: self._told(event) for event in _OUTCOMES},
             "needs": [
                 self._organization,
@@ -267,10 +269,15 @@ class _Maker:
         }
 
 
-def _survey(template: Template, name: str) -> Object:
+def _survey(template: Template, name: str, answers: t.Mapping[str, t.Any]) -> Object:
+    """``answers`` go into the questions: the default of a question would be put over an extra variable."""
     if not template.questions:
         return {}
-    return {"name": name, "description": template.about, "spec": [each.spec() for each in template.questions]}
+    questions = (
+        each.answered(answers[each.variable]) if answers.get(each.variable) is not None else each
+        for each in template.questions
+    )
+    return {"name": name, "description": template.about, "spec": [each.spec() for each in questions]}
 
 
 def _steps(wanted: t.Collection[str]) -> dict[str, Step]:

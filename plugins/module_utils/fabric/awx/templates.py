@@ -44,6 +44,24 @@ class Question(t.NamedTuple):
             spec["default"] = self.default
         return spec
 
+    def answered(self, value: t.Any) -> Question:
+        """The question with ``value`` for its default, in the form that AWX keeps.
+
+        :raises ValueError: what an answer would be, where ``value`` can be none.
+        """
+        if isinstance(self.default, int):
+            low, high = self.low, self.high
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or (low is not None and value < low) or (high is not None and value > high):
+                raise ValueError("a whole number from %s%s" % (low, "" if high is None else " to %s" % high))
+            return self._replace(default=value)
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        if isinstance(value, bool):
+            text = text.lower()
+        if self.choices and text not in self.choices:
+            raise ValueError(" or ".join(self.choices))
+        return self._replace(default=text)
+
 
 def yes_or_no(variable: str, name: str, about: str = "", default: bool = False) -> Question:
     return Question(variable, name, about, "true" if default else "false", ("false", "true"))
