@@ -138,10 +138,9 @@ class BootState:
 
     def staying(self, more: t.Sequence[str]) -> list[str]:
         """What stays live until the next boot though it is taken back: what earlier runs told, and ``more``."""
-        told = self._until_boot.read()
         if self._system.exists(self.file) and self.read() is None:
             more = [UNREADABLE % self.file, *more]
-        return told + [each for each in more if each not in told]
+        return self._until_boot.read(more)
 
     def changes(
         self,

@@ -63,8 +63,6 @@ class GpuDirect(Subsystem):
         self._gather = options.get("state") == "gathered"
         self._absent = options.get("state") == "absent"
         self._until_boot = UntilBoot(system, "gpudirect")
-        #: what stays loaded of what is taken back, as the last look at the changes found it
-        self._staying: list[str] = []
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> GpuDirect:
@@ -158,23 +156,30 @@ class GpuDirect(Subsystem):
         """No file of ours is left, and of the modules that they load none that is unloaded with leave."""
         noted = self._until_boot.read()
         contained = bool(found.driver and found.driver["from"] == seen.CONTAINER)
-        ours = (self._system.read(LOAD_FILE) or "").splitlines()
-        unloaded: list[Change] = []
-        ended = set()
+        listed = (self._system.read(LOAD_FILE) or "").splitlines()
+        errors: list[RailyardError] = []
+        changes: list[Change] = []
+        staying, ended = [], []
         for name, row in ((seen.PEERMEM, found.peermem), (seen.GDRDRV, found.gdrdrv)):
             stays = STAYS % row.get("name", name)
+            ours = (NAMES[name] in listed or stays in noted) and not contained
             if not row["loaded"]:
-                ended.add(stays)
-            elif NAMES[name] in ours and not contained:
-                unloaded += self._leave(name, row, found) if self._unload else []
-                noted += [stays] if not self._unload and stays not in noted else []
-        changes = [change for path, attribute in FILES for change in self._file(path, attribute, None)]
-        self._staying = [each for each in noted if each not in ended]
-        return [*self._until_boot.keep(noted), *unloaded, *changes] if changes else []
+                ended.append(stays)
+            elif ours and self._unload:
+                ended.append(stays)
+                try:
+                    changes += self._leave(name, row, found)
+                except RailyardError as error:
+                    errors.append(error)
+            elif ours:
+                staying.append(stays)
+        raise_all(errors)
+        changes += [change for path, attribute in FILES for change in self._file(path, attribute, None)]
+        return self._until_boot.around(changes, staying, ended)
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         if self._absent:
-            return {"reboot_required": bool(self._staying), "reboot_reasons": self._staying}
+            return self._until_boot.outcome()
         unwanted = self._path == choice.NONE and state["peermem"]["loaded"] and not self._gather
         if not unwanted or any(change.subject == seen.PEERMEM for change in pending):
             return {"reboot_required": False, "reboot_reasons": []}

@@ -36,8 +36,6 @@ class KernelArguments(Subsystem):
         self._allowed = bool(options.get("allow_change"))
         self._errors: list[RailyardError] = []
         self._until_boot = UntilBoot(system, "kernel_arguments")
-        #: what stays in force of what is taken back, as the last look at the changes found it
-        self._staying: list[str] = []
         self._absent = options.get("state") == "absent"
         if self._absent:
             options = {}
@@ -92,14 +90,10 @@ class KernelArguments(Subsystem):
 
     def changes(self, state: State) -> list[Change]:
         changes = self._loader_changes(state)
-        if not self._absent:
-            return self._until_boot.keep([]) + changes
-        self._staying = self._until_boot.read()
-        if not changes:
-            return []
-        told = [STAYS % word for word in state["own"] if word in state["live"]]
-        self._staying += [each for each in told if each not in self._staying]
-        return self._until_boot.keep(self._staying) + changes
+        if self._absent:
+            return self._until_boot.around(changes, [STAYS % word for word in state["own"] if word in state["live"]])
+        # without leave nothing is given again
+        return changes + (self._until_boot.keep([]) if self._allowed else [])
 
     def _loader_changes(self, state: State) -> list[Change]:
         self.warnings = []
@@ -151,5 +145,4 @@ class KernelArguments(Subsystem):
             for word in state["missing_live"]
             if word in coming
         ]
-        reasons += self._staying
-        return {"reboot_required": bool(reasons), "reboot_reasons": reasons}
+        return self._until_boot.outcome(reasons)

@@ -10,7 +10,6 @@ live state (what goes before what comes), then the files, then the back-end that
 
 from __future__ import annotations
 
-import re
 import time
 import typing as t
 
@@ -27,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.changes impor
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_plan import Plan, Seen, Target
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import (
+    NAME,
     RECORD,
     Port,
     Record,
@@ -50,7 +50,6 @@ ARPHRD_INFINIBAND = 32
 # What is gathered where a port does not say which settings it is about.
 USUAL_SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
 STAYS = "name, MTU and sysctls of %s stay as they are until the next boot"
-STAYING = re.compile(STAYS % "(.+)")
 
 
 class RailPorts(Subsystem):
@@ -79,7 +78,7 @@ class RailPorts(Subsystem):
         self._persist = persist
         self._timeout = timeout
         self._rtnl = rtnl or Rtnetlink()
-        self._until_boot = UntilBoot(system, "rail_ports")
+        self._until_boot = UntilBoot(system, "rail_ports", "rails")
         # what has been done: links that may restart, IPv6 addresses that another host may have
         self._disturbed: set[int] = set()
         self._tried: set[tuple[int, Interface]] = set()
@@ -194,7 +193,7 @@ class RailPorts(Subsystem):
         alone = [holders.left_alone(port.rail, str(port.pci), held[port.rail].why) for port in gone]
         self._warn(plan.warnings + backend.warnings() + alone)
         staying = self._staying(record, wanted)
-        reasons = plan.reboot_reasons + (staying if absent else [])
+        reasons = plan.reboot_reasons + ([STAYS % ", ".join(staying)] if staying and absent else [])
         self._results = {
             "backend": backend.name,
             "reboot_required": bool(reasons),
@@ -220,13 +219,11 @@ class RailPorts(Subsystem):
         return self._until_boot.keep(staying) + self._in_record(record, kept_ports, plan.changes, files, loaded)
 
     def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[str]:
-        """What stays live of ports that are, or were, taken back: nobody knows what they had before."""
-        noted = (STAYING.match(each) for each in self._until_boot.read())
-        rails = {rail for each in noted if each for rail in each.group(1).split(", ")}
+        """The rails whose ports are, or were, taken back: of what stays live, nobody knows what it was before."""
+        rails = {each for each in self._until_boot.read() if NAME.match(each)}
         if self._state == "absent":
             rails.update(port.rail for port in record.ports + record.former)
-        rails -= {port.rail for port in wanted}
-        return [STAYS % ", ".join(sorted(rails))] if rails else []
+        return sorted(rails - {port.rail for port in wanted})
 
     def _decide(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """The live changes; ``targets`` are all that shall be, but for those that merely stay where state is absent."""

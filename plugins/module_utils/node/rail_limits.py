@@ -73,8 +73,6 @@ class RailLimits(Subsystem):
         self._short: dict[str, int] = {}
         self._absent = options.get("state") == "absent"
         self._until_boot = UntilBoot(system, "rail_limits")
-        #: what stays live, as the last look at the changes found it
-        self._staying: list[str] = []
         if self._absent:
             self._memlock.know(self._memlock.kept())
 
@@ -272,8 +270,7 @@ class RailLimits(Subsystem):
 
     def _taken_back(self, state: State) -> list[Change]:
         """All for the next boot to know nothing of us. What stays until then is noted before anything goes."""
-        noted = self._until_boot.read()
-        changes = self._memlock.taken_back(state["memlock"], bool(noted))
+        changes = self._memlock.taken_back(state["memlock"], bool(self._until_boot.read()))
         changes += self._managed_again()
         for path, attribute in (
             (HUGEPAGES_FILE, "hugepages"),
@@ -281,11 +278,8 @@ class RailLimits(Subsystem):
             (CLOUD_INIT_FILE, "network"),
         ):
             changes += self._text_change(path, attribute, None)
-        staying = noted + [each for each in self._stays(state) if each not in noted]
-        live = {row["service"] for row in state["memlock"] if row["live"] == memlock.UNLIMITED}
-        ended = {LOCKS % row["service"] for row in state["memlock"] if row["service"] not in live}
-        self._staying = [each for each in staying if each not in ended]
-        return self._until_boot.keep(staying) + changes if changes else []
+        ended = {LOCKS % row["service"] for row in state["memlock"] if row["live"] != memlock.UNLIMITED}
+        return self._until_boot.around(changes, self._stays(state), ended)
 
     def _stays(self, state: State) -> list[str]:
         """What is live by the files that are to go."""
@@ -442,8 +436,7 @@ class RailLimits(Subsystem):
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         reasons = ["%s is %d and will be as wanted after a reboot" % each for each in self._short.items()]
-        reasons += self._staying
-        return {"reboot_required": bool(reasons), "reboot_reasons": reasons}
+        return self._until_boot.outcome(reasons)
 
 
 def _together(drops: t.Sequence[Row]) -> list[Row]:

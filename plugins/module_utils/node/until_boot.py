@@ -4,8 +4,8 @@
 
 """What a module has taken back for boot and cannot undo live: told by each run until a boot has done it.
 
-``/run/railyard/until_boot/MODULE`` holds the reasons as a JSON list of lines. ``/run`` is emptied by a boot, which is
-just when they stop being true.
+``/run/railyard/until_boot/MODULE`` holds it as a JSON list of texts: the reasons for a reboot as they are told, or what
+the module makes such a reason of. ``/run`` is emptied by a boot, which is just when they stop being true.
 """
 
 from __future__ import annotations
@@ -20,34 +20,62 @@ DIRECTORY = "/run/railyard/until_boot"
 
 
 class UntilBoot:
-    """The reasons for a reboot of one module (``name``), which no other place tells any more."""
+    """What stays of one module (``name``), which no other place tells any more. ``what``: what its texts are."""
 
-    def __init__(self, system: System, name: str) -> None:
+    def __init__(self, system: System, name: str, what: str = "reboot_reasons") -> None:
         self._system = system
+        self._what = what
         self.file = "%s/%s" % (DIRECTORY, name)
+        #: the reasons, as the last look at the changes found them
+        self.staying: list[str] = []
 
-    def read(self) -> list[str]:
-        """The reasons kept, one line each; empty where there are none, or the file is not to be understood."""
+    def read(self, more: t.Sequence[str] = ()) -> list[str]:
+        """What is noted, none where that is not to be understood; and ``more``, where it is not noted yet."""
         try:
-            held = json.loads(self._system.read(self.file) or "[]")
+            noted = json.loads(self._system.read(self.file) or "[]")
         except ValueError:
-            return []
-        return [each for each in held if isinstance(each, str)] if isinstance(held, list) else []
+            noted = []
+        held = [each for each in noted if isinstance(each, str)] if isinstance(noted, list) else []
+        return held + [each for each in more if each not in held]
 
-    def keep(self, reasons: t.Sequence[str]) -> list[Change]:
-        """What must be written to have these, and no others, told until the next boot; empty: to forget all.
+    def keep(self, wanted: t.Sequence[str]) -> list[Change]:
+        """What must be written to have these, and no others, noted until the next boot; empty: to forget all.
 
-        Put it before the change that takes away what the reasons are known from: then a run that is cut off in between
-        loses none of them.
+        Put it before the change that takes away what they are known from: then a run that is cut off in between loses
+        none of them.
         """
-        system = self._system
-        wanted = list(reasons)
+        return self._from(self.read(), wanted)
+
+    def around(
+        self, changes: t.Sequence[Change], more: t.Sequence[str] = (), ended: t.Container[str] = ()
+    ) -> list[Change]:
+        """The changes that take something back: what stays of it is noted first, what has ended is forgotten last.
+
+        :param more: the reasons that these changes leave.
+        :param ended: reasons that are none any more, whoever noted them.
+        """
         held = self.read()
+        known = self.read(more) if changes else held
+        self.staying = [each for each in known if each not in ended]
+        if not changes:
+            return []
+        last = self._from(known, self.staying) if self.staying != known else []
+        return self._from(held, known) + list(changes) + last
+
+    def outcome(self, more: t.Sequence[str] = ()) -> dict[str, t.Any]:
+        """A module's results: ``more`` reasons, and what stays."""
+        reasons = [*more, *self.staying]
+        return {"reboot_required": bool(reasons), "reboot_reasons": reasons}
+
+    def _from(self, before: t.Sequence[str], after: t.Sequence[str]) -> list[Change]:
+        system = self._system
+        held, wanted = list(before), list(after)
         if not wanted:
-            if not system.exists(self.file):
+            # one that is not to be understood goes too
+            if not held and not system.exists(self.file):
                 return []
-            return [Change(self.file, "reboot_reasons", held, None, lambda: system.remove_file(self.file))]
+            return [Change(self.file, self._what, held, None, lambda: system.remove_file(self.file))]
         if held == wanted:
             return []
         text = json.dumps(wanted) + "\n"
-        return [Change(self.file, "reboot_reasons", held or None, wanted, lambda: system.write_file(self.file, text))]
+        return [Change(self.file, self._what, held or None, wanted, lambda: system.write_file(self.file, text))]

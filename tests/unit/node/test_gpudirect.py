@@ -559,6 +559,23 @@ def test_with_leave_modules_that_nobody_uses_are_unloaded(both: Host) -> None:
     assert reasons(both.direct(state="absent")) == [] and not both.read(NOTE)
 
 
+def test_leave_that_is_given_later_counts_too(both: Host) -> None:
+    act(both.direct(state="absent"))
+    both.write("/sys/module/gdrdrv/refcnt", "1")
+    both.write("/sys/module/nvidia_peermem/refcnt", "1")
+    both.write("/dev/gdrdrv", "")
+    refusal = refused(both.direct(state="absent", unload=True))
+    assert "nvidia_peermem: is in use" in refusal and "gdrdrv: is in use" in refusal
+    both.write("/sys/module/gdrdrv/refcnt", "0")
+    both.write("/sys/module/nvidia_peermem/refcnt", "0")
+    assert reasons(both.direct(state="absent", unload=True)) == [] and both.is_loaded("gdrdrv")
+    assert [change[0] for change in act(both.direct(state="absent", unload=True))] == ["nvidia_peermem", "gdrdrv", NOTE]
+    # what somebody loads afterwards is theirs
+    both.write("/sys/module/gdrdrv/initstate", "live")
+    assert both.is_loaded("gdrdrv") and act(both.direct(state="absent", unload=True)) == []
+    assert reasons(both.direct(state="absent")) == []
+
+
 def test_what_others_have_loaded_is_theirs(volta: Host) -> None:
     volta.write("/etc/modules-load.d/nvidia-peermem.conf", "nvidia-peermem")
     assert act(volta.direct(state="absent")) == []

@@ -253,6 +253,9 @@ def test_what_was_given_is_taken_back(tmp_path: Path, name: str) -> None:
     node.operations = 0
     done, state = run(node, state="absent")
     assert (done, node.operations, state["reboot_reasons"]) == ([], 0, REASONS)
+    # not given again without leave, and so in force until the boot as before
+    subsystem = it(node, *WANTED, allow=False)
+    assert subsystem.changes(subsystem.observe()) == []
     # given again, before a boot
     assert run(node, *WANTED)[1]["reboot_required"] is False and not node.exists(MARKER)
 

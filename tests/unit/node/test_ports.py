@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import json
 import time
 import typing as t
 from pathlib import Path
@@ -252,6 +253,16 @@ def test_absent_leaves_nothing_of_ours(node: Node) -> None:
     assert run(node, [], state="absent")["reboot_reasons"] == [stays % "gpu01, gpu02"]
     run(node, PORTS)
     assert not node.system.exists("/run/railyard/until_boot/rail_ports") and changes(node, PORTS) == []
+
+
+def test_a_note_of_another_form_is_harmless(node: Node) -> None:
+    note = "/run/railyard/until_boot/rail_ports"
+    run(node, PORTS)
+    node.system.write_file(note, '["name, MTU and sysctls of gpu07, gpu08 stay as they are until the next boot"]')
+    assert run(node, [PORTS[0]], state="absent")["reboot_reasons"] == [
+        "name, MTU and sysctls of gpu01 stay as they are until the next boot"
+    ]
+    assert json.loads(node.system.read(note) or "") == ["gpu01"]
 
 
 def test_a_port_without_an_address_only_comes_up(node: Node) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 FILE = "/run/railyard/until_boot/roce_qos"
 REASON = "QoS of gpu01 stays as set until the next boot"
+GOES = Change("/etc/some.conf", "options", "there", None, lambda: None)
 
 
 def test_reasons_are_told_until_they_are_forgotten(tmp_path: Path) -> None:
@@ -51,6 +53,26 @@ def test_a_damaged_file_holds_no_reason_and_goes(tmp_path: Path, text: str) -> N
     assert until.read() == []
     (change,) = until.keep([REASON])
     assert change.before is None
+    assert [each.after for each in until.around([GOES])] == [None, None]
     (forget,) = until.keep([])
     forget.act()
     assert not system.exists(FILE) and until.keep([]) == []
+
+
+def test_what_stays_is_noted_first_and_what_has_ended_is_forgotten_last(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    first = UntilBoot(system, "roce_qos")
+    note, goes = first.around([GOES], [REASON, "another"])
+    assert (note.subject, note.before, note.after, goes) == (FILE, None, [REASON, "another"], GOES)
+    assert first.outcome(["more"]) == {"reboot_required": True, "reboot_reasons": ["more", REASON, "another"]}
+    note.act()
+    # where nothing changes nothing is written, and what has ended is not told all the same
+    later = UntilBoot(system, "roce_qos")
+    assert later.around([], ["not of these changes"], {"another"}) == [] and later.staying == [REASON]
+    goes, forget = later.around([GOES], [REASON], {"another"})
+    assert (goes, forget.before, forget.after) == (GOES, [REASON, "another"], [REASON])
+    (goes, forget) = later.around([GOES], ended={REASON, "another"})
+    assert (forget.before, forget.after) == ([REASON, "another"], None)
+    forget.act()
+    assert not system.exists(FILE) and later.around([], [REASON]) == []
+    assert later.outcome() == {"reboot_required": False, "reboot_reasons": []}
