@@ -7,11 +7,15 @@ name tells.
 
 A combination that is not here may work: it is not known here that anybody said so. Where each is from:
 
-- ``PUBLISHED`` was seen on 2026-11-21: by the name of a published package or repository of that release, as public
-  build scripts fetch them; Debian of 5.8 and 23.10 by the vendor's own pages (General Support of MLNX_OFED 5.8-1.0.1.1,
-  Changes and New Features of 23.10-3.2.1.1).
-- ``BELIEVED`` was written down from the vendor's lists (MLNX_OFED 5.8, 23.10 and 24.10, DOCA 2.5 to 3.4) and not seen
-  again on that day. Such a combination is taken, and the doubt is told.
+- ``PUBLISHED`` was seen on 2026-11-21 and 2026-11-22: by the name of a published package or repository of that release,
+  as public build scripts and instructions fetch them; Debian of 5.8 and 23.10 by the vendor's own pages (General
+  Support of MLNX_OFED 5.8-1.0.1.1, Changes and New Features of 23.10-3.2.1.1); Ubuntu 18.04 and RHEL 9 of 5.8, and RHEL
+  10 of 26.04, by its release notes of GPUDirect Storage (MLNX_OFED/DOCA and File System Requirements); RHEL 8 of 25.01
+  to 25.10, Ubuntu 22.04, RHEL 8 and 9 of 26.04 by its list of driver images for each release
+  (https://github.com/Mellanox/network-operator-docs, docs/advanced/images-sha256.rst).
+- ``BELIEVED`` was written down from the vendor's lists (MLNX_OFED 24.04 and 24.07, DOCA 2.9 to 3.4) and not seen again
+  on those days. Such a combination is taken, and the doubt is told. Of Debian 10 with 24.10 the vendor's Changes and
+  New Features of DOCA 2.9.4 says that it is for arm64 with a kernel 5.15.
 - That modules are built on the node from 25.10 on: the vendor's General Support page of DOCA 3.2.1.
 """
 
@@ -39,36 +43,34 @@ TRAINS = {
     "3.3": "26.01",
     "3.4": "26.04",
 }
-SEEN = "2026-11-21"
+SEEN = "2026-11-22"
 # OFED -> distributions that it is published for. Debian and RHEL by their major version: of RHEL's minor ones the
 # source's name tells.
 PUBLISHED: dict[str, frozenset[str]] = {
-    "5.8": frozenset(("ubuntu20.04", "ubuntu22.04", "debian9", "debian10", "debian11", "rhel7", "rhel8")),
-    "23.10": frozenset(("ubuntu22.04", "debian12", "rhel8", "rhel9")),
-    "24.01": frozenset(("ubuntu20.04", "ubuntu22.04")),
-    "24.04": frozenset(("ubuntu22.04", "ubuntu24.04")),
+    "5.8": frozenset(
+        ("ubuntu18.04", "ubuntu20.04", "ubuntu22.04", "debian9", "debian10", "debian11", "rhel7", "rhel8", "rhel9")
+    ),
+    "23.10": frozenset(("ubuntu20.04", "ubuntu22.04", "debian12", "rhel8", "rhel9")),
+    "24.01": frozenset(("ubuntu20.04", "ubuntu22.04", "rhel8", "rhel9")),
+    "24.04": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
     "24.07": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
     "24.10": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9")),
-    "25.01": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
-    "25.04": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
-    "25.07": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "rhel10")),
-    "25.10": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel10")),
-    "26.01": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel8", "rhel10")),
-    "26.04": frozenset(("ubuntu24.04", "ubuntu26.04")),
+    "25.01": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel8", "rhel9")),
+    "25.04": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel8", "rhel9")),
+    "25.07": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9", "rhel10")),
+    "25.10": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel8", "rhel9", "rhel10")),
+    "26.01": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel8", "rhel9", "rhel10")),
+    "26.04": frozenset(("ubuntu22.04", "ubuntu24.04", "ubuntu26.04", "rhel8", "rhel9", "rhel10")),
 }
 BELIEVED: dict[str, frozenset[str]] = {
-    "5.8": frozenset(("ubuntu18.04", "rhel9")),
-    "23.10": frozenset(("ubuntu20.04",)),
-    "24.01": frozenset(("rhel8", "rhel9")),
-    "24.04": frozenset(("rhel8", "rhel9")),
+    "24.04": frozenset(("rhel8",)),
     "24.07": frozenset(("rhel8",)),
     "24.10": frozenset(("debian10",)),
-    "25.01": frozenset(("debian12", "rhel8")),
-    "25.04": frozenset(("debian12", "rhel8")),
-    "25.07": frozenset(("debian12", "rhel8", "rhel9")),
-    "25.10": frozenset(("debian12", "rhel8", "rhel9")),
-    "26.01": frozenset(("debian12", "rhel9")),
-    "26.04": frozenset(("ubuntu22.04", "debian12", "rhel8", "rhel9", "rhel10")),
+    "25.01": frozenset(("debian12",)),
+    "25.04": frozenset(("debian12",)),
+    "25.10": frozenset(("debian12",)),
+    "26.01": frozenset(("debian12",)),
+    "26.04": frozenset(("debian12",)),
 }
 LISTED: dict[str, frozenset[str]] = {ofed: known | BELIEVED.get(ofed, frozenset()) for ofed, known in PUBLISHED.items()}
 # From here on the modules are built on the node (DKMS), and the packages are those of a major version.
