@@ -49,6 +49,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot im
 ARPHRD_INFINIBAND = 32
 # What is gathered where a port does not say which settings it is about.
 USUAL_SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
+NAMELESS = (
+    "%s (%s) has no interface here: no file for the next boot is changed, its neighbours' neither. "
+    "Remedy: run again once it has one"
+)
 STAYS = "name, MTU and sysctls of %s stay as they are until the next boot"
 
 
@@ -98,7 +102,8 @@ class RailPorts(Subsystem):
         self._settle()
         seen = Seen()
         seen.record = Record.read(self._system)
-        seen.held = holders.moved(self._system, [port.pci for port in self._ports])
+        staying = seen.record.ports if self._state == "absent" else self._ports
+        seen.held = holders.moved(self._system, [port.pci for port in staying])
         self._look_at_links(seen)
         known = self._ports + seen.record.ports + seen.record.former
         versions = sorted({side.version for port in known for side in port.sides}) or [4]
@@ -178,7 +183,7 @@ class RailPorts(Subsystem):
             rails = {port.rail for port in self._ports or former}
             wanted = [port for port in record.ports if port.rail not in rails]
             former = [port for port in former if port.rail in rails] + self._ports
-        held = {} if absent else {port.rail: seen.held[port.pci] for port in wanted if port.pci in seen.held}
+        held = {port.rail: seen.held[port.pci] for port in wanted if port.pci in seen.held}
         # what a pod has is neither missing nor to be cleared away: its routes went with it, and come back by its files
         former = [port for port in former if port.rail not in held]
         here = [port for port in wanted if port.rail not in held]
@@ -191,6 +196,10 @@ class RailPorts(Subsystem):
         self._decide(plan, targets, former)
         gone = [port for port in wanted if port.rail in held]
         alone = [holders.left_alone(port.rail, str(port.pci), held[port.rail].why) for port in gone]
+        kept = self._kept(wanted, targets, held)
+        # by the name that a file is for; without it those that are there stay
+        nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
+        alone += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
         self._warn(plan.warnings + backend.warnings() + alone)
         staying = self._staying(record, wanted)
         reasons = plan.reboot_reasons + ([STAYS % ", ".join(staying)] if staying and absent else [])
@@ -200,9 +209,6 @@ class RailPorts(Subsystem):
             "reboot_reasons": reasons,
             "held": [{"rail": port.rail, "pci": port.pci, "by": held[port.rail].why} for port in gone],
         }
-        kept = self._kept(wanted, targets, held)
-        # by the name that a file is for; without it those that are there stay
-        nameless = any(not (port.netdev or held[port.rail].netdev) for port in gone)
         files = self._file_changes(backend, kept) if (self._persist or absent) and not nameless else []
 
         def load() -> None:
@@ -279,7 +285,7 @@ class RailPorts(Subsystem):
             if not netdev:
                 continue
             kind = self._system.read_int("/sys/class/net/%s/type" % target.link.name) if target else None
-            infiniband = kind == ARPHRD_INFINIBAND or (moved is not None and pci.is_infiniband(self._system, port.pci))
+            infiniband = pci.is_infiniband(self._system, port.pci) if kind is None else kind == ARPHRD_INFINIBAND
             ifindex = target.link.ifindex if target and target.name == netdev else None
             kept.append(network_files.Kept(port, netdev, ifindex, infiniband))
         return kept

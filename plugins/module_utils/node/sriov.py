@@ -123,7 +123,12 @@ class SriovVfs(Kept):
         for name in self._system.listdir(directory):
             address = name[len(prefix) :]
             if name.startswith(prefix) and self._system.exists("%s/%s" % (pci.DEVICES, address)):
-                found[address] = Port("%s/%s" % (directory, name), address, None, 0, [], {})
+                place = "%s/%s" % (directory, name)
+                if self._system.read_int(place) != 0:
+                    found[address] = Port(place, address, None, 0, [], {})
+                else:
+                    # one of those that were there, whoever made them, was to get its driver again
+                    found.setdefault(address, Port(place, address, None, None, [], {}))
         self._ports = [found[address] for address in sorted(found)]
 
     def _address(self, options: t.Mapping[str, t.Any]) -> str | None:
@@ -203,12 +208,13 @@ class SriovVfs(Kept):
         for port, pf in seen.pfs:
             why = moved[pf.pci].why if pf.pci in moved else branch.why_function(pf.pci)
             autoprobe = pf.autoprobe
-            if pf.count and why and (pf.pci in moved or not self._named):
-                staying.append(VFS_STAY % pf.pci + why)
-            elif port.vf_count is None:
+            left = bool(pf.count and why and (pf.pci in moved or not self._named))
+            if left:
+                staying.append(VFS_STAY % pf.pci + str(why))
+            elif pf.count and port.vf_count is None:
                 # VFs that another made
-                staying += [ATTRIBUTES_STAY % pf.pci] if pf.count else []
-            else:
+                staying.append(ATTRIBUTES_STAY % pf.pci)
+            if not left and (port.vf_count is not None or pf.marked is not None):
                 plan = Plan(self._leave, port, pf)
                 # the mark of a run that was cut off goes last: nothing else may tell of its VFs
                 plan.changes.sort(key=lambda change: change.attribute != "sriov_numvfs")
@@ -219,7 +225,7 @@ class SriovVfs(Kept):
         changes = self._live(plans, branch)
         boot = self._boot()
         # a later run may find free what an earlier one had to leave
-        over = tuple(VFS_STAY % plan.pf.pci for plan in plans)
+        over = tuple(VFS_STAY % plan.pf.pci for plan in plans if not plan.count)
         self._staying = [each for each in boot.staying(staying) if not each.startswith(over)]
         if not self._persist:
             return changes

@@ -708,6 +708,44 @@ def test_the_files_of_a_port_whose_name_nobody_knows_stay(
     assert run(node, ports)["held"] == []
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_files_of_a_port_that_stays_in_a_pod_outlive_another_port(
+    node: Node, away: t.Callable[[bool], None], monkeypatch: pytest.MonkeyPatch, named: bool, told: bool
+) -> None:
+    ports = PORTS if named else [dict(each, netdev=None) for each in PORTS]
+    run(node, [ports[0]])
+    own = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
+    run(node, ports)
+    if not told:
+        monkeypatch.setattr(holders, "moved", functools.partial(holders.moved, look=lambda *_given: {}))
+    away(True)
+    taken = run(node, [ports[1]], state="absent")
+    assert [each["rail"] for each in taken["held"]] == ["gpu01"]
+    assert "gpu01 (0000:0b:00.0) is left alone" in " ".join(taken["warnings"])
+    left = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
+    # where nobody knows its name, none goes before it is back
+    assert left == own if named or told else set(own) < set(left)
+    away(False)
+    run(node, [ports[1]], state="absent")
+    assert {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()} == own
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_files_of_a_port_that_has_lost_its_driver_outlive_another_port(node: Node, named: bool) -> None:
+    ports = PORTS if named else [dict(each, netdev=None) for each in PORTS]
+    run(node, [ports[0]])
+    own = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
+    run(node, ports)
+    link = node.kernel.table.pop(3)
+    there = node.root / "sys/bus/pci/devices/0000:0b:00.0/net"
+    (there / link.name).rmdir()
+    there.rmdir()
+    warned = "gpu01 (0000:0b:00.0) has no interface here" in " ".join(run(node, [ports[1]], state="absent")["warnings"])
+    left = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
+    assert (left == own) if named else (set(own) < set(left) and warned)
+
+
 def test_another_plan_of_what_a_pod_has_is_carried_out_once_it_is_back(
     node: Node, away: t.Callable[[bool], None]
 ) -> None:

@@ -634,6 +634,24 @@ def test_absent_after_a_run_that_was_cut_off_before_it_kept_anything(kernel: Nic
     assert left == []
 
 
+@pytest.mark.parametrize("persist", [True, False])
+def test_absent_leaves_anothers_vfs_though_a_run_was_cut_off_among_them(kernel: NicKernel, persist: bool) -> None:
+    """The mark of autoprobe is there while a bound VF gets its driver again, too: that makes no VF ours."""
+    kernel.resize(PF, 2)
+    run(kernel, ports=[port(count=None, attributes=[{"index": 0, "vlan": 100}])], persist=persist, autoprobe=False)
+    kernel.operations.clear()
+    kernel.kill_at = 4  # unbound, set, marked, autoprobe on: next is the driver
+    with pytest.raises(Killed):
+        run(kernel, ports=[port(count=None, attributes=TWO[:1])], persist=False, autoprobe=False)
+    kernel.kill_at = None
+    autoprobe = "/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % PF
+    assert kernel.read("/run/railyard/sriov_drivers_autoprobe-" + PF) == "0" and kernel.read(autoprobe) == "1"
+    done, reasons = take_back(kernel)
+    assert len(kernel.settings[PF]) == 2 and kernel.read(autoprobe) == "0" and done[0][1] == autoprobe[-23:]
+    assert not kernel.exists("/run/railyard/sriov_drivers_autoprobe-" + PF) and not kernel.exists(KEPT)
+    assert PF + ": the attributes of its VFs stay as set until the next boot" in reasons
+
+
 def test_absent_leaves_the_branch_until_the_boot(two: NicKernel) -> None:
     two.tree.write("/proc/net/route", DEFAULT_ROUTE % "enp6s0")
     reason = OTHER + ": its VFs stay until the next boot: enp6s0 carries the default route"
