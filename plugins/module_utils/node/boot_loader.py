@@ -175,7 +175,7 @@ class Remembering(Loader):
         return [self._file_change(KERNEL_CMDLINE, words(before), words(after), after + "\n")]
 
     def _file_change(self, path: str, before: list[str], after: list[str], text: str) -> Change:
-        return Change(path, "arguments", before, after, lambda: self._system.write_file(path, text))
+        return Change(path, "arguments", before, after, lambda: self._system.edit_file(path, text))
 
 
 class Grubby(Remembering):
@@ -231,7 +231,7 @@ class Entries(Remembering):
     def _files(self) -> dict[str, str]:
         found = {}
         for name in self._system.listdir(self.place):
-            text = self._system.read_file("%s/%s" % (self.place, name)) if name.endswith(".conf") else None
+            text = self._system.read_exact("%s/%s" % (self.place, name)) if name.endswith(".conf") else None
             if text and re.search(r"^linux\s", text, re.MULTILINE):
                 found["%s/%s" % (self.place, name)] = text
         return found

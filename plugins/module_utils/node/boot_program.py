@@ -87,9 +87,11 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
                 for line in apply(path, system, check):
                     sys.stdout.write(line + "\n")
                 break
-            except RailyardError as error:
+            # whatever one file runs into, those after it are laid down
+            except Exception as error:
                 if time.monotonic() >= deadline:
-                    sys.stderr.write("%s: %s\n" % (path, error))
+                    unforeseen = "" if isinstance(error, RailyardError) else type(error).__name__ + ": "
+                    sys.stderr.write("%s: %s%s\n" % (path, unforeseen, error))
                     status = 1
                     break
                 time.sleep(1)

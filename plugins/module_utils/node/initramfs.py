@@ -40,7 +40,8 @@ class Initramfs:
         found = []
         for release in self._system.listdir("/lib/modules"):
             for pattern in IMAGES:
-                if self._system.exists(pattern % release):
+                # not a link to nowhere
+                if os.path.isfile(self._system.path(pattern % release)):
                     found.append((release, pattern % release))
                     break
         return found

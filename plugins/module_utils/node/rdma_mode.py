@@ -124,7 +124,7 @@ class RdmaMode(Subsystem):
         live = state["live"]
         if self._mode is None or live is None or live == self._mode or any(c.subject == SUBJECT for c in pending):
             return {"reboot_required": False, "reboot_reasons": []}
-        coming = state["next_boot"] == self._mode or bool(pending)
+        coming = state["next_boot"] == self._mode or (self._persist and bool(pending))
         reason = STAYS % (live, self._mode)
         if self._busy:
             reason += "; now other network namespaces exist: %s" % self._busy
@@ -201,7 +201,7 @@ class RdmaMode(Subsystem):
             name = os.path.basename(path)
             later = name > os.path.basename(FILE) and settings[-1].value is not (mode == "shared")
             if path != FILE and (later or any(setting.value is None for setting in settings)):
-                old = self._system.read_file(path) or ""
+                old = self._system.read_exact(path) or ""
                 new = PARAMETER.removed(old)
                 # a vendor's file is hidden by one of its name, not edited: its package would put it back
                 target = "%s/%s" % (modprobe.ETC, name)
@@ -210,7 +210,7 @@ class RdmaMode(Subsystem):
 
     def _file_change(self, path: str, before: str | None, after: str) -> Change:
         old, new = self._said(path, before), self._said(path, after)
-        return Change(path, PARAMETER.name, old, new, lambda: self._system.write_file(path, after))
+        return Change(path, PARAMETER.name, old, new, lambda: self._system.edit_file(path, after))
 
     @staticmethod
     def _said(path: str, text: str | None) -> str | None:

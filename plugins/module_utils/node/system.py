@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import typing as t
@@ -75,6 +76,11 @@ class System:
         """The file's text as it is; None where there is none, or the kernel has no value."""
         data = self.read_bytes(path)
         return None if data is None else data.decode("utf-8", "replace")
+
+    def read_exact(self, path: str) -> str | None:
+        """As :meth:`read_file`, to edit another's file: :meth:`edit_file` writes what is no UTF-8 as it was."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
 
     def read_bytes(self, path: str) -> bytes | None:
         try:
@@ -153,7 +159,7 @@ class System:
             fd, name = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
             try:
                 with os.fdopen(fd, "wb") as stream:
-                    stream.write(data.encode() if isinstance(data, str) else data)
+                    stream.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
                     stream.flush()
                     os.fsync(stream.fileno())
                 os.chmod(name, mode)
@@ -166,9 +172,23 @@ class System:
                 "cannot be written: %s" % error.strerror, path, "make the place writable for root"
             ) from None
 
+    def edit_file(self, path: str, text: str) -> None:
+        """Replace a file, which keeps its permissions. See :meth:`read_exact`."""
+        try:
+            mode = stat.S_IMODE(os.stat(self.path(path)).st_mode)
+        except OSError:
+            mode = 0o644
+        self.write_file(path, text, mode)
+
     def remove_file(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        """Remove a file; nothing where there is none. Raises :class:`RailyardError`."""
+        try:
             os.unlink(self.path(path))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            remedy = "make the place writable for root"
+            raise RailyardError("cannot be removed: %s" % error.strerror, path, remedy) from None
 
     def forget_file(self, path: str) -> None:
         """Remove a file, and its directory where that holds nothing any more."""
@@ -177,12 +197,16 @@ class System:
             os.rmdir(self.path(os.path.dirname(path)))
 
     def symlink(self, target: str, path: str) -> None:
-        """Make ``path`` a symbolic link to ``target``, replacing another link."""
+        """Make ``path`` a symbolic link to ``target``, replacing another link. Raises :class:`RailyardError`."""
         full = self.path(path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        if os.path.islink(full):
-            os.unlink(full)
-        os.symlink(target, full)
+        try:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            if os.path.islink(full):
+                os.unlink(full)
+            os.symlink(target, full)
+        except OSError as error:
+            remedy = "make the place writable for root, and free for a link"
+            raise RailyardError("cannot be made a link: %s" % error.strerror, path, remedy) from None
 
     def which(self, program: str) -> str | None:
         """The program's path on the node, also where sbin is not on the caller's PATH."""

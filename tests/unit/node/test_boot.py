@@ -293,8 +293,10 @@ def test_what_cannot_be_applied_is_told_and_the_rest_is_still_done(
 ) -> None:
     system, _failures = late
     system.write_file(boot.BOOT_DIR + "/05-damaged.json", "{")
+    system.write_file(boot.BOOT_DIR + "/06-unforeseen.json", '{"module": "counter", "options": {}}')
     assert boot_program.main([], system, patience=0) == 1
-    assert "05-damaged.json" in capsys.readouterr().err
+    told = capsys.readouterr().err.splitlines()
+    assert "05-damaged.json" in told[0] and told[1:] == [boot.BOOT_DIR + "/06-unforeseen.json: KeyError: 'wanted'"]
     assert system.read("/value") == "5"
 
 

@@ -303,6 +303,16 @@ def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path, name: str) -> No
     assert place > 3
 
 
+def test_what_is_no_utf8_in_an_entry_stays_and_so_do_its_permissions(tmp_path: Path) -> None:
+    node = systemd_boot(tmp_path)
+    entry = tmp_path / "boot/efi/loader/entries/a.conf"
+    entry.write_bytes(b"# f\xfcr uns\n" + ENTRY.encode())
+    entry.chmod(0o600)
+    run(node, *WANTED)
+    assert entry.read_bytes().startswith(b"# f\xfcr uns\ntitle Fedora\n") and b" iommu=pt" in entry.read_bytes()
+    assert entry.stat().st_mode & 0o777 == 0o600
+
+
 def test_another_value_is_refused(tmp_path: Path) -> None:
     node = debian(tmp_path)
     node.extra = " iommu=off pci=noaer"

@@ -189,6 +189,34 @@ def test_later_files_lose_the_parameter_alone(host: Host) -> None:
     assert after["next_boot_source"] == FILE
 
 
+def test_what_is_no_utf8_in_anothers_file_stays_and_so_do_its_permissions(host: Host) -> None:
+    path = host.put("etc/modprobe.d/zzz.conf", "")
+    path.write_bytes(b"# f\xfcr die Karte\noptions ib_core netns_mode=1\n")
+    path.chmod(0o600)
+    act(host.mode(switch="never"))
+    assert path.read_bytes() == b"# f\xfcr die Karte\n# options ib_core netns_mode=1\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_vendors_file_that_is_no_utf8_is_hidden_and_shown_again(host: Host) -> None:
+    vendors = host.put("usr/lib/modprobe.d/zzz.conf", "")
+    vendors.write_bytes(b"# f\xfcr die Karte\noptions ib_core netns_mode=1\n")
+    act(host.mode(switch="never"))
+    copy = host.root / "etc/modprobe.d/zzz.conf"
+    assert copy.read_bytes() == b"# f\xfcr die Karte\n# options ib_core netns_mode=1\n"
+    act(host.back("never"))
+    assert not copy.exists()
+
+
+def test_an_image_that_is_only_a_link_to_nowhere_is_none(host: Host) -> None:
+    host.image(age=100)
+    (host.root / IMAGE.lstrip("/")).unlink()
+    (host.root / IMAGE.lstrip("/")).symlink_to("gone")
+    changes, after = act(host.mode(switch="never"))
+    assert [change[0] for change in changes] == [FILE] and after["stale_initramfs"] == []
+    act(host.back("never"))
+
+
 def test_a_value_that_is_none_is_taken_out_wherever_it_stands(host: Host) -> None:
     host.put("etc/modprobe.d/a.conf", "options ib_core netns_mode=exclusive\n")
     assert host.mode().observe()["next_boot"] is None
@@ -492,6 +520,20 @@ def test_never_switched_it_waits_for_the_boot_and_set_again_it_does_not(host: Ho
     assert [change[0] for change in changes] == [NOTE, FILE] and after["reboot_reasons"] == [REASON]
     _changes, after = act(host.mode())
     assert not after["reboot_required"] and not (host.root / NOTE[1:]).exists()
+
+
+def test_a_run_that_keeps_nothing_foresees_no_reboot(host: Host) -> None:
+    act(host.mode())
+    act(host.back("never"))
+    mode = host.mode("shared", persist=False, switch="never")
+    state = mode.observe()
+    changes = mode.changes(state)
+    assert [change.subject for change in changes] == [NOTE]
+    host.put("etc/modprobe.d/other.conf", "options ib_core netns_mode=0\n")
+    state = mode.observe()
+    predicted = mode.outcome(state, mode.changes(state))
+    state = converge(mode, state, mode.changes(state), [])
+    assert predicted == mode.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
 
 
 def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path) -> None:

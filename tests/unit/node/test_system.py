@@ -75,6 +75,33 @@ def test_a_failed_write_keeps_the_old_file(system: System, tmp_path: Path, monke
     assert os.listdir(tmp_path / "etc") == ["file"]
 
 
+def test_anothers_file_is_edited_byte_for_byte(system: System, tmp_path: Path) -> None:
+    path = tmp_path / "etc/others"
+    path.parent.mkdir()
+    path.write_bytes(b"a\xff\xc3\xa4\n")
+    path.chmod(0o640)
+    system.edit_file("/etc/others", (system.read_exact("/etc/others") or "") + "b\n")
+    assert path.read_bytes() == b"a\xff\xc3\xa4\nb\n" and path.stat().st_mode & 0o777 == 0o640
+    assert system.read_exact("/etc/none") is None
+    system.edit_file("/etc/none", "new\n")
+    assert (tmp_path / "etc/none").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_cannot_be_taken_away_or_linked_is_an_error_with_a_remedy(system: System, tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").write_text("")
+    for place, act in (
+        ("/directory", lambda: system.remove_file("/directory")),
+        ("/directory", lambda: system.symlink("/file", "/directory")),
+        ("/file/link", lambda: system.symlink("/file", "/file/link")),
+    ):
+        with pytest.raises(RailyardError) as error:
+            act()
+        assert error.value.place == place and error.value.remedy
+    # what is below a file is not there
+    system.remove_file("/file/below")
+
+
 def test_commands_say_how_they_ended() -> None:
     assert run_command([sys.executable, "-c", "print('x'); raise SystemExit(3)"], 30) == (3, "x\n", "")
     assert run_command(["/no/such/program"], 30).rc == 127
