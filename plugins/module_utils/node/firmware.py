@@ -267,14 +267,22 @@ class Firmware(Subsystem):
         port = LINK_TYPE.match(name)
         if port:
             at = int(port.group(1)) - 1
-            if card.ports == len(card.functions) and at < card.ports:
-                layer = self._link_layer(card.functions[at])
-                return LINK_TYPES[layer] if layer else None
-            return None
+            if card.ports != len(card.functions):
+                return self._sensed(card.functions[0], at + 1)
+            layer = self._link_layer(card.functions[at]) if at < card.ports else None
+            return LINK_TYPES[layer] if layer else None
         total = pci.number(self._system, card.functions[0], "sriov_totalvfs")
         if name == "SRIOV_EN" and self._system.exists(pci.attribute(card.functions[0], "driver")):
             return total is not None
         return total if name == "NUM_OF_VFS" else None
+
+    def _sensed(self, function: str, port: int) -> firmware_tool.Plain:
+        """The type of a port of a ConnectX-3: what its driver has it as, unless the driver was told so itself."""
+        if re.search("[12]", self._system.read("/sys/module/mlx4_core/parameters/port_type_array") or ""):
+            return None
+        said = self._system.read(pci.attribute(function, "mlx4_port%d" % port)) or ""
+        # "ib", "eth", or "auto (ib)" of a port that takes the type of what it is connected to
+        return "VPI(3)" if said.startswith("auto") else LINK_TYPES.get(said)
 
     def _link_layer(self, function: str) -> str | None:
         for name in pci.rdma_devices(self._system, function):

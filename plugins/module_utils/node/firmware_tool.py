@@ -25,6 +25,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 Plain = t.Union[bool, int, str, None]
 Parameter = t.Dict[str, t.Any]
 
+# What a card is; "N/A" where the tool does not know the card's board.
+ABOUT = ("device_type", "name", "description")
 COLUMNS = {"default": "default", "current": "current", "next boot": "next"}
 PACKAGES = "install the package mstflint (or NVIDIA MFT), or name the program in 'tool'"
 QUERY_SECONDS = 120.0
@@ -101,7 +103,7 @@ def parse_text(text: str) -> QueryResult:
         else:
             label, colon, value = line.partition(":")
             key = label.strip().lower().replace(" ", "_")
-            if colon and key in ("device_type", "name", "description"):
+            if colon and key in ABOUT and plain(value) is not None:
                 about[key] = value.strip()
     return QueryResult(about, parameters)
 
@@ -124,7 +126,7 @@ def parse_json(text: str) -> QueryResult:
     """The file that ``-j`` writes; keys in any case. Raises ValueError where it is something else."""
     for device in _lower(json.loads(text)).values():
         held = _lower(device)
-        about: dict[str, str] = {key: str(held[key]) for key in ("device_type", "name", "description") if key in held}
+        about: dict[str, str] = {key: str(held[key]) for key in ABOUT if plain(held.get(key)) is not None}
         parameters = {}
         for name, row in (held.get("tlv_configuration") or {}).items():
             columns = _lower(row)
@@ -247,6 +249,12 @@ class Tool:
             return self._no_access(device, message)
         if command == "set":
             remedy = "choose values that the card allows; what is staged now shows with state: gathered"
+            return RailyardError(message, device, remedy)
+        if "NV access registers" in text:
+            remedy = "power-cycle the server: a card whose mode was changed (a BlueField's) asks for that, not a reboot"
+            return RailyardError(message, device, remedy)
+        if "query device current configuration" in text:
+            remedy = "bring the card to newer firmware for its PSID, which tells its settings, or leave them out"
             return RailyardError(message, device, remedy)
         return RailyardError(message, device, "see what '%s -d %s -e q' says" % (self.path, device))
 

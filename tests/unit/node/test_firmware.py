@@ -232,6 +232,42 @@ def test_elements_of_an_array(lab: Lab) -> None:
     assert lab.apply(port)[0] == []
 
 
+CONNECTX3 = "0000:09:00.0"
+
+
+def connectx3(lab: Lab, *types: str) -> dict[str, t.Any]:
+    """The outcome of a ConnectX-3 whose driver has its ports as ``types``; its tool tells no current values."""
+    lab.tree.function("pci0000:00/0000:00:03.0/" + CONNECTX3, device="1003")
+    lab.tree.driver(CONNECTX3, "mlx4_core")
+    for number, text in enumerate(types):
+        lab.tree.write("/sys/bus/pci/devices/%s/mlx4_port%d" % (CONNECTX3, number + 1), text)
+    said = (STANDIN.parents[1] / "recordings" / "mstconfig" / "connectx3-types.txt").read_text()
+
+    def recorded(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        wrong = next((word for word in argv if word in ("-j", "-e")), None)
+        return CommandResult(3, "-E- invalid argument: %s\n" % wrong, "") if wrong else CommandResult(0, said, "")
+
+    port = {"pci": CONNECTX3, "link_types": {"1": "ib", "2": "eth"}}
+    firmware = Firmware(lab.tree.system(recorded), [port], tool=lab.tool, branch=NONE)
+    state = firmware.observe()
+    assert firmware.changes(state) == []
+    return firmware.outcome(state, [])
+
+
+def test_the_types_of_a_connectx_3_are_told_by_its_driver(lab: Lab) -> None:
+    # what this card's driver said when the recording was made
+    assert connectx3(lab, "ib", "eth") == CALM
+
+
+@pytest.mark.parametrize(("said", "type_now"), [("eth", "ETH(2)"), ("auto (ib)", "VPI(3)")])
+def test_a_connectx_3_that_waits_for_its_reboot(lab: Lab, said: str, type_now: str) -> None:
+    expected = "%s: LINK_TYPE_P1 is %s now, IB(1) at the next boot" % (CONNECTX3, type_now)
+    assert connectx3(lab, said, "eth")["reboot_reasons"] == [expected]
+    # an option of the driver holds after a reboot too
+    lab.tree.write("/sys/module/mlx4_core/parameters/port_type_array", "2,2")
+    assert connectx3(lab, said, "eth") == CALM
+
+
 def test_a_card_that_is_not_vpi(lab: Lab) -> None:
     state = lab.state()
     for name in ("LINK_TYPE_P1", "LINK_TYPE_P2"):

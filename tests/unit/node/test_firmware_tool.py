@@ -32,9 +32,14 @@ def values(name: str, parameter: str) -> tuple[t.Any, t.Any, t.Any]:
     [
         ("bluefield2-verbose", 13),
         ("bluefield3-dpu-next", 19),
+        ("connectx3-query-fails", 0),
+        ("connectx3-types", 20),
         ("connectx3pro-types", 10),
         ("connectx4-changed", 4),
+        ("bluefield3-supernic-ats", 1),
+        ("connectx5-advanced-current", 5),
         ("connectx5-verbose-full-columns", 8),
+        ("connectx5-vpi-next", 143),
         ("connectx6lx-verbose", 11),
         ("connectx6lx-verbose-wide", 10),
         ("connectx7-next", 15),
@@ -62,6 +67,14 @@ def test_every_row_of_every_recording_is_understood(name: str, rows: int) -> Non
         ("bluefield3-dpu-next", "ADVANCED_PCI_SETTINGS", (None, None, False)),
         ("connectx3pro-types", "LINK_TYPE_P1", (None, None, "IB(1)")),
         ("connectx3pro-types", "LINK_TYPE_P2", (None, None, "ETH(2)")),
+        ("connectx3-types", "LINK_TYPE_P1", (None, None, "IB(1)")),
+        ("connectx3-types", "LINK_TYPE_P2", (None, None, "ETH(2)")),
+        ("connectx5-vpi-next", "LINK_TYPE_P1", (None, None, "IB(1)")),
+        ("connectx5-vpi-next", "NUM_OF_VL_P1", (None, None, "_4_VLs(3)")),
+        ("connectx5-vpi-next", "EXP_ROM_UEFI_X86_ENABLE", (None, None, True)),
+        ("connectx5-vpi-next", "PCI_WR_ORDERING", (None, None, "per_mkey(0)")),
+        ("connectx5-advanced-current", "ADVANCED_PCI_SETTINGS", (False, True, True)),
+        ("bluefield3-supernic-ats", "ATS_ENABLED", (None, None, False)),
     ],
 )
 def test_values(name: str, parameter: str, expected: tuple[t.Any, ...]) -> None:
@@ -73,6 +86,12 @@ def test_what_the_card_is() -> None:
     assert about["device_type"] == "ConnectX6LX"
     assert about["name"] == "MCX631102AC-ADA_Ax"
     assert about["description"].startswith("ConnectX-6 Lx EN adapter card; 25GbE")
+
+
+def test_a_card_whose_name_the_tool_does_not_know() -> None:
+    assert firmware_tool.parse_text(recording("connectx4lx-without-name")).about == {"device_type": "ConnectX4LX"}
+    told = {"Device #1": {"device_type": "ConnectX4LX", "name": "N/A", "tlv_configuration": {}}}
+    assert firmware_tool.parse_json(json.dumps(told)).about == {"device_type": "ConnectX4LX"}
 
 
 def test_read_only_marks_and_values_without_a_blank_between() -> None:
@@ -205,6 +224,22 @@ def test_no_such_card(tmp_path: Path) -> None:
     with pytest.raises(RailyardError, match="Failed to open the device") as caught:
         Tool(node).query("0000:01:00.0", ["SRIOV_EN"])
     assert "become" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "remedy"),
+    [
+        ("connectx3-query-fails", "Failed to query device current configuration", "newer firmware for its PSID"),
+        ("bluefield2-mode-changed", "check if NV access registers are supported", "power-cycle the server"),
+    ],
+)
+def test_a_query_that_fails_has_a_remedy_that_is_not_another_query(
+    tmp_path: Path, name: str, said: str, remedy: str
+) -> None:
+    node = Node(tmp_path, [(3, recording("mstflint-4.21-json"), ""), (3, recording(name), "")])
+    with pytest.raises(RailyardError, match=said) as caught:
+        Tool(node).query("0000:01:00.0", ["LINK_TYPE_P1"])
+    assert remedy in caught.value.remedy
 
 
 def test_a_held_semaphore_names_the_command_that_clears_it(tmp_path: Path) -> None:
