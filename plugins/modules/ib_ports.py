@@ -135,7 +135,7 @@ reboot_required:
   type: bool
   sample: true
 reboot_reasons:
-  description: What that is. It is told by every run with O(state=absent) until then.
+  description: What stays live until the next boot; told by every run with O(state=absent) until then.
   returned: success
   type: list
   elements: str

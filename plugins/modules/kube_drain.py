@@ -15,8 +15,8 @@ version_added: 0.2.0
 description:
   - With O(state=drained) the node is cordoned, and its pods are evicted as their disruption budgets allow, those that
     may not go yet again and again until O(timeout). Pods of DaemonSets and static pods stay.
-  - Pods that take leave (O(empty_dirs), O(unmanaged)) are named before anything is done. Pods that have not ended in
-    time are an error, and the node then takes pods again.
+  - Pods that go with your consent alone (O(empty_dirs), O(unmanaged)) are named before anything is done. Pods that have
+    not ended in time are an error, and the node then takes pods again.
   - With O(state=restored) the node takes pods again where this had cordoned it, as the annotation
     C(reboot.railyard.fabric/cordoned) says. What somebody else has cordoned stays so.
 author:

@@ -132,7 +132,7 @@ gathered:
       type: str
       sample: doca
     version:
-      description: Its version, as the package has it; null for the inbox driver.
+      description: The installed driver's version, as the package has it; null for the inbox driver.
       type: str
       sample: 2.9.3-0.2.2
     source:
@@ -169,7 +169,7 @@ reboot_required:
   returned: success
   type: bool
 reboot_reasons:
-  description: One line that says so.
+  description: One line with the driver that runs and the one that the next boot loads.
   returned: success
   type: list
   elements: str

@@ -76,7 +76,7 @@ options:
         type: str
         version_added: 0.2.0
       netdev:
-        description: Likewise its netdev, whose addresses are never the management address.
+        description: The port's netdev, likewise; its addresses are never taken for the management address.
         type: str
         version_added: 0.2.0
       gpu:
@@ -148,7 +148,7 @@ options:
         type: str
         default: ''
       remedy:
-        description: What to do about it, from the result of O(mode=serve).
+        description: What to do about O(targets[].error), from the result of O(mode=serve).
         type: str
         default: ''
       latency_port:
@@ -278,7 +278,7 @@ results:
       returned: always
       sample: 0 of 3 packets of 4200 bytes came back
     remedy:
-      description: What to do about it.
+      description: What to do about RV(results[].error).
       type: str
       returned: always
     reach:

@@ -70,7 +70,7 @@ options:
             description: The VLAN that the NIC tags its traffic with; V(0) for none. Ethernet only.
             type: int
           qos:
-            description: The 802.1p priority in that tag, V(0) to V(7).
+            description: The 802.1p priority in the tag of C(vlan), V(0) to V(7).
             type: int
           trust:
             description: Whether it may set promiscuous mode, its own MAC and the like. Ethernet only.
@@ -98,7 +98,7 @@ options:
     description:
       - Whether existing VFs may be taken away to change their number.
       - Never taken away are those that are held.
-      - O(state=absent) is such leave itself.
+      - O(state=absent) is consent enough.
     type: bool
     default: false
   autoprobe:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 
@@ -111,3 +112,12 @@ def test_the_page_on_security_has_every_file_of_our_own_on_nodes() -> None:
         path for path in named if any(re.search(part, path) for part in parts) or any(one in path for one in prefixes)
     ]
     assert sorted(named - set(known)) == []
+
+
+def test_the_group_of_modules_has_all_that_run_on_nodes() -> None:
+    """``module_defaults`` with ``group/railyard.fabric.rails`` would miss one that is not in it."""
+    groups = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]
+    there, on_control_node = (
+        {path.stem for path in ROOT.glob("plugins/%s/*.py" % kind)} for kind in ("modules", "action")
+    )
+    assert groups["rails"] == sorted(there - on_control_node)
