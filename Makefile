@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit browser integration long soak molecule bench release compat html clean
+.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit functional browser integration long soak molecule bench release compat html clean
 
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
@@ -66,10 +66,13 @@ molecule: $(VENV)/ready ## the scenarios on the lab: default (macvlan, shared) a
 	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --all
 
 pytest: $(VENV)/ready
-	$(call on_lab,$(side_by_side) tests/unit $(rest) && $(alone) $(rest))
+	$(call on_lab,$(side_by_side) tests/unit tests/functional $(rest) && $(alone) $(rest))
 
 unit: $(VENV)/ready ## the pure tests, in seconds
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest -n 2 tests/unit
+
+functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests
+	$(BIN)/python -m pytest -n 2 tests/functional
 
 browser: $(VENV)/ready ## the report in headless Chromium, which is installed where there is none
 	tools/chromium

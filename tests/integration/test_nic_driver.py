@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.node.debian_root import index, package
 from tests.integration.conftest import Failed, Node
-from tests.unit.node.debian_root import index, package
 
 pytestmark = pytest.mark.lab_node("node-1")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.awx import runner
 from tests.integration.conftest import LAB_DIR
-from tests.unit.awx import runner
 
 pytestmark = pytest.mark.lab
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
+from tests.functional.awx import runner
 from tests.integration.cluster import Cluster
-from tests.unit.awx import runner
 
 FABRIC = "inventories/lab/fabric.yml"
 # What surveys hand on is text; what a template's extra_vars hold is what it is.

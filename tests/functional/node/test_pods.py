@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders_elsewhere, netns, pods, probe
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
-from tests.unit.node.apart_child import in_child
-from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip
+from tests.functional.node.apart_child import in_child
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 
 FIRST, OWN, OTHER = ("net:[%d]" % number for number in (4026531840, 4026532201, 4026532202))
 UIDS = ("0f7c1d6a-3c55-4a8c-9d2e-5b1f0a7e6c3d", "11111111-2222-3333-4444-555555555555")

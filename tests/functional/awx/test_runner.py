@@ -14,14 +14,14 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import read
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
-from tests.unit.awx import runner
+from tests.functional.awx import runner
 
-HERE = Path(__file__).parent
+SAMPLE = Path(__file__).resolve().parents[3] / "tests/unit/awx/sample.yml"
 SECRETS = {"git": ["ssh_key_data"], "registry": ["password"], "nodes": ["password"], "cluster": ["kubeconfig"]}
 SECRETS["ops"] = ["token"]
 TEMPLATES = {
     each["name"].partition(": ")[2]: each
-    for each in objects(read((HERE / "sample.yml").read_bytes(), "sample.yml", SECRETS))["job_templates"]
+    for each in objects(read(SAMPLE.read_bytes(), "sample.yml", SECRETS))["job_templates"]
 }
 FABRIC = TEMPLATES["validate"]["extra_vars"]["fabric_file"]
 

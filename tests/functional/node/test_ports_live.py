@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from tests.unit.node.own_namespace import NETWORKD, LiveNode, in_own_namespace, ip, shown
+from tests.functional.node.own_namespace import NETWORKD, LiveNode, in_own_namespace, ip, shown
 
 Option = t.Dict[str, t.Any]
 

@@ -21,10 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink imp
     Rtnetlink,
     Rule,
 )
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace
+from tests.functional.node.test_ports_live import port, run
 from tests.unit.fabric import live_nodes
-from tests.unit.node.own_namespace import LiveNode, in_own_namespace
 from tests.unit.node.test_info import link, node
-from tests.unit.node.test_ports_live import port, run
 from tests.unit.node.trees import Tree
 
 

@@ -29,7 +29,7 @@ def test_it_works_by_itself(archive: Path, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("tests/unit/test_release.py", b"", "tests/unit/test_release.py does not belong in it"),
+        ("tests/functional/test_release.py", b"", "tests/functional/test_release.py does not belong in it"),
         ("plugins/modules/new.pyc", b"", "plugins/modules/new.pyc does not belong in it"),
         (
             "roles/x/files/id",

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
-from tests.unit.node.apart_child import in_child
+from tests.functional.node.apart_child import in_child
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000

@@ -16,7 +16,7 @@ import pytest
 from tests.standins.awx import Awx, serve
 
 ROOT = Path(__file__).resolve().parents[3]
-SAMPLE = Path(__file__).with_name("sample.yml")
+SAMPLE = ROOT / "tests/unit/awx/sample.yml"
 SECRETS = {
     "git": {"ssh_key_data": "-----BEGIN KEY-----\nKEY-of-git\n-----END KEY-----\n"},
     "registry": {"password": "PASSWORD-of-registry"},

@@ -18,8 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.changes impor
 from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import UNFINISHED, NicDriver
 from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver_packages import Apt
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
-from tests.unit.node import debian_root
-from tests.unit.node.debian_root import BUILT, DOCA, INBOX, MLNX, OTHER, RUNNING, DebianNode, on_debian, sh
+from tests.functional.node import debian_root
+from tests.functional.node.debian_root import BUILT, DOCA, INBOX, MLNX, OTHER, RUNNING, DebianNode, on_debian, sh
 
 Options = t.Dict[str, t.Any]
 NOBODY = Branch({}, {})

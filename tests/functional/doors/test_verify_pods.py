@@ -17,9 +17,9 @@ from pathlib import Path
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace
+from tests.functional.node.test_pods import UIDS, ground, leave, pod
 from tests.unit.fabric.verify_nodes import World
-from tests.unit.node.own_namespace import LiveNode, in_own_namespace
-from tests.unit.node.test_pods import UIDS, ground, leave, pod
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES = ("ai-1", "ai-2")

@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import cni_plugins, cni_rail, program
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from tests.cni_runtime import PluginError, Runtime, together
-from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip, shown
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip, shown
 from tests.unit.node.packed import reached
 
 PLACES = [os.environ.get("RAILYARD_CNI_PLUGINS", ""), "/usr/lib/cni", "/opt/cni/bin"]

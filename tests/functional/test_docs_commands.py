@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from lab.cli import parser
-from tests.unit.docs_commands import PAGES, ROOT, Command, Desk, Play, commands, takes
+from tests.functional.docs_commands import PAGES, ROOT, Command, Desk, Play, commands, takes
 
 # Run as they stand: they ask nobody but this machine
 _RUN = re.compile(
@@ -47,14 +47,14 @@ ELSEWHERE = [
     ),
     Row(r"ansible-playbook .*playbooks/verify\.yml\b.*", "tests/integration/test_faults.py"),
     Row(r"ansible-playbook .*playbooks/drift\.yml\b.*", "tests/integration/test_faults.py"),
-    Row(r"ansible-playbook .*playbooks/discover\.yml\b.*", "tests/unit/fabric/test_discover_door.py"),
+    Row(r"ansible-playbook .*playbooks/discover\.yml\b.*", "tests/functional/doors/test_discover.py"),
     Row(
         r"ansible-playbook .*playbooks/teardown\.yml\b.* -e teardown_hosts=true\b.*",
         "tests/integration/test_take_back.py",
     ),
     Row(r"ansible-playbook .*playbooks/(kubernetes|teardown)\.yml\b.*", "tests/integration/test_kube_objects.py"),
     Row(r"ansible-playbook .*playbooks/cluster\.yml\b.*", "tests/integration/test_kube_software.py"),
-    Row(r"ansible-playbook .*playbooks/awx\.yml\b.*", "tests/unit/awx/test_awx.py"),
+    Row(r"ansible-playbook .*playbooks/awx\.yml\b.*", "tests/functional/awx/test_awx.py"),
     Row(r"ansible \S+ .*-m railyard\.fabric\.rail_info\b.*", "tests/integration/test_rail_info.py"),
     Row(r"ansible \S+ .*-m ansible\.builtin\.ping", why="asks the reader's own nodes for nothing"),
     Row(r"kubectl apply -k rendered/\S+/workload", why="starts pods, and no kubelet runs in the tests"),
@@ -62,12 +62,12 @@ ELSEWHERE = [
     Row(r"lab/lab .*", "tests/integration/test_lab.py"),
     Row(r"make lab\b.*", "tests/integration/test_site.py"),
     Row(r"make (test|compat|bench)\b", why="hours: they are what a maintainer runs before a release"),
-    Row(r"make release\b", "tests/unit/test_release.py"),
+    Row(r"make release\b", "tests/functional/test_release.py"),
     Row(r"python -m benchmarks .*", why="measures for minutes, and asserts nothing"),
-    Row(r"ansible-galaxy collection (build|install railyard).*", "tests/unit/test_release.py"),
-    Row(r"sha256sum --check .*", "tests/unit/test_release.py"),
+    Row(r"ansible-galaxy collection (build|install railyard).*", "tests/functional/test_release.py"),
+    Row(r"sha256sum --check .*", "tests/functional/test_release.py"),
     Row(r"ansible-galaxy collection install ansible\.posix", why="fetches another project's collection"),
-    Row(r"ansible-builder build .*", "tests/unit/awx/test_environment.py"),
+    Row(r"ansible-builder build .*", "tests/functional/awx/test_environment.py"),
     Row(r"export (CONTROLLER|ANSIBLE)_.*", why="sets the reader's own shell"),
 ]
 

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, counters, lldp, probe
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
 from lab.leaf import lldp_frame
-from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 from tests.unit.node.trees import Tree
 
 # Two TLVs as a switch with MAC addresses for names sends them, with a VLAN tag before, and a management address.

@@ -17,8 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, i
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
-from tests.unit.node.own_namespace import LiveNode, in_own_namespace, ip
-from tests.unit.node.test_ports_live import predicted, run
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
+from tests.functional.node.test_ports_live import predicted, run
 
 FABRIC = """
 plugin: railyard.fabric.rails
