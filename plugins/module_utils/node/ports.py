@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.node import (
     holders,
     network_files,
@@ -53,6 +53,7 @@ NAMELESS = (
     "%s (%s) has no interface here: no file for the next boot is changed, its neighbours' neither. "
     "Remedy: run again once it has one"
 )
+UNREADABLE = "%s could not be read: addresses, routes and rules that it told of stay until the next boot"
 STAYS = "name, MTU and sysctls of %s stay as they are until the next boot"
 
 
@@ -191,6 +192,8 @@ class RailPorts(Subsystem):
         plan.guard(Branch.observe(self._system), [] if absent else targets, former)
         if not absent:
             plan.check(targets, former)
+        if absent and not (record.ports or record.former):
+            self._check_recordless(record, plan)
         plan.raise_errors()
         backend = self._choose_backend(wanted)
         self._decide(plan, targets, former)
@@ -230,6 +233,15 @@ class RailPorts(Subsystem):
         if self._state == "absent":
             rails.update(port.rail for port in record.ports + record.former)
         return sorted(rails - {port.rail for port in wanted})
+
+    def _check_recordless(self, record: Record, plan: Plan) -> None:
+        """Where nothing tells what was set up: the files of the ports that were not named are not taken along."""
+        if self._ports and self._our_files():
+            message = "does not tell which rail ports are set up, and there are files of them: those of all would go"
+            remedy = "run with state present and the ports that stay, or without ports to take all away"
+            plan.errors.append(Refused(message, RECORD, remedy))
+        elif not record.done:
+            plan.warnings.append(UNREADABLE % RECORD)
 
     def _decide(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """The live changes; ``targets`` are all that shall be, but for those that merely stay where state is absent."""
@@ -301,13 +313,14 @@ class RailPorts(Subsystem):
                 changes.append(Change(path, "content", text, file.text, act))
             elif mode != file.mode:
                 changes.append(Change(path, "mode", "%04o" % (mode or 0), "%04o" % file.mode, act))
-        ours = network_files.our_common_files(system)
-        for each in network_files.BACKENDS.values():
-            ours += each(system).ours()
-        for path in ours:
+        for path in self._our_files():
             if path not in files:
                 changes.append(Change(path, "content", system.read_file(path), None, _remover(system, path)))
         return changes
+
+    def _our_files(self) -> list[str]:
+        found = network_files.our_common_files(self._system)
+        return found + [path for each in network_files.BACKENDS.values() for path in each(self._system).ours()]
 
     def _in_record(
         self,

@@ -26,6 +26,7 @@ HUGEPAGES = "/sys/kernel/mm/hugepages"
 HUGEPAGES_FILE = "/etc/tmpfiles.d/railyard-hugepages.conf"
 NEIGHBOURS_FILE = "/etc/sysctl.d/91-railyard-neighbours.conf"
 NETWORK_MANAGER_FILE = "/etc/NetworkManager/conf.d/90-railyard-rails.conf"
+UNREAD = "# NetworkManager has yet to read this.\n"
 # What rail_ports writes where NetworkManager is the node's back-end.
 OWN_CONNECTIONS = "/etc/NetworkManager/system-connections"
 CLOUD_INIT = "/etc/cloud/cloud.cfg.d"
@@ -271,7 +272,7 @@ class RailLimits(Subsystem):
     def _taken_back(self, state: State) -> list[Change]:
         """All for the next boot to know nothing of us. What stays until then is noted before anything goes."""
         changes = self._memlock.taken_back(state["memlock"], bool(self._until_boot.read()))
-        changes += self._managed_again()
+        changes += self._network_manager_change(None)
         for path, attribute in (
             (HUGEPAGES_FILE, "hugepages"),
             (NEIGHBOURS_FILE, "sysctl"),
@@ -295,22 +296,6 @@ class RailLimits(Subsystem):
             if "/hugepages-%dkB/" % page["size_kb"] in pages and page["count"]:
                 found.append(PAGES_STAY % (page["count"], page["size_kb"]))
         return found + ([TABLES_STAY] if system.exists(NEIGHBOURS_FILE) else [])
-
-    def _managed_again(self) -> list[Change]:
-        """The file is emptied, NetworkManager reads it, and then it goes: so a run that is cut off is seen by it."""
-        system, path = self._system, NETWORK_MANAGER_FILE
-        held = system.read_file(path)
-        if held is None:
-            return []
-        if not system.which("nmcli"):
-            return self._text_change(path, "unmanaged", None)
-
-        def act() -> None:
-            self._reload_network_manager()
-            system.remove_file(path)
-
-        changes = [] if held == HEAD else [Change(path, "unmanaged", held, None, lambda: system.write_file(path, HEAD))]
-        return [*changes, Change("NetworkManager", "conf", "older", "reloaded", act)]
 
     # -- set up
 
@@ -421,18 +406,30 @@ class RailLimits(Subsystem):
             if why:
                 raise Refused("one of the ports %s" % why[0], "ports", "take it out of the ports")
             names = ",".join("interface-name:%s" % each for each in wanted)
-            text = HEAD + "[device-railyard]\nmatch-device=%s\nmanaged=0\n" % names
-            files = self._text_change(NETWORK_MANAGER_FILE, "unmanaged", text)
-            changes += files
-            if files and system.which("nmcli"):
-                changes.append(Change("NetworkManager", "conf", "older", "reloaded", self._reload_network_manager))
+            changes += self._network_manager_change(HEAD + "[device-railyard]\nmatch-device=%s\nmanaged=0\n" % names)
         if self._options.get("cloud_init") == DISABLED and state["cloud_init"] == "enabled":
             changes += self._text_change(CLOUD_INIT_FILE, "network", CLOUD_INIT_TEXT)
         return changes
 
-    def _reload_network_manager(self) -> None:
-        # not running is as good: it reads the file when it starts
-        self._system.run(["nmcli", "general", "reload", "conf"], 60)
+    def _network_manager_change(self, text: str | None) -> list[Change]:
+        """NetworkManager's file as ``text`` (None: without it), and read by it. Until it has read it, the file says so:
+        by that a run that was cut off is seen.
+        """
+        system, path = self._system, NETWORK_MANAGER_FILE
+        held, draft = system.read_file(path), (text or HEAD) + UNREAD
+        if held == text or not system.which("nmcli"):
+            return self._text_change(path, "unmanaged", text)
+
+        def act() -> None:
+            # not running is as good: it reads the file when it starts
+            system.run(["nmcli", "general", "reload", "conf"], 60)
+            for change in self._text_change(path, "unmanaged", text):
+                change.act()
+
+        changes = (
+            [] if held == draft else [Change(path, "unmanaged", held, text, lambda: system.write_file(path, draft))]
+        )
+        return [*changes, Change("NetworkManager", "conf", "older", "reloaded", act)]
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         reasons = ["%s is %d and will be as wanted after a reboot" % each for each in self._short.items()]

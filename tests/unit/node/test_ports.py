@@ -467,6 +467,24 @@ def test_a_record_that_makes_no_sense_is_written_anew(node: Node) -> None:
     assert changes(node, PORTS) == []
 
 
+@pytest.mark.parametrize("record", [None, "{", '{"ports": 3, "former": [], "done": true}'])
+def test_without_a_record_one_rail_does_not_take_the_files_of_others_along(node: Node, record: str | None) -> None:
+    run(node, PORTS)
+    node.system.remove_file(RECORD)
+    if record is not None:
+        node.system.write_file(RECORD, record)
+    assert errors(node, [PORTS[0]], state="absent") == (
+        "%s: does not tell which rail ports are set up, and there are files of them: those of all would go. Remedy: run "
+        "with state present and the ports that stay, or without ports to take all away." % RECORD
+    )
+    # all of them: what only the record could tell of stays
+    told = run(node, [], state="absent")
+    assert not [path for path in (node.root / "etc").rglob("*") if path.is_file()]
+    stays = "addresses, routes and rules that it told of stay until the next boot" in " ".join(told["warnings"])
+    assert stays is (record is not None)
+    assert changes(node, [PORTS[0]], state="absent") and run(node, PORTS)["changes"]
+
+
 # -- names -----------------------------------------------------------------------------------------------------------
 
 

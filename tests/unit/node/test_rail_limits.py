@@ -43,6 +43,8 @@ class Node(System):
         self.others: dict[str, str] = {}
         self.ruleset = ""
         self.synchronized = "yes"
+        #: what NetworkManager has read
+        self.network_manager = ""
         (root / "run/systemd/system").mkdir(parents=True)
         self.process(812, "8388608")
         for netdev in ("rail0", "eth0"):
@@ -83,6 +85,8 @@ class Node(System):
         if argv[-2:] == ["list", "ruleset"]:
             return CommandResult(0, self.ruleset, "")
         self.did(" ".join(argv))
+        if argv[0] == "nmcli":
+            self.network_manager = self.read_file(rail_limits.NETWORK_MANAGER_FILE) or ""
         if argv[-1] == "daemon-reload":
             for name in self.loaded:
                 self.loaded[name] = self.others.get(name) or ("infinity" if self.drop_in(name) else "8388608")
@@ -297,6 +301,34 @@ def test_networkmanager_and_cloud_init_are_kept_off(node: Node) -> None:
     assert "match-device=interface-name:rail0\nmanaged=0" in (node.read_file(rail_limits.NETWORK_MANAGER_FILE) or "")
     assert (state["network_manager"], state["cloud_init"]) == ("unmanaged", "disabled")
     assert run(node, ports=RAIL, network_manager="unmanaged", cloud_init="disabled")[0] == []
+
+
+def test_networkmanager_has_read_what_a_run_that_was_cut_off_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    wanted: t.Any = {"ports": RAIL, "network_manager": "unmanaged"}
+    place = 0
+    while True:
+        node = Node(tmp_path / str(place))
+        (tmp_path / str(place) / "etc/NetworkManager").mkdir(parents=True)
+        node.programs.add("nmcli")
+        node.kill_at = place
+        try:
+            run(node, **wanted)
+            break
+        except Killed:
+            node.kill_at = None
+        run(node, **wanted)
+        assert "rail0\nmanaged=0\n" in node.network_manager
+        node.operations.clear()
+        assert run(node, **wanted)[0] == node.operations == []
+        place += 1
+    assert place == 3 and node.operations == [
+        "write " + rail_limits.NETWORK_MANAGER_FILE,
+        "nmcli general reload conf",
+        "write " + rail_limits.NETWORK_MANAGER_FILE,
+    ]
 
 
 def test_a_port_that_gets_its_name_later_is_kept_off_by_that_name(node: Node) -> None:
