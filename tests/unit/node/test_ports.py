@@ -474,8 +474,8 @@ def test_without_a_record_one_rail_does_not_take_the_files_of_others_along(node:
     if record is not None:
         node.system.write_file(RECORD, record)
     assert errors(node, [PORTS[0]], state="absent") == (
-        "%s: does not tell which rail ports are set up, and there are files of them: those of all would go. Remedy: run "
-        "with state present and the ports that stay, or without ports to take all away." % RECORD
+        "%s: does not tell which rail ports are set up, and there are files of them: those of all would go. Remedy: "
+        "run with state present and the ports that stay, or without ports to take all away." % RECORD
     )
     # all of them: what only the record could tell of stays
     told = run(node, [], state="absent")
