@@ -145,11 +145,12 @@ gathered:
     memlock:
       description:
         - The services that the node has. C(configured) is what each gets when it is started, C(live) what it has now,
-          C(pid) null where it does not run.
+          C(pid) null where it does not run. C(drop_in) says whether systemd has read a drop-in of this module, C(reload)
+          whether files of the service have changed since systemd read them.
       type: list
       elements: dict
       sample:
-        - {service: containerd, pid: 812, configured: unlimited, live: unlimited, reload: false}
+        - {service: containerd, pid: 812, configured: unlimited, live: unlimited, drop_in: true, reload: false}
     hugepages:
       description: The sizes that the kernel has, how many pages there are and how many are free.
       type: list

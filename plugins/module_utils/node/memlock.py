@@ -35,7 +35,7 @@ TEXT = """\
 [Service]
 LimitMEMLOCK=infinity
 """
-SHOWN = ("LoadState", "MainPID", "LimitMEMLOCK", "NeedDaemonReload")
+SHOWN = ("LoadState", "MainPID", "LimitMEMLOCK", "DropInPaths", "NeedDaemonReload")
 LINE = re.compile(r"^Max locked memory\s+(\S+)\s+(\S+)", re.MULTILINE)
 INFINITY = ("infinity", str(2**64 - 1))
 UNLIMITED = "unlimited"
@@ -63,7 +63,9 @@ class Memlock:
         self._names += [each for each in services if each not in self._names]
 
     def observe(self) -> list[Row]:
-        """Of each: ``service``, ``pid`` (None: it does not run), ``configured`` (at its next start) and ``live``."""
+        """Of each: ``service``, ``pid`` (None: it does not run), ``configured`` (at its next start), ``live``, whether
+        systemd has read a ``drop_in`` of ours, and whether it is to ``reload`` some file of the service.
+        """
         if not self._names or not self._system.exists("/run/systemd/system"):
             return []
         argv = ["systemctl", "show", "--property=Id,%s" % ",".join(SHOWN)]
@@ -84,6 +86,7 @@ class Memlock:
                     "pid": pid,
                     "configured": UNLIMITED if configured in INFINITY else configured,
                     "live": self._live(pid),
+                    "drop_in": DROP_IN % name in values.get("DropInPaths", "").split(),
                     "reload": values.get("NeedDaemonReload") == "yes",
                 }
             )
@@ -103,14 +106,12 @@ class Memlock:
         names = [each[: -len(SUFFIX)] for each in self._system.listdir(directory) if each.endswith(SUFFIX)]
         return [each for each in names if self._system.exists("%s/%s%s/%s" % (directory, each, SUFFIX, name))]
 
-    def taken_back(self, rows: t.Sequence[Row], begun: bool) -> list[Change]:
-        """What must be done so that no service has more than by its other files when it is started next.
-
-        :param begun: whether an earlier run has begun with it, and may have been cut off before systemd knew.
-        """
+    def taken_back(self, rows: t.Sequence[Row]) -> list[Change]:
+        """What must be done so that no service has more than by its other files when it is started next."""
         kept = self.kept()
         changes = [Change(DROP_IN % each, "LimitMEMLOCK", UNLIMITED, None, self._remover(each)) for each in kept]
-        unaware = begun and any(row["reload"] and row["configured"] == UNLIMITED for row in rows)
+        # of a run that was cut off before systemd knew
+        unaware = any(row["drop_in"] and row["service"] not in kept for row in rows)
         if (kept or unaware) and self._system.exists("/run/systemd/system"):
             changes.append(Change("systemd", "units", "older", "reloaded", self._reload))
         return changes

@@ -271,7 +271,7 @@ class RailLimits(Subsystem):
 
     def _taken_back(self, state: State) -> list[Change]:
         """All for the next boot to know nothing of us. What stays until then is noted before anything goes."""
-        changes = self._memlock.taken_back(state["memlock"], bool(self._until_boot.read()))
+        changes = self._memlock.taken_back(state["memlock"])
         changes += self._network_manager_change(None)
         for path, attribute in (
             (HUGEPAGES_FILE, "hugepages"),

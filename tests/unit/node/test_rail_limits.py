@@ -37,6 +37,8 @@ class Node(System):
         self.programs = {"timedatectl"}
         self.services = {"containerd": 812, "kubelet": 0}
         self.loaded = {name: "8388608" for name in self.services}
+        #: services of which systemd has read a drop-in of ours
+        self.read_drop_ins: set[str] = set()
         self.operations: list[str] = []
         self.kill_at: int | None = None
         self.memory = 10**6
@@ -75,6 +77,7 @@ class Node(System):
         """As systemd starts a service."""
         self.services[name] = self.services[name] or 900
         self.loaded[name] = "infinity" if self.drop_in(name) else "8388608"
+        self.read_drop_ins = self.read_drop_ins - {name} | ({name} if self.drop_in(name) else set())
         self.process(self.services[name], "unlimited" if self.drop_in(name) else "8388608")
 
     def answer(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
@@ -88,6 +91,7 @@ class Node(System):
         if argv[0] == "nmcli":
             self.network_manager = self.read_file(rail_limits.NETWORK_MANAGER_FILE) or ""
         if argv[-1] == "daemon-reload":
+            self.read_drop_ins = {name for name in self.loaded if self.drop_in(name)}
             for name in self.loaded:
                 self.loaded[name] = self.others.get(name) or ("infinity" if self.drop_in(name) else "8388608")
         return CommandResult(0, "", "")
@@ -96,12 +100,10 @@ class Node(System):
         if name not in self.services:
             return "MainPID=0\nLimitMEMLOCK=8388608\nId=%s.service\nLoadState=not-found\nNeedDaemonReload=no" % name
         stale = self.loaded[name] != (self.others.get(name) or ("infinity" if self.drop_in(name) else "8388608"))
-        return "MainPID=%d\nLimitMEMLOCK=%s\nId=%s.service\nLoadState=loaded\nNeedDaemonReload=%s" % (
-            self.services[name],
-            self.loaded[name],
-            name,
-            "yes" if stale else "no",
-        )
+        paths = ["/lib/systemd/system/service.d/10-others.conf"]
+        paths += [memlock.DROP_IN % name] if name in self.read_drop_ins else []
+        row = "MainPID=%d\nLimitMEMLOCK=%s\nId=%s.service\nLoadState=loaded\nDropInPaths=%s\nNeedDaemonReload=%s"
+        return row % (self.services[name], self.loaded[name], name, " ".join(paths), "yes" if stale else "no")
 
     def write_attribute(self, path: str, text: str) -> None:
         self.did("%s = %s" % (path, text))
@@ -495,6 +497,19 @@ def test_killed_anywhere_while_it_is_taken_back_the_next_run_ends_it(
         assert run(node, state="absent")[0] == []
         place += 1
     assert place == 10
+
+
+def test_systemd_knows_though_a_run_was_cut_off_that_had_nothing_to_note(node: Node) -> None:
+    node.services["containerd"] = 0
+    run(node, memlock="unlimited")
+    node.kill_at = len(node.operations) + 2
+    with pytest.raises(Killed):
+        run(node, state="absent")
+    node.kill_at = None
+    assert not any(node.exists(path) for path in OURS) and not node.exists("/run/railyard/until_boot/rail_limits")
+    _done, state, _it = run(node, state="absent")
+    assert [row["configured"] for row in state["memlock"]] == ["8388608"] * 2
+    assert run(node, state="absent")[0] == []
 
 
 # -- told -------------------------------------------------------------------------------------------------------------
