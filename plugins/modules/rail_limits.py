@@ -145,8 +145,8 @@ gathered:
     memlock:
       description:
         - The services that the node has. C(configured) is what each gets when it is started, C(live) what it has now,
-          C(pid) null where it does not run. C(drop_in) says whether systemd has read a drop-in of this module, C(reload)
-          whether files of the service have changed since systemd read them.
+          C(pid) null where it does not run. C(drop_in) says whether systemd has read a drop-in of this module,
+          C(reload) whether files of the service have changed since systemd read them.
       type: list
       elements: dict
       sample:
