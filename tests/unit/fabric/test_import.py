@@ -209,6 +209,17 @@ def test_infiniband_needs_no_addresses() -> None:
     assert got["addresses"] == {"mode": "none"} and got["rails"] == {"gpu01": {}, "gpu02": {}}
 
 
+@pytest.mark.parametrize(("key", "partition"), [("0x1000", True), ("0x7fff", False)])
+def test_where_a_partition_key_is_said_instead(key: str, partition: bool) -> None:
+    (said,) = (
+        each
+        for each in of_text(IMPORT_RULES["IM207"].good.replace("0x1000", key)).findings
+        if "partition" in each.text()
+    )
+    assert said.finding.code == "IM209" and 'kubernetes_options.pkey: "%s"' % key in said.finding.remedy
+    assert ("fabric.infiniband.pkeys: [%s]" % key in said.finding.remedy) is partition
+
+
 def test_the_network_operators_kinds() -> None:
     got = data(imported("network-operator.yml"))
     assert got["fabric"]["provider"] == "network-operator"

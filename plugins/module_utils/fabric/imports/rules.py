@@ -227,7 +227,7 @@ SECTION = _rule(
 NOT_KNOWN = _rule(
     "IM209",
     WARNING,
-    "The fabric file has no word for this",
+    "This is not taken over into the fabric file",
     _GOOD_NETWORK.replace("  mtu: 4200", "  vlanID: 100"),
     _GOOD_NETWORK,
 )

@@ -273,14 +273,17 @@ def _pkey(fields: Fields, section: str, found: Found) -> None:
         return
     text = value.text.strip()
     place = fields.place_of(section + ".pkey")
-    written = "nothing: the fabric file has no partition key"
+    written = "nothing of it"
     try:
         key = int(text, 16) if text.lower().startswith("0x") else -1
     except ValueError:
         key = -1
     if 0 <= key <= 0x7FFF and not (value.plain and text.isdigit()):
-        message = "the partition key %s is the subnet manager's matter" % text
-        found.add(rules.NOT_KNOWN, place, message, "keep it in the network's own manifest", written)
+        message = "the partition key %s is one network's, and those of a fabric file are every port's" % text
+        remedy = 'say it for pods as kubernetes_options.pkey: "0x%04x"' % key
+        if 0 < key < 0x7FFF:
+            remedy += ", or for nodes and pods as fabric.infiniband.pkeys: [0x%04x]" % key
+        found.add(rules.NOT_KNOWN, place, message, remedy, written)
         return
     remedy = 'write it as "0x..." of at most 0x7fff'
     if text.isdigit() and len(text) < 6:
