@@ -443,7 +443,7 @@ class Plan:
             if other.interface.ip != side.address.ip or other.ifindex == link.ifindex:
                 continue
             if (other.ifindex, other.interface) not in leaving:
-                holder = self._seen.links[other.ifindex].name
+                holder = self._name_of(other.ifindex)
                 message = "%s is the address of %s already" % (side.address.ip, holder)
                 self.errors.append(RailyardError(message, at(port, side.key), "take it from there first"))
         self.errors += duplicates(port, link, self._seen, self._tried) if side.version == 6 else []

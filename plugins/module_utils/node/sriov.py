@@ -134,7 +134,8 @@ class SriovVfs(Kept):
     def _address(self, options: t.Mapping[str, t.Any]) -> str | None:
         """The PF of a port that was kept; None where there is none any more."""
         try:
-            (port,) = sriov_wish.ports({"ports": [{key: options.get(key) for key in ("pci", "netdev")}]})
+            names = {key: str(options[key]) for key in ("pci", "netdev") if options.get(key)}
+            (port,) = sriov_wish.ports({"ports": [names]})
             return self._resolve(port._replace(netdev=None) if port.pci else port)
         except RailyardError:
             return None

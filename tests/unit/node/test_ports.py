@@ -199,6 +199,12 @@ def test_what_others_set_stays_and_what_is_in_the_way_is_told(node: Node) -> Non
     assert (3, "192.0.2.1/24") in kernel.summary()["addresses"]
 
 
+def test_an_address_on_an_interface_that_came_between_two_looks_is_told(node: Node) -> None:
+    node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/24"))
+    node.kernel.held_addresses = [each._replace(ifindex=99) for each in node.kernel.held_addresses]
+    assert "172.16.11.201 is the address of 99 already" in errors(node, PORTS)
+
+
 def test_a_wrong_prefix_or_gateway_is_replaced(node: Node) -> None:
     node.kernel.set_link(3, up=True)
     node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/16"))

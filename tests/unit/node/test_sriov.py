@@ -695,6 +695,13 @@ def test_absent_tells_what_it_cannot_undo_and_present_forgets_it(kernel: NicKern
     assert run(kernel, ports=ports, persist=True, autoprobe=False)[0] == []
 
 
+def test_absent_of_what_was_kept_in_another_shape(two: NicKernel) -> None:
+    ports = [{"pci": 5}, {"netdev": ["enp5s0"]}, {}, {"pci": OTHER, "count": 1}]
+    two.write_file(KEPT, json.dumps({"module": "sriov_vfs", "options": {"ports": ports}}))
+    done, reasons = take_back(two)
+    assert [each[0] for each in done[:2]] == [OTHER, KEPT] and reasons == []
+
+
 def test_absent_of_a_card_that_has_gone(two: NicKernel) -> None:
     two.resize(OTHER, 0)
     two.place(OTHER).unlink()
