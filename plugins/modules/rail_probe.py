@@ -65,14 +65,14 @@ options:
         required: true
       device:
         description:
-          - The RDMA device; without it the one whose GID table holds O(ports[].address), or that of O(ports[].pci) or
-            O(ports[].netdev).
+          - The RDMA device; without it the one whose GID table holds O(ports[].address), else that of O(ports[].pci) or
+            O(ports[].netdev). InfiniBand's tables hold no addresses.
         type: str
       address:
         description: The rail port's own IP address, without prefix. Over InfiniBand there need be none.
         type: str
       pci:
-        description: PCI address of the port, by which its RDMA device is found where it has no address.
+        description: PCI address of the port, by which its RDMA device is found where no address tells it.
         type: str
         version_added: 0.2.0
       netdev:
@@ -104,11 +104,11 @@ options:
         type: str
       device:
         description:
-          - The rail port's RDMA device; without it the one whose GID table holds O(targets[].source), or that of
+          - The rail port's RDMA device; without it the one whose GID table holds O(targets[].source), else that of
             O(targets[].pci) or O(targets[].netdev).
         type: str
       pci:
-        description: PCI address of the port, by which its RDMA device is found where it has no address.
+        description: PCI address of the port, by which its RDMA device is found where no address tells it.
         type: str
         version_added: 0.2.0
       source:

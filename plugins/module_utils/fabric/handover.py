@@ -48,8 +48,9 @@ def _address(port: Port) -> dict[str, t.Any]:
 
 def _probe(port: Port) -> dict[str, t.Any]:
     address = port.get("address") or port.get("address6")
-    row = {"rail": port["rail"], "device": port["rdma"]["name"]}
-    return dict(row, address=bare(address)) if address else dict(row, **_pick(port, "pci", "netdev"))
+    row = {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(address) if address else None}
+    # InfiniBand's GIDs hold no address by which a device without a planned name could be found
+    return row if address and row["device"] else dict(row, **_pick(port, "pci", "netdev"))
 
 
 def _pci(port: Port) -> dict[str, t.Any]:

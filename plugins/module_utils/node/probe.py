@@ -234,15 +234,17 @@ def device_with_address(system: System, address: str) -> str | None:
 
 def _device_arguments(system: System, port: Options, address: str | None) -> list[str]:
     """perftest's arguments that choose the device and the GID; the link layer decides whether a GID is needed."""
-    device = port["device"] or (device_with_address(system, address) if address else _device_below(system, port))
+    device = port["device"] or (device_with_address(system, address) if address else None) or _below(system, port)
     if device is None or not system.exists("/sys/class/infiniband/%s" % device):
         what = "there is no RDMA device %s" % device if device else "there is no RDMA device of the port"
         if not device and address:
             what = "no RDMA device has a GID for %s" % address
         raise RailyardError(what, str(port["rail"]), "run the hosts playbook first")
-    number = 1 if address else _port_number(system, device, port)
+    number = _port_number(system, device, port)
+    ethernet = system.read("/sys/class/infiniband/%s/ports/%d/link_layer" % (device, number)) != "InfiniBand"
+    number = 1 if ethernet and address else number
     arguments = ["-d", device, *(["-i", str(number)] if number != 1 else [])]
-    if system.read("/sys/class/infiniband/%s/ports/%d/link_layer" % (device, number)) != "InfiniBand":
+    if ethernet:
         if not address:
             raise RailyardError(
                 "%s is of Ethernet, where GIDs come from addresses, and the port has none" % device,
@@ -260,7 +262,7 @@ def _device_arguments(system: System, port: Options, address: str | None) -> lis
     return arguments
 
 
-def _device_below(system: System, port: Options) -> str | None:
+def _below(system: System, port: Options) -> str | None:
     """The RDMA device of the port's PCI function, or of that below its netdev; None where there is none."""
     places = []
     if port.get("pci"):

@@ -185,6 +185,13 @@ def test_rails_without_addresses_are_probed_over_infiniband_alone() -> None:
     assert [each["rail"] for each in third["others"]] == []
 
 
+def test_a_device_without_a_planned_name_can_be_found_by_its_port() -> None:
+    wish = port(1, rdma={"name": None, "type": "hardware"})
+    assert handover.port_options([wish], "rail_probe", None, "infiniband") == [
+        {"rail": "gpu01", "address": "172.16.11.201", "pci": "0000:01:00.0", "netdev": "enp1s0"}
+    ]
+
+
 def test_a_port_that_alone_has_an_address_finds_no_partner() -> None:
     one, other = bare_port(1), bare_port(1, address="172.16.11.1/24")
     assert proof.targets(node("b", one), node("a", other), [], link_layer="infiniband") == []

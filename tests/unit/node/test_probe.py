@@ -299,6 +299,18 @@ def test_the_second_port_of_a_device_is_the_one_that_ipoib_numbers(
     assert runner.asked[1:5] == ["-d", "mlx5_0", "-i", "2"]
 
 
+def test_the_device_of_an_address_over_infiniband_is_that_of_the_port(
+    infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path
+) -> None:
+    runner, system = infiniband(CommandResult(0, TABLE, ""))
+    wish = target(device=None, netdev="ibs1", source="172.16.11.201", address="172.16.11.202", port=40000)
+    place = tmp_path / "sys/class/net/ibs1/device/infiniband/mlx5_0"
+    place.mkdir(parents=True)
+    result = probe.transfer(wish, options(), system)
+    assert result["error"] == "" and runner.asked[:3] == ["/usr/bin/ib_write_bw", "-d", "mlx5_0"]
+    assert "-x" not in runner.asked and runner.asked[-1] == "172.16.11.202"
+
+
 def test_a_management_address_of_ipv6_needs_a_perftest_that_knows_it(
     infiniband: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
@@ -430,6 +442,13 @@ def test_an_older_server_is_not_told_what_it_does_not_know(
     monkeypatch.setattr(probe_meet, "management_address", lambda *_known: "127.0.0.9")
     (result,) = probe.serve(options(ports=[PORT]), server)
     assert result["port"] and "--bind_source_ip" not in (tmp_path / "log").read_text()
+
+
+def test_a_server_on_infiniband_with_an_address_and_without_a_name_is_the_ports(server: Node, tmp_path: Path) -> None:
+    port = {**PORT, "address": "127.0.0.1"}
+    (result,) = probe.serve(options(mode="serve", ports=[port], lifetime=60), server)
+    assert result["error"] == "" and result["meet"] is None
+    assert (tmp_path / "log").read_text().startswith("-d mlx5_0 ")
 
 
 def test_ports_with_addresses_are_met_there_unless_it_is_told_otherwise(server: Node, tmp_path: Path) -> None:
