@@ -34,7 +34,7 @@ _UNITS = {"K": 1, "M": 1 << 10, "G": 1 << 20}
 def size_kb(text: str) -> int | None:
     """A hugepage's size as the kernel's arguments have it, such as ``2M``, in kB; None where it is none."""
     number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS or not number.isdigit() or number.startswith("0") or len(number) > 6:
+    if unit not in _UNITS or not (number.isascii() and number.isdigit()) or number.startswith("0") or len(number) > 6:
         return None
     return int(number) * _UNITS[unit]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import string
+import sys
 import typing as t
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
@@ -96,7 +97,7 @@ class HostRange:
         count = 1
         for each in self._ranges:
             count *= len(each)
-        return count
+        return min(count, sys.maxsize)  # more than that, len() cannot say
 
     @property
     def ranges(self) -> int:

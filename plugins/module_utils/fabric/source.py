@@ -31,6 +31,7 @@ class Scalar:
 
     __slots__ = ("column", "line", "plain", "size", "text")
     kind = "a single value"
+    depth = 0
 
     def __init__(self, text: str, plain: bool, line: int, column: int) -> None:
         self.text = text
@@ -45,7 +46,7 @@ class Scalar:
 
 
 class Sequence:
-    __slots__ = ("column", "items", "line", "size")
+    __slots__ = ("column", "depth", "items", "line", "size")
     kind = "a list"
     null = False
 
@@ -54,12 +55,13 @@ class Sequence:
         self.line = line
         self.column = column
         self.size = 1
+        self.depth = 1
 
 
 class Mapping:
     """``entries``: key -> (the key as it stands in the file, the value), in the file's order."""
 
-    __slots__ = ("column", "entries", "line", "merged", "size")
+    __slots__ = ("column", "depth", "entries", "line", "merged", "size")
     kind = "a mapping"
     null = False
 
@@ -69,6 +71,7 @@ class Mapping:
         self.line = line
         self.column = column
         self.size = 1
+        self.depth = 1
 
 
 Value = t.Union[Scalar, Sequence, Mapping]
@@ -279,7 +282,7 @@ class _Builder:
                 "write a plain word before the colon; a text that begins with a brace or bracket needs quotes",
             )
         if len(self._stack) >= MAX_DEPTH:
-            self._stop(rules.SIZE, event, "nested deeper than %d levels" % MAX_DEPTH, "make the file flatter")
+            self._deep(event)
         if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             self._tag(event)
         if event.anchor:
@@ -310,7 +313,13 @@ class _Builder:
                 self._stop(rules.KEY, event, "%s stands where a key belongs" % value.kind, "write a plain word")
             self._key(Scalar(value.text, False, *_mark(event)), event)
         else:
+            # Each alias may stand for all the levels that there may be, and for one that does.
+            if len(self._stack) + value.depth > MAX_DEPTH:
+                self._deep(event)
             self._put(value, event)
+
+    def _deep(self, event: t.Any) -> t.NoReturn:
+        self._stop(rules.SIZE, event, "nested deeper than %d levels" % MAX_DEPTH, "make the file flatter")
 
     def _put(self, value: Value, event: t.Any) -> None:
         if not self._stack:
@@ -318,6 +327,7 @@ class _Builder:
             return
         frame = self._stack[-1]
         frame.value.size += value.size
+        frame.value.depth = max(frame.value.depth, value.depth + 1)
         if frame.value.size > MAX_VALUES:
             message = "the file unfolds to more than %d values" % MAX_VALUES
             self._report.add(

@@ -231,6 +231,16 @@ WRONG = [
     Wrong("flow lists without end", b"nodes: " + b"[" * 100000, "RY103", "nodes" + "[0]" * 5, 1),
     Wrong("flow mappings without end", b"a: " + b"{a: " * 100000, "RY103", "a.a.a.a.a.a", 1),
     Wrong("block lists without end", b"- " * 5000, "RY103", "[0]" * 6, 1),
+    change(
+        "aliases deeper than Python goes",
+        "vars: {bmc: 10.1.17.3,",
+        "vars: {%s, bmc: 10.1.17.3,"
+        % ", ".join(
+            "a%d: &a%d %s%s%s" % (at, at, "[" * 30, "*a%d" % (at - 1) if at else "1", "]" * 30) for at in range(50)
+        ),
+        "RY103",
+        "nodes.ai-3.vars.a1[0][0]",
+    ),
     Wrong("too many bytes", b"# " + b"x" * (32 << 20), "RY103", "", 1),
     change("a NUL", "name: ai-10", 'name: "\0ai-10', "RY102", ""),
     change("an escape character", "name: ai-10", "name: \x1bai-10", "RY102", ""),
@@ -365,6 +375,13 @@ WRONG = [
         "a range without steps", "  jupiter:", "  sun-[8:9:0]: {profile: hgx}\n  jupiter:", "RY206", "nodes.sun-[8:9:0]"
     ),
     change("a broken range in an address", "10.1.16.[1:2]", "10.1.16.[1-2]", "RY206", "nodes.ai-[1:2].address"),
+    change(
+        "a range beyond all counting",
+        "groups: [rack_1]}",
+        'rack: "r%s", groups: [rack_1]}' % ("[1:999999999]" * 3),
+        "RY207",
+        "nodes.ai-[1:2].rack",
+    ),
     change("a longer range in an address", "10.1.16.[1:2]", "10.1.16.[1:3]", "RY207", "nodes.ai-[1:2].address"),
     sriov("a shorter range of indexes", '"[1:8]"', '"[1:4]"', "RY207", "nodes.rack[1:2]-ai-[1:4].index"),
     change("a node in two ranges", "  ai-3:", "  ai-[2:2]: {profile: hgx}\n  ai-3:", "RY208", "nodes.ai-[2:2]"),
@@ -799,6 +816,14 @@ WRONG = [
         "mtu: 4200\n  limits: {hugepages: {2M: 0.5}}",
         "RY112",
         "fabric.limits.hugepages.2M",
+    ),
+    change(
+        "hugepages by a digit that is none",
+        "mtu: 4200",
+        "mtu: 4200\n  limits: {hugepages: {\u00b2M: 8}}",
+        "RY962",
+        "fabric.limits.hugepages.\u00b2M",
+        9,
     ),
     change(
         "hugepages as a number", "mtu: 4200", "mtu: 4200\n  limits: {hugepages: 64}", "RY112", "fabric.limits.hugepages"
