@@ -8,6 +8,7 @@ and every object taken up by its controller as far as its status says. What lack
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
@@ -27,6 +28,9 @@ BESIDE = {"SpiderMultusConfig": NAD, "SriovNetwork": NAD, "SriovIBNetwork": NAD,
 # Lines of a report, and subjects in a line.
 _SHOWN = 20
 _NAMES = 4
+# The API server writes whole thousands shorter: 1000 units are "1k".
+_THOUSANDS = ("", "k", "M", "G")
+_QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 # (kind, namespace, name), the namespace empty where there is none.
 Name = t.Tuple[str, str, str]
 Live = t.Mapping[Name, Object]
@@ -173,7 +177,8 @@ def told(groups: t.Sequence[Alike]) -> list[str]:
 
 def _units(node: Object | None, resource: str) -> int | None:
     said = ((node or {}).get("status", {}).get("allocatable") or {}).get(resource)
-    return int(said) if said is not None and str(said).isdigit() else None
+    found = _QUANTITY.match(str(said))
+    return int(found.group(1)) * 1000 ** _THOUSANDS.index(found.group(2)) if found else None
 
 
 def _pool_nodes(view: View) -> dict[str, set[str]]:
