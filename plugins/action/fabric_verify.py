@@ -17,9 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.code
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import (
     Asked,
     Verdict,
+    bad_rails,
     document,
     judge,
-    matrix,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pairs import SHARE
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Told
@@ -112,9 +112,7 @@ class ActionModule(Door):
             "ok": verdict.ok,
             "lines": lines,
             "failures": written["failures"],
-            "bad": {
-                node: [rail for rail, cell in row.items() if cell == "failed"] for node, row in matrix(verdict).items()
-            },
+            "bad": bad_rails(verdict),
             "counts": {
                 "kind": options["kind"],
                 "ok": verdict.ok,

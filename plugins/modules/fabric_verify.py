@@ -140,7 +140,10 @@ failures:
       remedy: set it
       mends: playbooks/hosts.yml --limit ai-1
 bad:
-  description: Of each node the rails that failed.
+  description:
+    - Of each node with a bad rail those that failed, and an empty list of each that is known to be well.
+    - A node of which neither is known is not there, because it does not answer, because nobody sent traffic over one of
+      its rails, or because not all layers and rails were asked for.
   returned: success
   type: dict
   sample: {ai-1: [gpu02], ai-2: []}

@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import shown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import engine, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
@@ -522,6 +522,35 @@ def test_layers_without_traffic_prove_nothing_and_are_no_failure(world: World) -
     assert shown.lines(world.verdict(layers=["reach"]), verdict)[0] == (
         "3 of 4 rails reached between 4 nodes, 1 not reached"
     )
+
+
+def test_a_node_is_well_only_where_all_of_it_was_seen_to_be(world: World) -> None:
+    """What is told to the task that cordons nodes, and uncordons those that are named without a bad rail."""
+    assert engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
+    # a part says nothing of the rest
+    for asked in ({"layers": ["link"]}, {"layers": ["reach"]}, {"rails": ["gpu01"]}):
+        assert engine.bad_rails(world.verdict(**asked)) == {}
+    assert engine.bad_rails(world.verdict(DRIFT)) == {}
+    world.dark["ai-1"] = "timed out"
+    for rows in world.probes.values():
+        rows[:] = [row for row in rows if row["peer"] != "ai-1"]
+    world.probes["ai-1"].clear()
+    world.lose(NODE, RAIL)
+    assert engine.bad_rails(world.verdict()) == {NODE: [RAIL], "ai-3": [], "ai-4": []}
+    assert engine.bad_rails(world.verdict(layers=["reach"])) == {NODE: [RAIL]}
+
+
+def test_a_node_with_rails_that_nothing_can_prove_can_be_well() -> None:
+    world = World(plan())
+    for node in world.plans.values():
+        port = node["ports"][3]
+        port.update(address=None, gateway=None, table=None, rule_priority=None)
+    for rows in world.probes.values():
+        rows[:] = [row for row in rows if row["rail"] != "gpu04"]
+    assert engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
+    # a budget that was too small for one that can be
+    without(world, RAIL)
+    assert engine.bad_rails(world.verdict()) == {}
 
 
 def test_one_node_alone_proves_nothing() -> None:

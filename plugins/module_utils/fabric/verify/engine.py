@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import provable
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import (
     addresses,
     cabling,
@@ -150,6 +151,27 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
                 row[rail] = UNCHECKED
             else:
                 row[rail] = OK if (told.name, rail) in looked_at else UNCHECKED
+    return found
+
+
+def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
+    """Node -> its rails that failed; without the nodes that are neither known to be bad nor known to be well.
+
+    Well is a node whose every rail was looked at in every layer: of some layers or rails alone, of a node that does not
+    answer or of traffic that nobody sent, nothing follows for what an earlier run has found.
+    """
+    run, found = verdict.run, {}
+    for node, row in matrix(verdict).items():
+        bad = [rail for rail, cell in row.items() if cell == FAILED]
+        told = run.told[node]
+        # what nothing can prove is well where nothing is told of it
+        well = set(run.layers) == set(LAYERS) and all(
+            row.get(port["rail"]) == OK
+            or (port["rail"] in row and told.info is not None and not provable(port, run.fabric["link_layer"]))
+            for port in told.plan["ports"]
+        )
+        if bad or well:
+            found[node] = bad
     return found
 
 
