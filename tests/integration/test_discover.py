@@ -60,6 +60,7 @@ def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> N
         "ansible_user": "ops",
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_ssh_common_args": "-F %s" % (LAB_DIR / "ssh_config"),
+        "ansible_ssh_timeout": 120,
         "ansible_control_path_dir": "~/.ansible/cp/%s" % LAB_DIR.name,
     }
     hosts: dict[str, dict[str, t.Any]] = {"node-1": {}, "node-2": {}}
