@@ -580,10 +580,34 @@ def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> Non
     assert "is deleted and still there" in bench.refused(plan)
     with pytest.raises(RailyardError, match="its finalizers"):
         bench.absent(plan, timeout=1)
+    # nor does the next run go past it
+    assert [method for method, _path in bench.proxy.seen if method == "DELETE"] == []
+    assert "ConfigMap" in {name.split()[0] for name in bench.live(plan)}
     bench.cluster.kubectl("patch", "spiderippool", "ai-gpu01", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     bench.absent(plan)
     assert bench.live(plan) == {}
     assert bench.absent(plan).done == []
+
+
+def test_teardown_waits_for_all_kinds_that_somebody_deleted_before(bench: Bench) -> None:
+    """One kind that goes in a moment and, beside it, another that hangs: both are waited for, and the second told."""
+    plan = bench.plan()
+    bench.apply(plan)
+    hung = [("spidermultusconfig", "gpu01-macvlan", "-n", "kube-system"), ("spiderippool", "ai-gpu02")]
+    for what in hung:
+        patch = '{"metadata":{"finalizers":["example.org/held"]}}'
+        bench.cluster.kubectl("patch", *what, "--type=merge", "-p", patch)
+        bench.cluster.kubectl("delete", *what, "--wait=false")
+    let_go = '{"metadata":{"finalizers":null}}'
+    first = threading.Timer(2, bench.cluster.kubectl, ("patch", *hung[0], "--type=merge", "-p", let_go))
+    first.start()
+    with pytest.raises(RailyardError, match="SpiderIPPool ai-gpu02: it is deleted and still there"):
+        bench.absent(plan, timeout=5)
+    first.join()
+    assert "ConfigMap" in {name.split()[0] for name in bench.live(plan)}
+    bench.cluster.kubectl("patch", *hung[1], "--type=merge", "-p", let_go)
+    bench.absent(plan)
+    assert bench.live(plan) == {}
 
 
 def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:

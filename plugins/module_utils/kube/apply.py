@@ -22,7 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import
     Write,
     decided,
     ending_of,
-    leaving,
+    ends,
+    going,
     observed,
     served,
     settler,
@@ -67,15 +68,16 @@ class Apply:
         kinds = [*self.wish.kinds, *((each["apiVersion"], each["kind"]) for each in self.wish.objects)]
         resources = self.server.resources(dict.fromkeys(kinds))
         live = observed(self.server, resources, self.wish.labels, self.say)
-        writes, going = leaving(self.wish, resources, live, all_of=True)
+        goes = going(self.wish, resources, live, all_of=True)
+        writes = [write for write in goes if not ends(write.live)]
         if self.check:
-            self.warnings.extend(going)
+            self.warnings += ["%s: %s" % (write.key, ending_of(write.live or {})) for write in goes if ends(write.live)]
             return self._in_order(writes, self._write, TRYING)
-        for batch in _batches(writes):
-            self._in_order(batch, self._write, "deleting")
+        # what was deleted before and hangs is waited for in its turn: its controller needs what comes after it too
+        for batch in _batches(goes):
+            self._in_order([write for write in batch if not ends(write.live)], self._write, "deleting")
             self._gone(batch, timeout)
-        left = {key: each for key, each in live.items() if each["metadata"].get("deletionTimestamp")}
-        return self._gone([Write(key, resources[key.type], None, each) for key, each in left.items()], timeout)
+        return None
 
     def _in_order(self, writes: list[Write], do: t.Callable[[Write], None], doing: str) -> None:
         # a dry run needs no order, and then says all that is refused at once

@@ -174,26 +174,41 @@ def decided(wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, prune:
 
 
 def leaving(
-    wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, keys: t.Container[Key] = (), all_of: bool = False
+    wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, keys: t.Container[Key] = ()
 ) -> tuple[list[Write], list[str]]:
-    """The deletes of what is this wish's and not among ``keys``, and a warning for each that is going already.
+    """The deletes of what is this wish's and not among ``keys``, and a warning for each that is going already."""
+    found = going(wish, resources, live, keys)
+    ending = ["%s: %s" % (write.key, ending_of(write.live or {})) for write in found if ends(write.live)]
+    return [write for write in found if not ends(write.live)], ending
+
+
+def going(
+    wish: Wish,
+    resources: t.Mapping[Kind, Resource],
+    live: Live,
+    keys: t.Container[Key] = (),
+    all_of: bool = False,
+) -> list[Write]:
+    """What is this wish's and not among ``keys``, in the order in which it goes: the last applied first.
+
+    What somebody deleted already stands in its place among the others.
 
     :param all_of: with what people started by hand, which goes first.
     """
     order = {kind: number for number, kind in enumerate(dict.fromkeys([*resources, *wish.kinds]))}
     order.update({kind: number for number, kind in enumerate(wish.kinds)})
-    going = [
-        (key, found)
-        for key, found in live.items()
-        if key not in keys and selected(found, wish.labels) and (all_of or not wish.by_hand(found))
+    found = [
+        (key, each)
+        for key, each in live.items()
+        if key not in keys and selected(each, wish.labels) and (all_of or not wish.by_hand(each))
     ]
-    going.sort(key=lambda item: (wish.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
-    ending = ["%s: %s" % (key, ending_of(found)) for key, found in going if found["metadata"].get("deletionTimestamp")]
-    return [
-        Write(key, resources[key.type], None, found)
-        for key, found in going
-        if not found["metadata"].get("deletionTimestamp")
-    ], ending
+    found.sort(key=lambda item: (wish.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
+    return [Write(key, resources[key.type], None, each) for key, each in found]
+
+
+def ends(found: t.Mapping[str, t.Any] | None) -> bool:
+    """Whether an object was deleted already, and is still there."""
+    return bool(found and found["metadata"].get("deletionTimestamp"))
 
 
 def ending_of(found: t.Mapping[str, t.Any]) -> str:
@@ -203,7 +218,7 @@ def ending_of(found: t.Mapping[str, t.Any]) -> str:
 
 
 def _ending(key: Key, found: t.Mapping[str, t.Any]) -> RailyardError | None:
-    if not found["metadata"].get("deletionTimestamp"):
+    if not ends(found):
         return None
     return Refused(
         ending_of(found),

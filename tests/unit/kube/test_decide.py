@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import General, Refusal
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, decided, leaving
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, decided, going
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import patches
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import (
     APPLIED,
@@ -79,7 +79,7 @@ def test_what_people_started_stays_until_all_goes() -> None:
     there = live(seen(made(NETWORK, "n1")), seen(test))
     assert told(decided(wish(made(NETWORK, "n1"), test), RESOURCES, there, prune=True)[0]) == []
     assert told(decided(wish(), RESOURCES, there, prune=True)[0]) == [("delete", "n1")]
-    assert told(leaving(wish(), RESOURCES, there, all_of=True)[0]) == [("delete", "test"), ("delete", "n1")]
+    assert told(going(wish(), RESOURCES, there, all_of=True)) == [("delete", "test"), ("delete", "n1")]
 
 
 def test_another_fabrics_object_is_an_error_and_never_pruned() -> None:
