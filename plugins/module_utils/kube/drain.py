@@ -41,12 +41,12 @@ class Leave(t.NamedTuple):
 
 
 class Pod(t.NamedTuple):
-    """A pod that is to go, or is in the way. ``way``: what takes leave; empty for nothing."""
+    """A pod that is to go, or is in the way. ``ways``: what takes leave; empty for nothing."""
 
     key: Key
     uid: str
     leaving: bool
-    way: str
+    ways: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -63,13 +63,13 @@ def classed(pod: Object) -> Pod | None:
     owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
     if MIRROR in (metadata.get("annotations") or {}) or (owner and owner["kind"] == "DaemonSet" and not ended):
         return None
-    way = ""
+    ways: tuple[str, ...] = ()
     if not ended and owner is None:
-        way = _UNMANAGED
-    elif not ended and any("emptyDir" in volume for volume in spec.get("volumes") or ()):
-        way = _EMPTY_DIR
+        ways += (_UNMANAGED,)
+    if not ended and any("emptyDir" in volume for volume in spec.get("volumes") or ()):
+        ways += (_EMPTY_DIR,)
     key = Key("v1", "Pod", metadata["namespace"], metadata["name"])
-    return Pod(key, metadata["uid"], bool(metadata.get("deletionTimestamp")), way)
+    return Pod(key, metadata["uid"], bool(metadata.get("deletionTimestamp")), ways)
 
 
 class Drain:
@@ -138,7 +138,7 @@ class Drain:
                 "-e reboot_drain_empty_dirs=true",
             ),
         ):
-            names = [pod.name for pod in pods if pod.way == way and not pod.leaving]
+            names = [pod.name for pod in pods if way in pod.ways and not pod.leaving]
             if names and not given:
                 remedy = "move what they do elsewhere, or let them be ended with %s" % remedy
                 errors.append(Refused("%s: %s" % (said, _few(names)), "Node %s" % self.node, remedy))
