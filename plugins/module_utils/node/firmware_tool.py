@@ -34,6 +34,18 @@ SET_SECONDS = 180.0
 RESET_SECONDS = 600.0
 RESET_LEVEL = "3"
 
+# What a query fails with, and what to do about it: another query would say the same.
+QUERY_REMEDIES = {
+    "NV access registers": "power-cycle the server: a BlueField whose mode was changed needs that, not a reboot",
+    "query device current configuration": (
+        "leave the card's firmware parameters out: some cards (ConnectX-3 EN) have them in the image that is burnt"
+    ),
+    "Unsupported device": (
+        "use a release of the tool that knows the card (mstflint 4.25 is the last that knows a ConnectX-3), or leave "
+        "its firmware parameters out"
+    ),
+}
+
 _UNSUPPORTED = re.compile(r"(?:doesn't support|does not support|Unknown Parameter:?) '?([A-Z0-9_]+(?:\[\d+\])?)", re.I)
 _NAMED = re.compile(r"^(.*)\((\d+)\)$")
 
@@ -250,12 +262,9 @@ class Tool:
         if command == "set":
             remedy = "choose values that the card allows; what is staged now shows with state: gathered"
             return RailyardError(message, device, remedy)
-        if "NV access registers" in text:
-            remedy = "power-cycle the server: a card whose mode was changed (a BlueField's) asks for that, not a reboot"
-            return RailyardError(message, device, remedy)
-        if "query device current configuration" in text:
-            remedy = "bring the card to newer firmware for its PSID, which tells its settings, or leave them out"
-            return RailyardError(message, device, remedy)
+        for part, remedy in QUERY_REMEDIES.items():
+            if part in text:
+                return RailyardError(message, device, remedy)
         return RailyardError(message, device, "see what '%s -d %s -e q' says" % (self.path, device))
 
     def _no_access(self, device: str, message: str) -> RailyardError:

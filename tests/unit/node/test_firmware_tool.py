@@ -229,7 +229,12 @@ def test_no_such_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said", "remedy"),
     [
-        ("connectx3-query-fails", "Failed to query device current configuration", "newer firmware for its PSID"),
+        (
+            "connectx3-query-fails",
+            "Failed to query device current configuration",
+            "leave the card's firmware parameters out",
+        ),
+        ("unsupported-device", "Unsupported device", "mstflint 4.25 is the last that knows a ConnectX-3"),
         ("bluefield2-mode-changed", "check if NV access registers are supported", "power-cycle the server"),
     ],
 )

@@ -256,6 +256,12 @@ def test_rdma_topo_is_asked_where_it_is(kernel: PciKernel, said: CommandResult, 
         run(kernel)
 
 
+def test_rdma_topo_on_a_machine_that_it_does_not_know(kernel: PciKernel) -> None:
+    said = Path(__file__).parents[2].joinpath("recordings/pci/rdma_topo-none.txt").read_text()
+    kernel.programs["rdma_topo"] = CommandResult(100, said, "")
+    assert len(run(kernel)[0]) == 3
+
+
 def test_lockdown_is_told_before_anything_is_done(kernel: PciKernel) -> None:
     kernel.tree.write("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
     (text,) = refused(kernel)
