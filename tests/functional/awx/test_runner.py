@@ -147,20 +147,26 @@ def test_reboots_are_told_from_other_failures(launch: Launch) -> None:
     assert none.status == "failed" and said["msg"].startswith("No node needs a reboot")
 
 
+@pytest.mark.parametrize("words", ["", "--tags qos", "--skip-tags gpudirect,qos", "--tags sriov --skip-tags nccl"])
 def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
-    project: Path, hosts: dict[str, t.Any], tmp_path: Path
+    words: str, project: Path, hosts: dict[str, t.Any], tmp_path: Path
 ) -> None:
-    """The play that reboots stops at the first node without consent; the others must be known by then."""
+    """The play that reboots stops at the first node without consent; the others must be known by then.
+
+    So it is whichever layers were asked for, and whichever were left out.
+    """
     place = project / "waiting"
     (place / "tasks").mkdir(parents=True, exist_ok=True)
     (place / "hosts.yml").write_text((project / "playbooks/hosts.yml").read_text())
     (place / "tasks/nodes.yml").write_text((project / "playbooks/tasks/nodes.yml").read_text())
     reasons = {"railyard_reboot_reasons": "{{ ['RDMA mode of ' ~ inventory_hostname, 'VFs'] }}"}
-    (place / "tasks/prepare.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": reasons}]))
+    noting = yaml.safe_load((project / "playbooks/tasks/prepare.yml").read_text())[-1]
+    noted = {"ansible.builtin.set_fact": reasons, "tags": noting["tags"]}
+    (place / "tasks/prepare.yml").write_text(yaml.safe_dump([noted]))
     given = {"ansible_connection": "local", "ansible_become": False}
-    job = runner.run(tmp_path / "job", project, "waiting/hosts.yml", hosts, given)
+    job = runner.run(tmp_path / "job", project, "waiting/hosts.yml", hosts, given, words)
     names = sorted(hosts["_meta"]["hostvars"])
-    assert job.status == "failed" and len(names) == 2
+    assert job.status == "failed" and len(names) == 2, job.said
     for name in names:
         assert "%s needs a reboot: RDMA mode of %s; VFs" % (name, name) in job.said, job.said
     assert job.artifacts["railyard_reboots"] == {name: ["RDMA mode of " + name, "VFs"] for name in names}
