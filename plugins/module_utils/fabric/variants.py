@@ -95,6 +95,21 @@ class Variants:
         used = {variant.profile.name for variant in self}
         return list(self) + [_made(self._fabric, p, ()) for p in self._fabric.profiles.values() if p.name not in used]
 
+    def tables(self) -> t.Iterator[tuple[Variant, dict[str, Port]]]:
+        """Ports by rail: those of each variant, also of profiles that no node has, and of nodes with their own words."""
+        for variant in self.with_unused():
+            yield variant, variant.ports
+            for node in self.nodes_of(variant):
+                if node.ports:
+                    yield variant, ports_of(node, variant)
+
+    def rails_of(self, variant: Variant) -> set[str]:
+        """The rails on which nodes of a variant have ports, be it by words of their own."""
+        found = set(variant.ports)
+        for node in self.nodes_of(variant):
+            found.update(rail for rail, port in node.ports.items() if port is not None)
+        return found
+
     def nodes_of(self, variant: Variant) -> list[Node]:
         return self.nodes.get(id(variant), [])
 

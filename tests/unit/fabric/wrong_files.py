@@ -661,6 +661,48 @@ WRONG = [
     prefix("a GPU of the model by name", '1: "0000:43:00.0"', 'one: "0000:43:00.0"', "RY408", "profiles.hgx.gpus.one"),
     prefix("a role that is none", "role: storage", "role: compute", "RY114", "profiles.hgx.other_ports.stor1.role"),
     prefix("no role", "role: storage, ", "", "RY111", "profiles.hgx.other_ports.stor1.role"),
+    change(
+        "a node's rail on storage",
+        "    ports:\n      gpu01: {netdev: enp11",
+        "    other_ports: {stor1: {role: storage, netdev: stor1, pci: 0000:0e:00.0}}\n"
+        "    ports:\n      gpu01: {netdev: enp11",
+        "RY430",
+        "nodes.jupiter.ports.gpu02.pci",
+        43,
+    ),
+    change(
+        "a node's rail on the card of storage",
+        "    ports:\n      gpu01: {netdev: enp11",
+        "    other_ports: {stor1: {role: storage, netdev: stor1, pci: 0000:0e:00.1}}\n"
+        "    ports:\n      gpu01: {netdev: enp11",
+        "RY431",
+        "nodes.jupiter.ports.gpu02.pci",
+        43,
+    ),
+    change(
+        "a group's rail on storage",
+        "    ports:\n      gpu01: {netdev: enp11",
+        "    other_ports: {stor1: {role: storage, slot: PCIE_4, pci: 0000:4e:00.0}}\n"
+        "    ports:\n      gpu01: {netdev: enp11",
+        "RY430",
+        "groups.rack_1.ports.gpu01.slot",
+        31,
+        MACVLAN.replace("nodes:\n  ai-", "groups: {rack_1: {ports: {gpu01: {slot: PCIE_4, port: 1}}}}\nnodes:\n  ai-"),
+    ),
+    change(
+        "a node's device by the kernel's name",
+        'gpu02: {pci: "0000:0e:00.0"}',
+        'gpu02: {pci: "0000:0e:00.0", rdma: mlx5_3}',
+        "RY211",
+        "nodes.jupiter.ports.gpu02.rdma",
+    ),
+    change(
+        "a node's port of no card",
+        'gpu02: {pci: "0000:0e:00.0"}',
+        'gpu02: {pci: "0000:0e:00.0", port: 2}',
+        "RY418",
+        "nodes.jupiter.ports.gpu02.port",
+    ),
     prefix("storage on a rail", "0000:49:00.0", "0000:2a:00.0", "RY430", "profiles.hgx.other_ports.stor1.pci"),
     prefix("storage on a rail's card", "0000:49:00.0", "0000:2a:00.2", "RY431", "profiles.hgx.other_ports.stor1"),
     prefix(

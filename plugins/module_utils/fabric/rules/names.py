@@ -228,10 +228,10 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             )
             break
     seen: set[int] = set()
-    for variant in variants.with_unused():
+    for variant, ports in variants.tables():
         if variant.profile.soft_rdma:
             continue  # a soft device is made under its name and never renamed
-        for port in variant.ports.values():
+        for port in ports.values():
             # Known by the device alone, a port keeps the name that it is known by.
             if id(port) in seen or port.netdev is None and port.pci is None:
                 continue

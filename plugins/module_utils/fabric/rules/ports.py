@@ -95,6 +95,7 @@ _LANE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.51, 6: 60.5, 7: 121.0}
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for profile in fabric.profiles.values():
         _other_ports(profile, report)
+    _others_beside(variants, report)
     _numbers(variants, report)
     _cards(variants, report)
     _links(fabric, variants, report)
@@ -102,33 +103,63 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 def _other_ports(profile: Profile, report: Report) -> None:
     """That what must not be touched is not on a rail, nor on a card that is."""
-    keys = ("pci", "netdev", "mac")
-    functions = {(key, getattr(port, key)): port for port in profile.ports.values() for key in keys}
+    functions = {each: port for port in profile.ports.values() for each in _function(port)}
     cards = {each: port for port in profile.ports.values() for each in _card(port)}
     for other in profile.other_ports.values():
-        same = next(
-            (key for key in keys if getattr(other.port, key) and (key, getattr(other.port, key)) in functions), None
-        )
+        same = next((each for each in _function(other.port) if each in functions), None)
         if same:
-            value = getattr(other.port, same)
-            message = "%s is the port of %s" % (value, functions[same, value].rail)
-            report.add(OTHER_IS_RAIL, other.path + (same,), message, "name the port for %s" % other.role)
+            message = "%s is the port of %s" % (shown(same[1]), functions[same].rail)
+            report.add(OTHER_IS_RAIL, other.path + (same[0],), message, "name the port for %s" % other.role)
             continue
         _shared_card(other, cards, report)
+
+
+def _others_beside(variants: Variants, report: Report) -> None:
+    """The same where a group or a node has another port on a rail than its profile."""
+    for variant, ports in variants.tables():
+        profile = variant.profile
+        if not profile.other_ports:
+            continue
+        functions = {each: other for other in profile.other_ports.values() for each in _function(other.port)}
+        cards = {each: other for other in profile.other_ports.values() for each in _card(other.port)}
+        for rail, port in ports.items():
+            of_profile = profile.ports.get(rail)
+            if port is of_profile:
+                continue
+            known = _function(of_profile) + _card(of_profile) if of_profile else []
+            same = next((each for each in _function(port) if each in functions and each not in known), None)
+            if same:
+                other = functions[same]
+                message = "%s is %s, a port for %s" % (shown(same[1]), other.name, other.role)
+                report.add(OTHER_IS_RAIL, port.paths.get(same[0], port.path), message, "name the port of %s" % rail)
+                continue
+            card = next((each for each in _card(port) if each in cards and each not in known), None)
+            if card:
+                message, remedy = _together(cards[card].name, rail)
+                report.add(OTHER_ON_CARD, port.paths.get(card[0], port.path), message, remedy)
+
+
+def _together(other: str, rail: str) -> tuple[str, str]:
+    """What is wrong where a port shares its card with one of a rail, and the remedy."""
+    return (
+        "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (other, rail),
+        "move one of them to another card, or let the finding stand and reboot for firmware settings",
+    )
 
 
 def _shared_card(other: OtherPort, cards: t.Mapping[tuple[str, str], Port], report: Report) -> None:
     for kind, card in _card(other.port):
         if (kind, card) not in cards:
             continue
-        rail = cards[kind, card].rail
-        message = "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (
-            other.name,
-            rail,
-        )
-        remedy = "move one of them to another card, or let the finding stand and reboot for firmware settings"
+        message, remedy = _together(other.name, cards[kind, card].rail)
         report.add(OTHER_ON_CARD, other.path, message, remedy)
         return
+
+
+def _function(port: Port) -> list[tuple[str, str]]:
+    """What tells the function. Of a card that is known by its slot or serial number, the port's number does."""
+    found = [(key, value) for key in ("pci", "netdev", "mac") for value in [getattr(port, key)] if value]
+    return found + [(key, "%s port %d" % (value, port.port or 1)) for key, value in _card(port) if key != "pci"]
 
 
 def _card(port: Port) -> list[tuple[str, str]]:
@@ -139,15 +170,12 @@ def _card(port: Port) -> list[tuple[str, str]]:
 
 def _numbers(variants: Variants, report: Report) -> None:
     """That a port's number on its card has a card, and that no two ports of a server are one."""
-    for variant in variants.with_unused():
-        for port in variant.ports.values():
+    for _variant, ports in variants.tables():
+        for port in ports.values():
             if "port" in port.paths and port.slot is None and port.serial is None and not report.within(port.path):
                 message = "port %s of which card? Neither slot nor serial is said" % port.port
                 report.add(PORT_OF_NOTHING, port.paths["port"], message, "say slot or serial, or take port out")
-        _apart(variant.ports, report)
-        for node in variants.nodes_of(variant):
-            if node.ports:
-                _apart(ports_of(node, variant), report)
+        _apart(ports, report)
 
 
 def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
