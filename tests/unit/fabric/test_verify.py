@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify impo
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
-from tests.unit.fabric.verify_nodes import SERVERS, Row, World, only_failure, plan
+from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
 
 ROOT = Path(__file__).resolve().parents[3]
 NODE, RAIL = "ai-2", "gpu03"
@@ -461,7 +461,29 @@ def test_layers_and_rails_can_be_chosen(world: World) -> None:
     assert found(world, layers=["address"]) == []
     assert found(world, layers=["reach"]) == [("RV802", NODE, RAIL)]
     assert found(world, rails=["gpu01"]) == []
-    assert [layer["name"] for layer in world.document(layers=["link", "rdma"])["layers"]] == ["link", "rdma"]
+    chosen = world.document(layers=["link", "rdma"])
+    assert [layer["name"] for layer in chosen["layers"]] == ["node", "link", "rdma"]
+    assert chosen["asked"]["layers"] == ["link", "rdma"]
+
+
+def test_a_node_that_does_not_answer_is_red_in_junit_whatever_layers_were_asked_for(world: World) -> None:
+    world.dark[NODE] = "timed out"
+    verdict = world.verdict(layers=["link"])
+    written = engine.document(verdict, ABOUT)
+    assert {failure["layer"] for failure in written["failures"]} <= {layer["name"] for layer in written["layers"]}
+    cases = xml.fromstring(shown.as_junit(verdict, written)).iter("testcase")
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == [NODE]
+
+
+def test_a_transfer_that_was_not_tried_because_packets_were_lost_is_told_by_rdma_alone(world: World) -> None:
+    """Between one pair only, so that both nodes' rails are proven with others."""
+    row = next(row for row in world.probes[NODE] if row["rail"] == RAIL)
+    row["reach"] = {"sent": 3, "received": 0, "rtt_ms": None, "error": ""}
+    row.update(ok=False, transfer=None, cross=None, error="0 of 3 packets came back", remedy="see the leaf")
+    failure = only_failure(world.document(layers=["rdma"]), "RV852", NODE, RAIL)
+    assert (failure["peer"], failure["found"]) == (row["peer"], "0 of 3 packets came back")
+    assert failure["remedy"] == "see the leaf"
+    assert [each[0] for each in found(world)] == ["RV801"]
 
 
 # -- what traffic has proven -----------------------------------------------------------------------------------------

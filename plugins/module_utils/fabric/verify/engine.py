@@ -75,7 +75,8 @@ def judge(
     :param seen: what was seen of the cluster, see :func:`.cluster.kubernetes` and :func:`.pods.pods`.
     :param pod_pairs: the nodes whose pods were to probe each other, as [server, client].
     """
-    names = [name for name in LAYERS if name in (asked.layers or LAYERS)]
+    # whoever cannot be read fails whatever was asked for
+    names = [name for name in LAYERS if name == "node" or name in (asked.layers or LAYERS)]
     if kind == DRIFT:
         names = [name for name in names if name in STATE]
     run = Run(fabric, told, names, list(asked.rails or fabric["rails"]), kind)
@@ -91,7 +92,6 @@ def judge(
         "pods": lambda: pods.pods(run, seen, pod_pairs),
         "nccl": lambda: nccl.nccl(run, seen),
     }
-    # whoever cannot be read fails whatever was asked for
     _nodes(run)
     for name in LAYERS:
         if name in names and name in steps:
@@ -199,7 +199,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "ok": verdict.ok,
         "asked": {
             "limit": list(verdict.asked.limit),
-            "layers": run.layers,
+            "layers": [name for name in run.layers if name in (verdict.asked.layers or LAYERS)],
             "rails": run.rails,
             "budget_s": verdict.asked.budget,
         },

@@ -249,7 +249,9 @@ def _cross(run: Run, probe: Probe) -> None:
 
 def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> None:
     """Does RDMA work between the pairs, as fast as the links, and does no pair stand out?"""
-    seen = [probe for probe in probes(run, pairs) if not _unreached(probe) and _look(run, "rdma", probe)]
+    # where packets are lost, the layer below has told of it, unless nobody asked for that one
+    told_of = "reach" in run.layers
+    seen = [p for p in probes(run, pairs) if not (told_of and _unreached(p)) and _look(run, "rdma", p)]
     if not pairs:
         run.why_not["rdma"] = NOBODY
     for told in run.nodes():
@@ -289,9 +291,11 @@ def _failed(probe: Probe) -> str:
 
 
 def _tell_rdma(run: Run, probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
-    transfer = (probe.result or {}).get("transfer")
-    if transfer is None:
-        result = probe.result or {}
+    result = probe.result or {}
+    transfer = result.get("transfer")
+    if transfer is None and _unreached(probe):
+        transfer = {"error": result["error"], "remedy": result["remedy"], "gpu": False}
+    elif transfer is None:
         remedy = result.get("remedy") or None
         run.fail("RV851", probe.server, probe.rail, "server", expected="it waits", found=_failed(probe), remedy=remedy)
         return
