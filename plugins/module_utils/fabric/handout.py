@@ -86,6 +86,7 @@ class Handout:
         self._own_pools: dict[str, list[str]] = {}
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
+        self._served = {id(variant): variants.rails_of(variant) for variant in variants}
 
     # -- the fabric --------------------------------------------------------------------------------------------------
 
@@ -397,7 +398,7 @@ class Handout:
     def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:
         found: dict[str, dict[str, t.Any]] = {}
         for variant in self.variants:
-            if rail.name in variant.ports:
+            if rail.name in self._served[id(variant)]:
                 names = self._names(variant, rail)
                 found.setdefault(
                     names["network"],

@@ -96,7 +96,7 @@ class Variants:
         return list(self) + [_made(self._fabric, p, ()) for p in self._fabric.profiles.values() if p.name not in used]
 
     def tables(self) -> t.Iterator[tuple[Variant, dict[str, Port]]]:
-        """Ports by rail: those of each variant, also of profiles that no node has, and of nodes with their own words."""
+        """Ports by rail: of each variant, also of profiles that no node has, and of nodes with words of their own."""
         for variant in self.with_unused():
             yield variant, variant.ports
             for node in self.nodes_of(variant):

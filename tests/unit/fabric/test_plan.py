@@ -171,6 +171,20 @@ def test_ranges_run_along() -> None:
     assert indexes["rack1-ai-1"] == 1 and indexes["rack1-ai-4"] == 4 and indexes["rack2-ai-4"] == 8
 
 
+def test_a_rail_that_nodes_alone_have_a_port_on() -> None:
+    words = "nodes:\n  ai-1: {profile: hgx, ports: {gpu02: {netdev: eth7, pci: 0000:49:00.0}}}\n"
+    profile = 'profiles:\n  hgx: {ports: {gpu01: {netdev: eth6, pci: "0000:0b:00.0"}}}\n'
+    rails = (
+        "rails: {gpu01: {subnet: 172.16.11.0/24, hosts: .1-.9%s}, gpu02: {subnet: 172.16.12.0/24, hosts: .1-.9%s}}\n"
+    )
+    fabric = "plugin: railyard.fabric.rails\nfabric: {name: ai, attachment: sriov, provider: spiderpool, mtu: 4200}\n"
+    counted = planned(fabric + rails % (", vfs: {count: 4}", ", vfs: {count: 2}") + profile + words).document()
+    assert [port["vfs"]["count"] for port in counted["nodes"][0]["ports"]] == [4, 2]
+    assert [each["networks"][0]["network"] for each in counted["rails"]] == ["gpu01-sriov", "gpu02-sriov"]
+    outcome = lint((fabric + rails % (", vfs: {count: 4}", "") + profile + words).encode())
+    assert [(finding.code, finding.place) for finding in outcome.findings] == [("RY602", "fabric.vfs")]
+
+
 def test_vfs_take_the_nearest_word() -> None:
     vfs = nodes(SRIOV)["rack1-ai-1"]["ports"][0]["vfs"]
     assert vfs["count"] == 8 and len(vfs["attributes"]) == 8

@@ -76,10 +76,11 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for kind in ("resource_prefix", "namespace"):
         _shape(fabric, kind, naming.common(kind), report)
     owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
+    served = {id(variant): variants.rails_of(variant) for variant in variants}
     for rail in fabric.rails:
         own = rail.mode not in (None, NONE, SUBNET) and fabric.provider != OPERATOR
         for variant in variants:
-            if rail.name not in variant.ports or not variant.attachment:
+            if rail.name not in served[id(variant)] or not variant.attachment:
                 continue
             values = naming.values(rail, variant.attachment, variant.name)
             wide = (rail.name, variant.attachment)

@@ -121,7 +121,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     seen: set[int] = set()
     for variant in known:
         if variant.has_vfs:
-            _used(fabric, variant, seen, report)
+            _used(fabric, variant, variants.rails_of(variant), seen, report)
         elif (
             variant.attachment == "host-device"
             and (fabric.pods_per_node or 0) > 1
@@ -150,10 +150,10 @@ def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> No
             report.add(VFS_UNUSED, path + ("vfs",), message, "take vfs out, or set attachment: %s" % wanted)
 
 
-def _used(fabric: Fabric, variant: Variant, seen: set[int], report: Report) -> None:
+def _used(fabric: Fabric, variant: Variant, rails: t.Collection[str], seen: set[int], report: Report) -> None:
     firmware = variant.firmware
     for rail in fabric.rails:
-        if rail.name not in variant.ports:
+        if rail.name not in rails:
             continue
         vfs = variant.vfs_on(fabric, rail)
         _settings(fabric, vfs, report)
