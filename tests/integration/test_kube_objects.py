@@ -635,6 +635,13 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     assert (
         not [key for key in labels("node-1") if key.startswith(LABEL)] and labels("node-1")["rack.example/row"] == "7"
     )
+    # another fabric's nodes, whose device plugins find them by these labels
+    label(wanted)
+    before = labels("node-1"), labels("node-2")
+    other = Labelling(bench.server(), {**wanted, "node-9": {}}, {FABRIC: "other"}, LABEL, MANAGER)
+    with pytest.raises(RailyardError, match="Node node-1, node-2: planned here, and another's already: .*=ai. Remedy"):
+        other.run(False, quiet)
+    assert (labels("node-1"), labels("node-2")) == before and other.done == []
     label({})
     assert not [key for key in labels("node-2") if key.startswith(LABEL)]
 

@@ -111,13 +111,13 @@ def test_nodes_lose_labels_with_our_prefix_alone() -> None:
         "n1": {"ry/fabric": "ai", "ry/rack": "r1", "rack": "7"},
         "n2": {"ry/fabric": "ai", "ry/old": "x", "rack": "8"},
         "n3": {"ry/fabric": "bi"},
-        "n4": {"rack": "9"},
+        "n4": {"rack": "9", "ry/unit": "left by somebody"},
     }
     wanted = {"n2": {"ry/fabric": "ai", "ry/rack": "r2"}, "n4": {"ry/fabric": "ai"}, "n9": {"ry/fabric": "ai"}}
     assert [patch[:2] for patch in patches(wanted, there, {"ry/fabric": "ai"}, "ry/")] == [
         ("n1", {"ry/fabric": None, "ry/rack": None}),
         ("n2", {"ry/rack": "r2", "ry/old": None}),
-        ("n4", {"ry/fabric": "ai"}),
+        ("n4", {"ry/fabric": "ai", "ry/unit": None}),
     ]
 
 
