@@ -13,6 +13,7 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import sriov_operator
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     LABEL,
     OF_FUNCTION,
@@ -89,7 +90,12 @@ def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
             elif network.attachment == "host-device":
                 resources[resource] = 1
             else:
-                resources[resource] = (port.get("vfs") or {}).get("count") or 0
+                count = (port.get("vfs") or {}).get("count") or 0
+                place = "profiles.%s" % node["profile"]
+                taken = sriov_operator.dpdk_vfs(view, options, network, count, place)
+                resources[resource] = count - taken
+                if taken:
+                    resources[resource + sriov_operator.DPDK] = taken
     return wanted
 
 

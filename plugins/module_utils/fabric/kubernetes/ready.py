@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, sriov_operator
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     FABRIC,
     Document,
@@ -52,8 +52,14 @@ class Goal:
         self._wanted = components.allocatable(document, given)
         self._fabric = view.name
         self._objects = objects
-        self._rails = {view.qualified(network.resource): network.rail for network in view.networks}
-        self._attachments = {view.qualified(network.resource): network.attachment for network in view.networks}
+        # DPDK's VFs of a rail are a resource beside the rail's own
+        named = {
+            view.qualified(network.resource) + end: network
+            for network in view.networks
+            for end in ("", sriov_operator.DPDK)
+        }
+        self._rails = {resource: network.rail for resource, network in named.items()}
+        self._attachments = {resource: network.attachment for resource, network in named.items()}
         self._pool_nodes = _pool_nodes(view)
         self.kinds = {(each["apiVersion"], each["kind"]) for each in objects}
 

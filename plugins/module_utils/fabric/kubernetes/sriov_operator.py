@@ -26,6 +26,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 API = "sriovnetwork.openshift.io/v1"
 COMPONENT = "sriov-operator"
 PRIORITY = 90
+# The end of the name of the resource that DPDK's VFs are.
+DPDK = "_dpdk"
 # mlx5's limit, which the operator's webhook holds policies against.
 MOST_VFS = 128
 
@@ -71,7 +73,7 @@ def _policies(view: View, options: Options, network: Network, variant: str) -> t
             place,
             "set `vfs.count`",
         )
-    taken = _dpdk_vfs(options, network, count, place)
+    taken = dpdk_vfs(view, options, network, count, place)
     selector = _nic(list(netdevs), list(pcis), (0, count - taken - 1) if taken else None)
     yield policy, _spec(view, network, variant, network.resource, count, selector)
     if taken:
@@ -80,7 +82,7 @@ def _policies(view: View, options: Options, network: Network, variant: str) -> t
             view,
             network,
             variant,
-            network.resource + "_dpdk",
+            network.resource + DPDK,
             count,
             _nic(list(netdevs), list(pcis), (count - taken, count - 1)),
         )
@@ -119,8 +121,14 @@ def _nic(netdevs: t.Sequence[str], pcis: t.Sequence[str], vfs: tuple[int, int] |
     return {"rootDevices": list(pcis)}
 
 
-def _dpdk_vfs(options: Options, network: Network, count: int, place: str) -> int:
-    if network.attachment != "sriov" or network.rail not in options.dpdk.get("rails", ()):
+def dpdk_vfs(view: View, options: Options, network: Network, count: int, place: str) -> int:
+    """How many of a port's ``count`` VFs are DPDK's, under a resource of their own: those at the end.
+
+    :param place: of the count in the fabric file. :raises RailyardError: where none would be left, or none is taken.
+    """
+    if not options.sriov(view.provider) or network.attachment != "sriov":
+        return 0
+    if network.rail not in options.dpdk.get("rails", ()):
         return 0
     taken = int(options.dpdk.get("vfs", 1))
     if not 0 < taken < count:

@@ -143,6 +143,20 @@ def test_whole_thousands_are_read_as_the_server_writes_them(units: int, said: st
     assert "reports 9000 of %d " % units in goal.lacks({"n-1": node("n-1", less)}, {})[0].what
 
 
+def test_vfs_for_dpdk_are_a_resource_of_their_own() -> None:
+    document = plans.planned(plans.fabric_file("spiderpool", "sriov", "subnet", (4,), nodes=1))
+    given = {"dpdk": {"rails": ["gpu02"], "vfs": 3}}
+    policies = [each["spec"] for each in components.objects(document, given) if "numVfs" in each.get("spec", {})]
+    count = policies[0]["numVfs"]
+    gpu01, gpu02 = "spidernet.io/gpu01_sriov", "spidernet.io/gpu02_sriov"
+    there = {gpu01: count, gpu02: count - 3, gpu02 + "_dpdk": 3}
+    assert {"spidernet.io/" + each["resourceName"] for each in policies} == set(there)
+    goal = Goal(document, given, [])
+    assert goal.lacks({"n-1": node("n-1", there)}, {}) == [] and goal.resources == 3
+    less = goal.lacks({"n-1": node("n-1", {**there, gpu02 + "_dpdk": 2})}, {})
+    assert [lack.what for lack in less] == ["reports 2 of 3 %s_dpdk (rail gpu02)" % gpu02]
+
+
 def test_a_node_without_any_resource_is_one_line_and_many_are_one_too() -> None:
     goal, document, objects = goal_of("spiderpool", "sriov", "subnet")
     nodes = {name: node(name, {}) for name in whole(document)}
