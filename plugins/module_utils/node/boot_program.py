@@ -50,23 +50,49 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
     )
 
 
-def apply(path: str, system: System, check: bool) -> list[str]:
-    """Apply one file of options. Returns a line for each change. Raises :class:`RailyardError`."""
+def read(path: str, system: System) -> tuple[str, dict[str, t.Any]]:
+    """The module and its options. Raises :class:`RailyardError`."""
     try:
         held = json.loads(system.read(path) or "")
-        module, options = held["module"], held["options"]
+        return str(held["module"]), dict(held["options"])
     except (ValueError, KeyError, TypeError):
         raise RailyardError("is not a file of boot options", path, "run the playbook again to write it anew") from None
+
+
+def apply(module: str, options: t.Mapping[str, t.Any], system: System, check: bool) -> None:
+    """Apply a module's options, and print a line for each change. Raises :class:`RailyardError`."""
     subsystem = build(module, options, system)
     state = subsystem.observe()
     changes = subsystem.changes(state)
     if not check:
         converge(subsystem, state, changes, [])
-    return ["%s %s: %r -> %r" % (c.subject, c.attribute, c.before, c.after) for c in changes]
+    for change in changes:
+        sys.stdout.write("%s %s: %r -> %r\n" % (change.subject, change.attribute, change.before, change.after))
+
+
+def one_by_one(path: str, system: System, check: bool) -> list[tuple[str, Exception]]:
+    """Apply each port of a file alone: a card that has gone must not take the others along.
+
+    :return: which port could not be, and why; empty where there are no ports to part.
+    """
+    failed: list[tuple[str, Exception]] = []
+    try:
+        module, options = read(path, system)
+    except RailyardError:
+        return failed
+    ports = options.get("ports")
+    for port in ports if isinstance(ports, list) and len(ports) > 1 else []:
+        try:
+            apply(module, dict(options, ports=[port]), system, check)
+        except Exception as error:
+            named = port if isinstance(port, dict) else {}
+            failed.append((str(named.get("pci") or named.get("netdev") or named.get("name")), error))
+    return failed
 
 
 def main(argv: t.Sequence[str] | None = None, system: System | None = None, patience: float = PATIENCE) -> int:
-    """Apply all files in order; those that fail are tried again until ``patience`` seconds have passed.
+    """Apply all files in order; those that fail are tried again until ``patience`` seconds have passed, and then port
+    by port.
 
     ``--check`` only says what would change; ``--only 10-sriov_vfs`` applies that file alone.
 
@@ -84,15 +110,17 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
         path = "%s/%s" % (BOOT_DIR, name)
         while True:
             try:
-                for line in apply(path, system, check):
-                    sys.stdout.write(line + "\n")
+                apply(*read(path, system), system=system, check=check)
                 break
             # whatever one file runs into, those after it are laid down
             except Exception as error:
-                if time.monotonic() >= deadline:
-                    unforeseen = "" if isinstance(error, RailyardError) else type(error).__name__ + ": "
-                    sys.stderr.write("%s: %s%s\n" % (path, unforeseen, error))
-                    status = 1
-                    break
-                time.sleep(1)
+                if time.monotonic() < deadline:
+                    time.sleep(1)
+                    continue
+                status = 1
+                failed = [("%s, %s" % (path, port), why) for port, why in one_by_one(path, system, check)]
+                for place, why in failed or [(path, error)]:
+                    unforeseen = "" if isinstance(why, RailyardError) else type(why).__name__ + ": "
+                    sys.stderr.write("%s: %s%s\n" % (place, unforeseen, why))
+                break
     return status

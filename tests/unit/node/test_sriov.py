@@ -510,6 +510,28 @@ def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: NicKernel) -> 
     assert before and kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json") == before
 
 
+def test_a_card_that_has_gone_takes_no_other_cards_vfs_along_at_boot(
+    kernel: NicKernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = {"pci": "0000:06:00.0", "count": 1}
+    options = {"ports": [gone, {"pci": PF, "count": 2}, dict(gone, pci="0000:07:00.0")], "timeout": 0}
+    kernel.write_file(KEPT, json.dumps({"module": "sriov_vfs", "options": options}))
+    assert boot_program.main(["--check"], kernel) == 1 and kernel.settings[PF] == []
+    assert boot_program.main([], kernel, patience=0) == 1
+    assert len(kernel.settings[PF]) == 2 and kernel.link_name(kernel.tree.real(PF) + "/virtfn1/driver") == "igbvf"
+    told = capsys.readouterr()
+    assert told.out == (PF + " sriov_numvfs: 0 -> 2\n") * 2
+    assert told.err.splitlines() == 2 * [
+        "%s, %s: ports[0].pci: there is no PCI function %s. Remedy: see 'lspci -D' for what there is."
+        % (KEPT, pci, pci)
+        for pci in ("0000:06:00.0", "0000:07:00.0")
+    ]
+    # one alone is told as it is
+    kernel.write_file(KEPT, json.dumps({"module": "sriov_vfs", "options": {"ports": [gone]}}))
+    assert boot_program.main([], kernel, patience=0) == 1
+    assert capsys.readouterr().err.startswith(KEPT + ": ports[0].pci: there is no PCI function 0000:06:00.0")
+
+
 # -- taken back ------------------------------------------------------------------------------------------------------
 
 KEPT = "/etc/railyard/boot.d/10-sriov_vfs.json"
