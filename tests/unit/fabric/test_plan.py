@@ -159,6 +159,25 @@ def test_a_rail_needs_room_for_its_own_nodes_alone() -> None:
     assert finding.code == "RY313" and finding.place == "nodes.jupiter.index"
 
 
+def test_rails_by_index_and_rails_by_place_have_room_each_for_itself() -> None:
+    text = """\
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+units: {"su[1:4]": {nodes: 32}}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+  gpu02: {mode: prefix, subnet: 172.16.12.0/24, node_prefix: 29}
+profiles:
+  hgx: {ports: {gpu01: {netdev: eth6}, gpu02: {netdev: eth7}}}
+nodes:
+  ai-1: {profile: hgx, unit: su%d, place: 1, index: %d}
+"""
+    assert planned(text % (1, 53)).document()["nodes"][0]["ports"][1]["address"] == "172.16.12.2/29"
+    for unit, index, code, place in ((2, 1, "RY326", "rails.gpu02.subnet"), (1, 54, "RY313", "nodes.ai-1.index")):
+        found = [(finding.code, finding.place) for finding in lint((text % (unit, index)).encode()).findings]
+        assert found == [(code, place)]
+
+
 def test_ranges_run_along() -> None:
     text = MACVLAN.replace("groups: [rack_1]", "ports: {gpu01: {netdev: 'eth[7:8]', pci: '0000:0[1:2]:00.0'}}")
     text = text.replace("  provider: spiderpool", "  provider: spiderpool\n  vfs: {count: 1}")

@@ -388,30 +388,39 @@ def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, 
             if node.ports:
                 own = ports_of(node, variant)
                 found = [each for each in tight if rails[id(each)].name in own]
-            if not found or node.index is None:
+            if node.index is None:
                 continue
-            # The tightest has the least room, but a node's place may count otherwise than its index.
-            each = found[0]
-            at = _position(fabric, node, each)
-            if at > (each.room or 0):
-                beyond.append((at - (each.room or 0), node, each))
+            # The tightest has the least room; but rails that are cut by units count a node's place, others its index.
+            for by_place in (False, True):
+                each = next((one for one in found if _by_place(one) == by_place), None)
+                at = _position(fabric, node, each) if each else 0
+                if each and at > (each.room or 0):
+                    beyond.append((at - (each.room or 0), node, each))
     if not beyond:
         return
-    _excess, node, each = max(beyond, key=lambda one: one[0])
+    _excess, node, most = max(beyond, key=lambda one: one[0])
     unit = fabric.units.get(node.unit or "")
-    problem = each.beyond(node.name, unit.number if unit else 0, node.place or 0, node.index or 0)
+    problem = most.beyond(node.name, unit.number if unit else 0, node.place or 0, node.index or 0)
     if problem is None:
         return
-    rail = rails[id(each)]
-    if node.index_path and all(other.index_path == node.index_path for _excess, other, _each in beyond):
+    rail = rails[id(most)]
+    if (
+        node.index_path
+        and not _by_place(most)
+        and all(other.index_path == node.index_path for _excess, other, _each in beyond)
+    ):
         remedy = "lower the index, or widen the range"
         report.add(HOSTS_FULL, node.index_path, "on %s, %s" % (rail.name, problem.message), remedy)
     elif not report.has(rail.where(problem.key)):
         report.add(_RULES[problem.kind], rail.where(problem.key), problem.message, problem.remedy)
 
 
+def _by_place(each: Planner) -> bool:
+    return isinstance(each, OwnPlanner) and each.units is not None
+
+
 def _position(fabric: Fabric, node: Node, each: Planner) -> int:
     unit = fabric.units.get(node.unit or "")
-    if isinstance(each, OwnPlanner) and each.units and unit and node.place:
+    if _by_place(each) and each.units and unit and node.place:
         return each.units.index(unit.number, node.place)
     return node.index or 0
