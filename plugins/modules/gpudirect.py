@@ -62,7 +62,8 @@ options:
     description:
       - V(present) has what is asked for loaded and kept.
       - V(absent) takes away the files by which earlier runs have modules loaded, and needs no other option. Modules
-        that were loaded by them stay until the next boot, or go at once with O(unload=true) where nobody uses them.
+        that were loaded by them stay until the next boot, or go at once with O(unload=true), also in a later run,
+        where nobody uses them.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]

@@ -125,6 +125,9 @@ options:
       - V(present) sets up O(ports).
       - V(absent) takes away the addresses, rules, routes and files of O(ports). Name, MTU and sysctls stay as they are
         until the next boot.
+      - With V(absent), while another port that stays has no interface here and no netdev name in the plan, no file is
+        changed; a later run does it. Without a readable record of what is set up, giving O(ports) is refused where
+        there are files of the module, since those of all ports would go.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
