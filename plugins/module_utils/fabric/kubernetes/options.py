@@ -94,7 +94,9 @@ class Options:
                     "kubernetes.%s" % key,
                     "take one of the documented options",
                 )
-        options = cls(**{**(given or {}), **_tuples(given or {})})
+        # what is null is not said
+        said = {key: _typed(key, value) for key, value in (given or {}).items() if value is not None}
+        options = cls(**said)
         options._check()
         return options
 
@@ -125,6 +127,12 @@ class Options:
                     "kubernetes.images.%s" % name,
                     "write REPOSITORY/IMAGE:VERSION or REPOSITORY/IMAGE@DIGEST",
                 )
+        if "://" in self.registry:
+            raise RailyardError(
+                "%r is a URL, which no image's name begins with" % self.registry,
+                "kubernetes.registry",
+                "write the host, its port and path alone: registry.example.org:5000/mirror",
+            )
         if self.pkey and not _partition_key(self.pkey):
             raise RailyardError(
                 "%r is no partition key" % self.pkey,
@@ -178,8 +186,74 @@ class Options:
         return "%s/%s%s%s" % (repository, image, "@" if version.startswith("sha256:") else ":", version)
 
 
-def _tuples(given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {"injection_groups": tuple(given["injection_groups"])} if "injection_groups" in given else {}
+_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule")
+_TEXT_MAPPINGS = ("monitoring_labels", "grafana_labels", "images")
+_WORDS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
+_DPDK = {"rails": "a list of rails", "vfs": "a whole number", "driver": "vfio-pci or netdevice"}
+
+
+def _typed(key: str, value: t.Any) -> t.Any:
+    """An option's value as its kind has it. Numbers and booleans may be text, which templates make of them.
+
+    :raises RailyardError: for one of another kind.
+    """
+    place = "kubernetes.%s" % key
+    if key in _BOOLS:
+        return _bool(value, place)
+    if key == "rdma_hca_max":
+        return _whole(value, place)
+    if key == "injection_groups":
+        if not isinstance(value, (list, tuple)):
+            raise _unlike(value, place, "a list of whole numbers, such as [1, 2, 4]")
+        return tuple(_whole(each, place) for each in value)
+    if key == "dpdk":
+        return _dpdk(value, place)
+    if key in _TEXT_MAPPINGS:
+        if not isinstance(value, t.Mapping):
+            raise _unlike(value, place, "a mapping")
+        for name, each in value.items():
+            if not isinstance(each, str):
+                raise _unlike(each, "%s.%s" % (place, name), "text, in quotes")
+        return value
+    if not isinstance(value, str):
+        raise _unlike(value, place, "text, in quotes")
+    return value
+
+
+def _dpdk(value: t.Any, place: str) -> t.Any:
+    if not isinstance(value, t.Mapping):
+        raise _unlike(value, place, "a mapping, such as {rails: [gpu01], vfs: 2}")
+    for name in value:
+        if name not in _DPDK:
+            near = did_you_mean(nearest(str(name), _DPDK))
+            raise RailyardError("is no key%s" % near, "%s.%s" % (place, name), "take one of %s" % ", ".join(_DPDK))
+    made = dict(value)
+    rails = made.get("rails", [])
+    if not isinstance(rails, (list, tuple)) or not all(isinstance(rail, str) for rail in rails):
+        raise _unlike(rails, "%s.rails" % place, _DPDK["rails"])
+    if "vfs" in made:
+        made["vfs"] = _whole(made["vfs"], "%s.vfs" % place)
+    if made.get("driver", "vfio-pci") not in ("vfio-pci", "netdevice"):
+        raise _unlike(made["driver"], "%s.driver" % place, _DPDK["driver"])
+    return made
+
+
+def _bool(value: t.Any, place: str) -> bool:
+    found = _WORDS.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise _unlike(value, place, "true or false")
+    return found
+
+
+def _whole(value: t.Any, place: str) -> int:
+    found = int(value) if isinstance(value, str) and value.isdigit() else value
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise _unlike(value, place, "a whole number")
+    return found
+
+
+def _unlike(value: t.Any, place: str, wanted: str) -> RailyardError:
+    return RailyardError("%r is not of its kind" % (value,), place, "write %s" % wanted)
 
 
 def _tagged(reference: str) -> tuple[str, str]:

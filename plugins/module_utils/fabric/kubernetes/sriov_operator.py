@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     made,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import UPSTREAM, Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 
 API = "sriovnetwork.openshift.io/v1"
 COMPONENT = "sriov-operator"
@@ -37,6 +38,14 @@ def policies(view: View, options: Options) -> t.Iterator[Object]:
     they like.
     """
     shape = options.sriov(view.provider)
+    parted = dict.fromkeys(network.rail for network in view.of("sriov")) if shape else {}
+    for rail in options.dpdk.get("rails", ()):
+        if rail not in parted:
+            raise RailyardError(
+                "no SR-IOV operator hands out VFs of a rail %s%s" % (rail, did_you_mean(nearest(rail, parted))),
+                "kubernetes.dpdk.rails",
+                "take some of %s" % ", ".join(parted) if parted else "take kubernetes_options.dpdk out",
+            )
     if not shape:
         return
     namespace = options.sriov_place(view.provider)

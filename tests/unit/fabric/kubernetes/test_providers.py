@@ -214,6 +214,11 @@ def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
         options["dpdk"]["vfs"] = count
         with pytest.raises(RailyardError, match="take 1 to 7"):
             made("SriovNetworkNodePolicy", *plan, options=options)
+    options["dpdk"] = {"rails": ["gpu2"]}
+    with pytest.raises(RailyardError, match=r"rail gpu2 \(did you mean gpu02\?\)\. Remedy: take some of gpu01, gpu02"):
+        made("SriovNetworkNodePolicy", *plan, options=options)
+    with pytest.raises(RailyardError, match=r"kubernetes.dpdk.rails: .* Remedy: take kubernetes_options.dpdk out"):
+        made("SriovNetworkNodePolicy", "spiderpool", "macvlan", "subnet", options=options)
 
 
 # -- plain CNI

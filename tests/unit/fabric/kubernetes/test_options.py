@@ -1,0 +1,47 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What may be said beside the plan, and what is said of a value that is none."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"injection_groups": 4}, "kubernetes.injection_groups: 4 .*a list of whole numbers"),
+        ({"rdma_hca_max": "many"}, "kubernetes.rdma_hca_max: 'many' .*a whole number"),
+        ({"rdma_hca_max": True}, "kubernetes.rdma_hca_max: True .*a whole number"),
+        # as YAML reads 0x7fff without quotes
+        ({"pkey": 0x7FFF}, "kubernetes.pkey: 32767 .*text, in quotes"),
+        ({"metrics": "perhaps"}, "kubernetes.metrics: 'perhaps' .*true or false"),
+        ({"dpdk": True}, "kubernetes.dpdk: True .*a mapping"),
+        ({"dpdk": {"rail": ["gpu01"]}}, r"kubernetes.dpdk.rail: is no key \(did you mean rails\?\)"),
+        ({"dpdk": {"rails": "gpu01"}}, "kubernetes.dpdk.rails: 'gpu01' .*a list of rails"),
+        ({"dpdk": {"rails": ["gpu01"], "driver": "vfio"}}, "kubernetes.dpdk.driver: 'vfio' .*vfio-pci or netdevice"),
+        ({"images": ["x"]}, "kubernetes.images: .*a mapping"),
+        ({"monitoring_labels": {"team": 7}}, "kubernetes.monitoring_labels.team: 7 .*text, in quotes"),
+        ({"registry": "https://registry.example"}, "kubernetes.registry: .*is a URL.*write the host"),
+        ({"workload_namespace": 7}, "kubernetes.workload_namespace: 7 .*text, in quotes"),
+    ],
+)
+def test_a_value_of_another_kind_is_one_line_with_its_place(given: dict[str, t.Any], said: str) -> None:
+    with pytest.raises(RailyardError, match=said):
+        Options.of(given)
+
+
+def test_what_templates_make_of_numbers_and_booleans_is_taken_as_it_is_meant() -> None:
+    given = {"metrics": "False", "injection": "no", "gdrcopy": "yes", "rdma_hca_max": "63", "injection_groups": ["2"]}
+    options = Options.of({**given, "dpdk": {"rails": ["gpu01"], "vfs": "2"}})
+    assert (options.metrics, options.injection, options.gdrcopy) == (False, False, True)
+    assert (options.rdma_hca_max, options.injection_groups, options.dpdk["vfs"]) == (63, (2,), 2)
+
+
+def test_what_is_null_is_not_said() -> None:
+    assert Options.of({"registry": None, "workload_namespace": None, "metrics": None, "dpdk": None}) == Options()
