@@ -356,6 +356,8 @@ WRONG = [
     change("capitals in the fabric's name", "name: ai-10-1-16", "name: AI", "RY201", "fabric.name"),
     change("a long name", "name: ai-10-1-16", "name: " + "a" * 41, "RY201", "fabric.name"),
     sriov("one name for all rails", "gpu{n:02}", "gpu01", "RY202", "rails.name"),
+    change("a node named as a group", "  jupiter:", "  storage:\n    groups: [storage]", "RY205", "nodes.storage"),
+    change("a node named as every group", "  jupiter:", "  all:", "RY205", "nodes.all"),
     change("capitals in a node's name", "jupiter:", "Jupiter:", "RY205", "nodes.Jupiter"),
     change("a space in a node's name", "jupiter:", "ju piter:", "RY205", "nodes.ju piter"),
     change("a long node name", "jupiter:", "j" * 64 + ":", "RY205", "nodes." + "j" * 60 + "..."),
@@ -727,6 +729,13 @@ WRONG = [
     prefix("a network with a dot", "{rail}-{attachment}", "{rail}.{attachment}", "RY804", "names.network"),
     prefix("one network for all", "{rail}-{attachment}", "{attachment}", "RY807", "names.network"),
     prefix("a resource with a hyphen", "  interface:", "  resource: a-{rail}\n  interface:", "RY803", "names.resource"),
+    change(
+        "a pool of each node where all share one",
+        "nodes:\n  ai-",
+        'names: {pool: "p{i}-{rail}"}\nnodes:\n  ai-',
+        "RY814",
+        "names.pool",
+    ),
     prefix("a pool in capitals", "  interface:", '  pool: "P{rail}{node}"\n  interface:', "RY805", "names.pool"),
     prefix(
         "a pool for all nodes",

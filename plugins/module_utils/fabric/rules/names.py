@@ -98,7 +98,7 @@ nodes:
 )
 NODE_NAME = rule(
     "RY205",
-    "A node's name is no host name",
+    "A node's name is no host name, or is a group's too",
     """
 nodes:
   AI_1: {profile: hgx}
@@ -227,6 +227,12 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 "number the rails in their order, all with as many digits: %s01, %s02" % ((_stem(before.name),) * 2),
             )
             break
+    groups = {"all", "ungrouped"}.union(fabric.groups, *(node.groups for node in fabric.nodes))
+    for node in fabric.nodes:
+        if node.name in groups:
+            # Ansible gives variables to the group where a host has its name, and --limit means the group too.
+            message = "%s is the name of a group too" % node.name
+            report.add(NODE_NAME, node.path, message, "give the node another name, or the group")
     seen: set[int] = set()
     for variant, ports in variants.tables():
         if variant.profile.soft_rdma:

@@ -61,7 +61,7 @@ SAME_NAME = rule(
 )
 POOL_OF_ALL = rule(
     "RY814",
-    "A pool that each node needs for itself has a name for all of them",
+    "A pool that each node needs for itself has a name for all of them, or the other way round",
     _OWN + _names('pool: "{fabric}-{rail}"'),
     _OWN + _names('pool: "{fabric}-{rail}-{node}"'),
 )
@@ -97,6 +97,9 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     continue  # it has that name in its own
                 if own:
                     _pools(fabric, naming, kind, rail, variants.nodes_of(variant), values, owners, report)
+                elif naming.own_pools(kind, rail.mode) and kind in fabric.names:
+                    message = "nodes share a pool on %s, and by this name each would have one of all its addresses" % rail.name
+                    report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "take {node} and {i} out of the name")
                 else:
                     more = dict(values, node="", i=0)
                     _one(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
