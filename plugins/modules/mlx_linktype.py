@@ -28,7 +28,7 @@ options:
   ports:
     description:
       - The rail ports, each with what its card shall have. What is left out is left alone.
-      - With O(state=gathered) it may be left out, which means all NVIDIA NICs.
+      - With O(state=gathered) it may be left out, which means all NVIDIA NICs; one that does not answer is a warning.
     type: list
     elements: dict
     suboptions:

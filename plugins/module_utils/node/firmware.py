@@ -89,7 +89,7 @@ class Firmware(Subsystem):
     """What is wanted of the NICs' firmware.
 
     :param ports: each with ``pci`` and wishes: ``link_type``, ``link_types``, ``sriov_en``, ``num_of_vfs``,
-        ``parameters``, ``version``.
+        ``parameters``, ``version``. None: all cards that there are; one that does not answer is left out, and told of.
     :param tool: see :class:`.firmware_tool.Tool`.
     :param reset: ``never`` or ``allowed``.
     :param timeout: seconds that a card may take to come back after a reset.
@@ -101,7 +101,7 @@ class Firmware(Subsystem):
     def __init__(
         self,
         system: System,
-        ports: t.Sequence[t.Mapping[str, t.Any]],
+        ports: t.Sequence[t.Mapping[str, t.Any]] | None,
         tool: str = "auto",
         reset: str = "never",
         timeout: float = 120.0,
@@ -118,22 +118,27 @@ class Firmware(Subsystem):
         self._branch = branch
         self._holders = holders or _holders
         self._drivers = drivers or _drivers_firmware
+        self._every = ports is None
         self._staged: set[tuple[str, str]] = set()
         self._restarted: set[str] = set()
         # what the card did not show at first: a reset may show it, and the next run sets it
         self._unseen: set[tuple[str, str]] = set()
         self._by_port: list[tuple[str, Card]] = []
         self._cards: dict[str, Card] = {}
+        if ports is None:
+            ports = [{"pci": each} for each in pci.network_functions(system, pci.NVIDIA_NETWORKING)]
         self._gather(ports)
         self._tool = Tool(system, tool)
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> Firmware:
-        ports = options["ports"]
-        if ports is None:
-            ports = [{"pci": each} for each in pci.network_functions(system, pci.NVIDIA_NETWORKING)]
         return cls(
-            system, ports, options["tool"], options["reset"], options["timeout"], never_reset=options["never_reset"]
+            system,
+            options["ports"],
+            options["tool"],
+            options["reset"],
+            options["timeout"],
+            never_reset=options["never_reset"],
         )
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
@@ -209,7 +214,11 @@ class Firmware(Subsystem):
                 thread.start()
             for thread in threads:
                 thread.join()
-        raise_all([errors[card.device] for card in cards if card.device in errors])
+        failed = [errors[card.device] for card in cards if card.device in errors]
+        if not self._every or not results:
+            raise_all(failed)
+        self.warnings += ["left out: %s" % error for error in failed]
+        cards = [card for card in cards if card.device in results]
         for card in cards:
             parameters = results[card.device].parameters
             for name in list(parameters):
@@ -217,7 +226,11 @@ class Firmware(Subsystem):
                     del parameters[name]
                 elif parameters[name]["current"] is None:
                     parameters[name]["current"] = self._in_force(card, name)
-        rows = [self._row(function, card, results[card.device].parameters) for function, card in self._by_port]
+        rows = [
+            self._row(function, card, results[card.device].parameters)
+            for function, card in self._by_port
+            if card.device in results
+        ]
         return {"ports": rows, "cards": {card.device: self._about(card, results[card.device]) for card in cards}}
 
     def _about(self, card: Card, result: firmware_tool.QueryResult) -> State:
@@ -344,7 +357,8 @@ class Firmware(Subsystem):
 
     def _with_parameters(self, state: State) -> list[tuple[Card, dict[str, Parameter]]]:
         """Each card once, with its parameters as they were observed."""
-        return [(card, state["cards"][device]["parameters"]) for device, card in self._cards.items()]
+        seen = state["cards"]
+        return [(card, seen[device]["parameters"]) for device, card in self._cards.items() if device in seen]
 
     def _absent(self, card: Card, name: str, wish: Wish, parameters: t.Mapping[str, Parameter]) -> RailyardError | None:
         port = LINK_TYPE.match(name)
@@ -546,7 +560,7 @@ class Firmware(Subsystem):
         """The cards whose firmware is not the wanted one. No card's firmware is burnt here."""
         found = []
         for card in self._cards.values():
-            version = state["cards"][card.device]["version"]
+            version = state["cards"][card.device]["version"] if card.version else None
             if card.version and version != card.version[0]:
                 found.append({"card": card.device, "wanted": card.version[0], "version": version})
                 self.warnings.append(

@@ -515,6 +515,21 @@ def test_what_one_card_says_does_not_hide_the_others(lab: Lab) -> None:
     assert caught.value.place == OTHER
 
 
+def test_a_card_that_does_not_answer_is_left_out_of_all_cards(lab: Lab) -> None:
+    """As HGX B200's and B300's own NIC, for the NVLink switches, does not answer mstflint and mlxfwmanager."""
+    options = {"ports": None, "tool": lab.tool, "reset": "never", "never_reset": [], "timeout": 1.0}
+    said = "-E- Failed to query device current configuration"
+    lab.change(failures=[{"command": "query", "out": said, "device": OTHER, "times": 9}])
+    firmware = Firmware.from_options(options, lab.tree.system(answer))
+    state = firmware.observe()
+    assert [row["pci"] for row in state["ports"]] == [FIRST, SECOND] and list(state["cards"]) == [FIRST]
+    assert firmware.changes(state) == [] and firmware.outcome(state, []) == CALM
+    assert len(firmware.warnings) == 1 and firmware.warnings[0].startswith("left out: %s: mstconfig query" % OTHER)
+    lab.change(failures=[{"command": "query", "out": said, "times": 99}])
+    with pytest.raises(Errors):
+        Firmware.from_options(options, lab.tree.system(answer)).observe()
+
+
 def test_a_count_that_another_parameter_overrides_is_warned_of(lab: Lab) -> None:
     lab.put("NUM_OF_VFS", current=8, next=8)
     lab.put("SRIOV_EN", current=1, next=1)
