@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, plan, rows, text
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
 
 from .plan_documents import document
 
@@ -269,6 +270,24 @@ def test_a_rail_and_a_unit_of_another_name_are_renamed_with_all_that_follows() -
         (diff.RENAMED, "port", "base", "east"),
         (diff.RENAMED, "unit", "", "pod1"),
     }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        ("gpu02", "gpu22", {diff.RENAMED}),
+        ("gpu01: {subnet: 172.16.11.0/24", "gpu01: {subnet: 172.16.31.0/24", {diff.RENUMBERED}),
+    ],
+)
+def test_what_a_file_says_of_a_rail_is_not_said_of_the_fabric_too(old: str, new: str, kinds: set[str]) -> None:
+    documents = []
+    for written in (example.BASE, example.BASE.replace(old, new)):
+        made = lint(written.encode()).plan
+        assert made
+        documents.append(json.loads(plan.as_json(made.document())))
+    changes = diff.diff(*documents)
+    assert {change.kind for change in changes} == kinds
+    assert [change for change in changes if change.what == "fabric"] == []
 
 
 def test_a_port_that_goes_is_one_change() -> None:

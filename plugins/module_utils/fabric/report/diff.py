@@ -100,8 +100,9 @@ def diff(old: Document, new: Document) -> list[Change]:
 
 
 def _plain(document: Document) -> dict[str, t.Any]:
-    """The document with its fabric's own keys on top, less what only repeats the rails' names."""
+    """The document with its fabric's own keys on top, less what only repeats the rails' names and networks."""
     fabric = dict(document["fabric"])
+    fabric.pop("subnets", None)
     if fabric.get("rails") == [_name(rail) for rail in document["rails"]]:
         del fabric["rails"]
     rest = {key: value for key, value in document.items() if key not in ("fabric", "format")}

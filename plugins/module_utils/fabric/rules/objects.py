@@ -98,7 +98,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 if own:
                     _pools(fabric, naming, kind, rail, variants.nodes_of(variant), values, owners, report)
                 elif naming.own_pools(kind, rail.mode) and kind in fabric.names:
-                    message = "nodes share a pool on %s, and by this name each would have one of all its addresses" % rail.name
+                    message = "nodes share the pool of %s, and by this name each would have one" % rail.name
                     report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "take {node} and {i} out of the name")
                 else:
                     more = dict(values, node="", i=0)
