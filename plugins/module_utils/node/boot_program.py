@@ -59,15 +59,18 @@ def read(path: str, system: System) -> tuple[str, dict[str, t.Any]]:
         raise RailyardError("is not a file of boot options", path, "run the playbook again to write it anew") from None
 
 
-def apply(module: str, options: t.Mapping[str, t.Any], system: System, check: bool) -> None:
-    """Apply a module's options, and print a line for each change. Raises :class:`RailyardError`."""
+def apply(path: str, system: System, check: bool) -> list[str]:
+    """Apply one file of options. Returns a line for each change. Raises :class:`RailyardError`."""
+    return _apply(*read(path, system), system=system, check=check)
+
+
+def _apply(module: str, options: t.Mapping[str, t.Any], system: System, check: bool) -> list[str]:
     subsystem = build(module, options, system)
     state = subsystem.observe()
     changes = subsystem.changes(state)
     if not check:
         converge(subsystem, state, changes, [])
-    for change in changes:
-        sys.stdout.write("%s %s: %r -> %r\n" % (change.subject, change.attribute, change.before, change.after))
+    return ["%s %s: %r -> %r\n" % (c.subject, c.attribute, c.before, c.after) for c in changes]
 
 
 def one_by_one(path: str, system: System, check: bool) -> list[tuple[str, Exception]]:
@@ -83,7 +86,7 @@ def one_by_one(path: str, system: System, check: bool) -> list[tuple[str, Except
     ports = options.get("ports")
     for port in ports if isinstance(ports, list) and len(ports) > 1 else []:
         try:
-            apply(module, dict(options, ports=[port]), system, check)
+            sys.stdout.writelines(_apply(module, dict(options, ports=[port]), system, check))
         except Exception as error:
             named = port if isinstance(port, dict) else {}
             failed.append((str(named.get("pci") or named.get("netdev") or named.get("name")), error))
@@ -110,7 +113,7 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
         path = "%s/%s" % (BOOT_DIR, name)
         while True:
             try:
-                apply(*read(path, system), system=system, check=check)
+                sys.stdout.writelines(apply(path, system, check))
                 break
             # whatever one file runs into, those after it are laid down
             except Exception as error:
