@@ -698,6 +698,39 @@ def test_a_large_fabric_that_nothing_proved_is_told_in_seconds() -> None:
     assert time.perf_counter() - began < 10
 
 
+def slow_everywhere(world: World) -> None:
+    for row in (row for rows in world.probes.values() for row in rows):
+        row["transfer"]["gbits"] = 100.0
+
+
+def drifted_everywhere(world: World) -> None:
+    for name in world.plans:
+        changes = [{"subject": "ens%d" % n, "attribute": "mtu", "before": 1500, "after": 4200} for n in range(1, 5)]
+        world.states[name]["rail_ports"] = {"changes": changes}
+
+
+def elsewhere_everywhere(world: World) -> None:
+    for row in (row for info in world.infos.values() for row in info["lldp"]):
+        row["system"] = "spine-1"
+
+
+@pytest.mark.parametrize(
+    ("harm", "code"),
+    [(slow_everywhere, "RV853"), (drifted_everywhere, "RV404"), (elsewhere_everywhere, "RV701")],
+)
+def test_what_is_wrong_with_all_of_a_large_fabric_is_told_soon(harm: t.Callable[[World], None], code: str) -> None:
+    wide = SERVERS.replace("nodes: 32", "nodes: 512").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
+    wide = wide.replace(".1-.200", ".8.1-.200.254").replace(".201-.253", ".0.1-.7.254").replace(".254,", ".255.254,", 1)
+    world = World(plan(512, wide), rounds=8)
+    world.cluster = None
+    harm(world)
+    began = time.process_time()
+    verdict = world.verdict()
+    assert shown.as_junit(verdict, engine.document(verdict, ABOUT))
+    assert time.process_time() - began < 6
+    assert {each.code for each in verdict.run.failures} == {code}
+
+
 # -- drift -----------------------------------------------------------------------------------------------------------
 
 STATELESS = {"RV402", "RV403", "RV407"} | {code for code in CODES if code.startswith(("RV7", "RV8"))}

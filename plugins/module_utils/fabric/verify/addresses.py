@@ -96,7 +96,9 @@ def _twice(
 def _told_twice(run: Run, culprit: Place, owner: Place, address: str) -> None:
     """Two look-ups may find the same: it is told once, of the one that should not have the address."""
     what = "address %s" % address
-    if any(each.code == "RV510" and each.what == what and each.node == culprit[0] for each in run.failures):
+    if any(
+        each.code == "RV510" and each.what == what and each.node == culprit[0] for each in run.failures_of(culprit[0])
+    ):
         return
     peer = owner[0] if owner[0] != culprit[0] else None
     run.fail(

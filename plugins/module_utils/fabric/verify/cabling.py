@@ -50,12 +50,12 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
         if not run.look("cabling", node, rail):
             continue
         if not _is_leaf(row, port["leaf"]["name"]):
-            swapped = _swapped(place, ports, heard)
+            swapped = _swapped(run, place, ports, heard)
             if swapped:
                 told.update(((node, rail), (node, swapped)))
                 _tell_swap(run, node, rail, swapped, ports, heard)
                 continue
-            belongs = next((each for (other, each), its in ports.items() if other == node and _on(row, its)), None)
+            belongs = next((each for each in _rails(run, node) if _on(row, ports[node, each])), None)
             cause = "its cable is in the leaf of %s" % belongs if belongs else None
             found = "%s %s" % (row["system"] or row["chassis"], row["port"])
             more = [belongs] if belongs else []
@@ -70,12 +70,16 @@ def _planned(port: Row) -> str:
     return " ".join(each for each in (port["leaf"]["name"], port["leaf"]["port"]) if each)
 
 
-def _swapped(place: Place, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> str | None:
+def _rails(run: Run, node: str) -> list[str]:
+    return [port["rail"] for port in run.told[node].plan["ports"]]
+
+
+def _swapped(run: Run, place: Place, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> str | None:
     """The rail of the same node whose port hears this one's leaf, while this one hears that one's."""
     node, rail = place
-    for (other, theirs), port in ports.items():
-        both = other == node and theirs != rail and (node, theirs) in heard
-        if both and _on(heard[place], port) and _on(heard[node, theirs], ports[place]):
+    for theirs in _rails(run, node):
+        both = theirs != rail and (node, theirs) in heard
+        if both and _on(heard[place], ports[node, theirs]) and _on(heard[node, theirs], ports[place]):
             return theirs
     return None
 

@@ -34,9 +34,10 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
         run.look("kubernetes", node)
     for change in _objects(cluster.get("changes") or ()):
         _differs(run, change, rails)
+    known = {_plain(each.what) for each in run.failures}
     for lack in cluster.get("lacks") or ():
         for subject in lack["subjects"]:
-            _lacks(run, subject, lack, rails)
+            _lacks(run, subject, lack, rails, known)
 
 
 def rails_by_name(run: Run) -> dict[str, str]:
@@ -95,17 +96,19 @@ def _plain(subject: str) -> str:
     return "%s %s" % (kind, name.rpartition("/")[2])
 
 
-def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping[str, str]) -> None:
+def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping[str, str], known: set[str]) -> None:
+    """:param known: objects of which something was told, in the form of :func:`_plain`."""
     rail = rail_in(lack["what"], rails) or rail_in(subject, rails)
     node = subject if subject in run.told else None
     if rail is not None and rail not in run.rails:
         return
     if node and run.blocked("kubernetes", node, rail):
         return
-    if any(_plain(each.what) == _plain(subject) for each in run.failures):
+    if _plain(subject) in known:
         return
     reason = str(lack["reason"]).replace("NODE", subject)
     mends = "playbooks/hosts.yml" if "playbooks/hosts.yml" in reason else None
     code = "RV901" if node else "RV903"
     what = "what it offers to pods" if node else subject
     run.fail(code, node, rail, what, found=lack["what"], cause=reason, remedy="mend that, and run again", mends=mends)
+    known.add(_plain(what))

@@ -233,12 +233,11 @@ def _layer(run: Run, name: str) -> Row:
 
 def _sorted(run: Run, failures: t.Sequence[t.Any]) -> list[t.Any]:
     """Down the layers, then by node and rail as the plan has them."""
-    layers, nodes = list(LAYERS), list(run.told)
-    rails = list(run.fabric["rails"])
+    layers, nodes, rails = (
+        {name: place for place, name in enumerate(names)} for names in (LAYERS, run.told, run.fabric["rails"])
+    )
 
     def key(each: t.Any) -> tuple[int, int, int, str]:
-        node = nodes.index(each.node) if each.node in nodes else -1
-        rail = rails.index(each.rail) if each.rail in rails else -1
-        return layers.index(each.layer), node, rail, each.code
+        return layers[each.layer], nodes.get(each.node, -1), rails.get(each.rail, -1), each.code
 
     return sorted(failures, key=key)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import statistics
 import typing as t
 
@@ -33,6 +34,7 @@ _IB_CAUSE = (
 NOBODY = "there are no two nodes to pair"
 
 Pair = t.Tuple[str, str]
+Place = t.Tuple[str, str]
 
 
 class Probe(t.NamedTuple):
@@ -76,22 +78,26 @@ def _look(run: Run, layer: str, probe: Probe) -> bool:
     return True
 
 
-def blame(probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> tuple[str, str | None]:
-    """Whose end it is, and the peer where that cannot be told: a node that no pair is well with is the one."""
-    fine = {node for each in good if each.rail == probe.rail for node in (each.client, each.server)}
-    ends = [probe.client, probe.server]
-    ill = [node for node in ends if node not in fine]
-    if len(ill) == 1:
-        return ill[0], None
-    partners = {
-        node: {each.server if each.client == node else each.client for each in bad if each.rail == probe.rail}
-        for node in ends
-        if any(each.rail == probe.rail and node in (each.client, each.server) for each in bad)
-    }
-    numbers = {node: len([each for each in partners.get(node, ()) if each != node]) for node in ends}
-    if numbers[ends[0]] != numbers[ends[1]]:
-        return max(ends, key=lambda node: numbers[node]), None
-    return ends[0], ends[1]
+class Blame:
+    """Whose end it is of pairs that are ill: a node that no pair is well with is the one, else who is ill with more."""
+
+    def __init__(self, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
+        self._fine = {(node, each.rail) for each in good for node in (each.client, each.server)}
+        self._partners: dict[Place, set[str]] = {}
+        for each in bad:
+            self._partners.setdefault((each.client, each.rail), set()).add(each.server)
+            self._partners.setdefault((each.server, each.rail), set()).add(each.client)
+
+    def of(self, probe: Probe) -> tuple[str, str | None]:
+        """The node, and the peer where it cannot be told which of the two it is."""
+        ends = [probe.client, probe.server]
+        ill = [node for node in ends if (node, probe.rail) not in self._fine]
+        if len(ill) == 1:
+            return ill[0], None
+        numbers = {node: len(self._partners.get((node, probe.rail), ())) for node in ends}
+        if numbers[ends[0]] != numbers[ends[1]]:
+            return max(ends, key=lambda node: numbers[node]), None
+        return ends[0], ends[1]
 
 
 def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
@@ -109,8 +115,9 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     bad = [each for each in seen if _lost(each)]
     good = [each for each in seen if not _lost(each)]
     _swaps(run, bad)
+    blame = Blame(bad, good)
     for probe in bad:
-        node, peer = blame(probe, bad, good)
+        node, peer = blame.of(probe)
         ends = [node] if peer is None else [node, peer]
         if not _known(run, "reach", ends, probe.rail):
             _tell(run, probe, node, peer)
@@ -124,7 +131,7 @@ def _known(run: Run, layer: str, nodes: t.Sequence[str], rail: str) -> bool:
     """Whether a failure of one of the nodes on the rail was told that is this one, or may well be its cause."""
     return any(
         each.node in nodes and rail in each.rails and (each.layer == layer or may_stop(CODES[each.code], layer))
-        for each in run.failures
+        for each in run.failures_of(*nodes)
     )
 
 
@@ -137,8 +144,9 @@ def _six(run: Run, seen: t.Sequence[Probe]) -> None:
     """What comes back over IPv6, where all does over IPv4 and the plan has both."""
     bad = [probe for probe in seen if _lost6(probe)]
     good = [probe for probe in seen if (probe.result or {}).get("reach6") and not _lost6(probe)]
+    blame = Blame(bad, good)
     for probe in bad:
-        node, peer = blame(probe, bad, good)
+        node, peer = blame.of(probe)
         ends = [node] if peer is None else [node, peer]
         if any(run.has("RV806", each, probe.rail) for each in ends):
             continue
@@ -162,6 +170,12 @@ def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
     """
     answers = {(each.client, each.server, each.rail): (_found(each).get("answers") or []) for each in bad}
     told: set[t.Any] = set()
+    partners: dict[str, set[str]] = {}
+    counts: collections.Counter[str] = collections.Counter()
+    for each in bad:
+        counts.update((each.client, each.server))
+        partners.setdefault(each.client, set()).add(each.server)
+        partners.setdefault(each.server, set()).add(each.client)
     for probe in bad:
         place = (probe.client, probe.server)
         for other in answers[(*place, probe.rail)]:
@@ -169,11 +183,11 @@ def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
             if probe.rail not in back or (*place, other) in told or (*place, probe.rail) in told:
                 continue
             told.update(((*place, probe.rail), (*place, other)))
-            partners = {each.server if each.client == node else each.client for node in place for each in bad}
-            node = _usual(place, bad)
+            # of two nodes, the one that more pairs are ill with; the first, which probes, where that is the same
+            node = max(place, key=lambda node: counts[node])
             if run.has("RV702", node, probe.rail):
                 continue
-            peer = None if len(partners) > 2 else (set(place) - {node}).pop()
+            peer = None if len(partners[place[0]] | partners[place[1]]) > 2 else (set(place) - {node}).pop()
             cause = "both were plugged into each other's leaf, at %s" % (
                 node if peer is None else "%s or %s" % (node, peer)
             )
@@ -186,12 +200,6 @@ def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
                 others=[other],
                 peers=[peer] if peer else [],
             )
-
-
-def _usual(place: Pair, bad: t.Sequence[Probe]) -> str:
-    """Of two nodes, the one that more pairs are ill with; the second, which probes, where that is the same."""
-    counts = {node: sum(node in (each.client, each.server) for each in bad) for node in place}
-    return max(place, key=lambda node: counts[node])
 
 
 def _found(probe: Probe) -> Row:
@@ -262,15 +270,17 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     bad = [each for each in seen if _failed(each)]
     good = [each for each in seen if not _failed(each)]
     run.carried["rdma"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
+    blame = Blame(bad, good)
     for probe in bad:
         if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
-            _tell_rdma(run, probe, bad, good)
+            _tell_rdma(run, probe, blame)
     medians = _medians(good)
     least = [_too_slow(run, probe, share) for probe in good]
     slow = [probe for probe, each in zip(good, least) if each]
     fast = [probe for probe, each in zip(good, least) if not each]
+    blame = Blame(slow, fast)
     for probe in slow:
-        node, peer = blame(probe, slow, fast)
+        node, peer = blame.of(probe)
         if any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
         expected = "%.0f Gb/s or more" % (_too_slow(run, probe, share) or 0)
@@ -290,7 +300,7 @@ def _failed(probe: Probe) -> str:
     return str((result.get("transfer") or result).get("error") or "")
 
 
-def _tell_rdma(run: Run, probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
+def _tell_rdma(run: Run, probe: Probe, blame: Blame) -> None:
     result = probe.result or {}
     transfer = result.get("transfer")
     if transfer is None and _unreached(probe):
@@ -299,7 +309,7 @@ def _tell_rdma(run: Run, probe: Probe, bad: t.Sequence[Probe], good: t.Sequence[
         remedy = result.get("remedy") or None
         run.fail("RV851", probe.server, probe.rail, "server", expected="it waits", found=_failed(probe), remedy=remedy)
         return
-    node, peer = blame(probe, bad, good)
+    node, peer = blame.of(probe)
     remedy = transfer["remedy"] or None
     run.fail(
         "RV852",
@@ -412,7 +422,7 @@ def _counters(run: Run) -> None:
         if any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
             rose.setdefault((row["node"], row["rail"]), []).append(row)
     for (node, rail), rows in rose.items():
-        if rail in run.rails and not any(node == each.node and rail in each.rails for each in run.failures):
+        if rail in run.rails and not any(node == each.node and rail in each.rails for each in run.failures_of(node)):
             found = ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
             run.warn("RV861", node, rail, "error counters", expected="no change", found=found)
 

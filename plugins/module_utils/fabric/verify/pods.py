@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import cluster
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pairs import Probe, blame
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pairs import Blame, Probe
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_wish import (
     NEXT_TABLE,
     Wish,
@@ -286,8 +286,9 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     seen = [probe for probe in _probes(run, planned) if _worth(run, probe)]
     lost = [probe for probe in seen if _silent(probe)]
     good = [probe for probe in seen if not _silent(probe)]
+    blame = Blame(lost, good)
     for probe in lost:
-        node, peer = blame(probe, lost, good)
+        node, peer = blame.of(probe)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             _tell(run, probe, node, peer)
     # soft RDMA listens on the node's own addresses alone, in whatever namespace its programs are
@@ -295,8 +296,9 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     failed = [probe for probe in tried if (probe.result or {})["error"]]
     well = [probe for probe in tried if not (probe.result or {})["error"]]
     run.carried[LAYER].update((node, probe.rail) for probe in well for node in (probe.client, probe.server))
+    blame = Blame(failed, well)
     for probe in failed:
-        node, peer = blame(probe, failed, well)
+        node, peer = blame.of(probe)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             result = probe.result or {}
             run.fail(
@@ -329,10 +331,7 @@ def _worth(run: Run, probe: Probe) -> bool:
 def _ill(run: Run, node: str, rail: str | None) -> bool:
     """Whether something of this layer was told of the node's rail, or of its pod as a whole."""
     return any(
-        each.layer == LAYER
-        and node in (each.node, each.peer)
-        and (not each.rails or rail is None or rail in each.rails)
-        for each in run.failures
+        each.layer == LAYER and (not each.rails or rail is None or rail in each.rails) for each in run.failures_of(node)
     )
 
 

@@ -102,6 +102,9 @@ class Run:
         # node and rail over which traffic of a layer went well
         self.carried: dict[str, set[tuple[str, str]]] = {name: set() for name in ("reach", "rdma", "pods")}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
+        # by the node and the peer that each names: of thousands of nodes each asks for its own
+        self._failures: dict[str | None, list[Failure]] = {}
+        self._warnings: dict[str | None, list[Failure]] = {}
 
     # -- what is looked at -------------------------------------------------------------------------------------------
 
@@ -138,8 +141,13 @@ class Run:
     def has(self, code: str, node: str | None, rail: str | None) -> bool:
         return any(
             each.code == code and each.node == node and (rail in each.rails if rail else True)
-            for each in self.failures + self.warnings
+            for told in (self._failures, self._warnings)
+            for each in told.get(node, ())
         )
+
+    def failures_of(self, *nodes: str | None) -> list[Failure]:
+        """The failures that name one of the nodes, as node or as peer, in no order."""
+        return [each for node in nodes for each in self._failures.get(node, ())]
 
     def fail(self, code: str, node: str | None, rail: str | None = None, what: str = "", **said: t.Any) -> None:
         """Something is wrong. ``said``: ``expected``, ``found``, ``cause``, ``remedy``, ``mends``, ``peer``,
@@ -149,13 +157,16 @@ class Run:
             return  # neither node nor cluster is otherwise than planned
         failure = self._made(code, node, rail, what, said)
         self.failures.append(failure)
+        _index(self._failures, failure)
         for place in [node, *said.get("peers", ())] if node else []:
             for each in failure.rails or (None,):
                 self.block(after(CODES[code]), str(place), each)
 
     def warn(self, code: str, node: str | None, rail: str | None = None, what: str = "", **said: t.Any) -> None:
         """Something to know, which fails nothing."""
-        self.warnings.append(self._made(code, node, rail, what, said))
+        warning = self._made(code, node, rail, what, said)
+        self.warnings.append(warning)
+        _index(self._warnings, warning)
 
     def _made(self, code: str, node: str | None, rail: str | None, what: str, said: Row) -> Failure:
         about = CODES[code]
@@ -176,6 +187,11 @@ class Run:
             mends,
             rails,
         )
+
+
+def _index(by_node: dict[str | None, list[Failure]], failure: Failure) -> None:
+    for node in {failure.node, failure.peer} if failure.peer else (failure.node,):
+        by_node.setdefault(node, []).append(failure)
 
 
 def _text(value: t.Any) -> str | None:

@@ -113,7 +113,7 @@ def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
         whole = "cluster" if name in ("kubernetes", "pods") else "rails"
         for node in nodes:
             case = xml.SubElement(suite, "testcase", classname="%s.%s" % (run.kind, name), name=node or whole, time="0")
-            mine = [each for each in run.failures if each.layer == name and each.node == node]
+            mine = [each for each in run.failures_of(node) if each.layer == name and each.node == node]
             if mine:
                 failed += 1
                 text_of = "\n".join(each.line() for each in mine)
@@ -121,7 +121,8 @@ def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
                     text_of
                 )
                 continue
-            open_ = [each.line() for each in run.warnings if each.layer == name and node is None and each.node is None]
+            said_of_all = run.warnings if node is None else ()
+            open_ = [each.line() for each in said_of_all if each.layer == name and each.node is None]
             if open_ or (node not in looked and not (node is None and looked)):
                 skipped += 1
                 said = open_[0] if open_ else layer["why_not"] or "an earlier layer failed"

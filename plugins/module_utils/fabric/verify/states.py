@@ -172,7 +172,7 @@ def refusals(run: Run) -> None:
 
 def _known(run: Run, node: str, text: str) -> bool:
     """Whether a failure names the same file or message already."""
-    return any(each.node == node and text == each.what + str(each.found) for each in run.failures)
+    return any(each.node == node and text == each.what + str(each.found) for each in run.failures_of(node))
 
 
 def _explained(run: Run, node: str, rail: str | None, layer: str | None) -> bool:
@@ -182,7 +182,7 @@ def _explained(run: Run, node: str, rail: str | None, layer: str | None) -> bool
     """
     return any(
         each.node == node and (rail in each.rails if rail else layer is None) and layer in (None, each.layer)
-        for each in run.failures
+        for each in run.failures_of(node)
     )
 
 
