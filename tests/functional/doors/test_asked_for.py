@@ -1,0 +1,77 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a command line or a survey asks for is done or refused, and never passed over in silence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests.functional.doors.test_verify import judge
+from tests.unit.fabric.verify_nodes import World
+
+ROOT = Path(__file__).resolve().parents[3]
+FABRIC = ROOT / "inventories/macvlan-roce/fabric.yml"
+# One that nobody serves: who asks it is refused.
+SERVER = {"apiVersion": "v1", "kind": "Config", "current-context": "none"}
+SERVER["clusters"] = [{"name": "none", "cluster": {"server": "https://127.0.0.1:1"}}]
+SERVER["users"] = [{"name": "none", "user": {"token": "none"}}]
+SERVER["contexts"] = [{"name": "none", "context": {"cluster": "none", "user": "none"}}]
+
+
+def play(playbook: str, inventory: str, *words: str) -> tuple[int, str]:
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("K8S_AUTH", "KUBECONFIG"))}
+    env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="3")
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, playbook, *words]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "Traceback" not in said and "[WARNING]" not in said, said
+    return done.returncode, said
+
+
+def test_plugins_that_may_not_be_installed_are_not(tmp_path: Path) -> None:
+    """The text "false" of a command line is no consent. This machine is only looked at."""
+    role = {"role": "railyard.fabric.cni", "vars": {"cni_networks": [], "cni_sources": []}}
+    book = {"hosts": "localhost", "connection": "local", "gather_facts": False, "roles": [role]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
+    looked = {}
+    for answer in ("false", "true"):
+        _rc, said = play(str(tmp_path / "play.yml"), "localhost,", "--check", "-e", "cni_install=" + answer)
+        task = said.partition("See which plugins are missing]")[2].partition("TASK [")[0]
+        looked[answer] = "skipping" not in task and bool(task)
+    assert looked == {"false": False, "true": True}
+
+
+@pytest.fixture
+def sick() -> World:
+    plan = lint(FABRIC.read_bytes()).plan
+    assert plan
+    world = World(plan)
+    world.nic(next(iter(world.plans)), "gpu03")["mtu"] = 1500
+    return world
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("verify", True), ("drift", False)])
+def test_the_end_of_a_whole_run_cordons_and_drift_never_does(
+    tmp_path: Path, sick: World, kind: str, asked: bool
+) -> None:
+    """What looks at nothing of the cluster, as the end of site.yml, has found bad rails all the same."""
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(SERVER))
+    given = {"verify_kind": kind, "verify_cordon": "true", "verify_kubernetes": not asked}
+    given["verify_kubernetes_kubeconfig"] = str(tmp_path / "kubeconfig")
+    done = judge(tmp_path, sick, "-e", json.dumps(given))
+    assert done.returncode == 2 and ("https://127.0.0.1:1" in done.stdout) is asked, done.stdout
+    assert ("RV404" in done.stdout) is not asked
+
+
+def test_nodes_are_cordoned_in_no_cluster_that_nobody_named() -> None:
+    words = ["playbooks/verify.yml", str(FABRIC), "-e", "verify_cordon=true", "-e", "ansible_host=192.0.2.1"]
+    rc, said = play(*words)
+    assert rc == 2 and "verify_cordon: no cluster is named" in said and "Read the node]" not in said, said
