@@ -75,7 +75,10 @@ class RailLimits(Subsystem):
         self._absent = options.get("state") == "absent"
         self._until_boot = UntilBoot(system, "rail_limits")
         if self._absent:
-            self._memlock.know(self._memlock.kept())
+            # those that earlier calls named: with a drop-in of ours, or noted
+            noted = self._until_boot.read()
+            names = [each.partition(" ")[0] for each in noted]
+            self._memlock.know([*self._memlock.kept(), *(name for name in names if LOCKS % name in noted)])
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailLimits:

@@ -459,6 +459,19 @@ def test_taken_back_twice_is_nothing_and_a_boot_ends_the_reasons(set_up: Node) -
     assert done == [] and it.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
 
 
+def test_a_service_of_an_earlier_call_is_told_of_until_it_is_restarted(node: Node) -> None:
+    node.services["buildkit"], node.loaded["buildkit"] = 931, "8388608"
+    node.process(931, "8388608")
+    run(node, memlock="unlimited", services=["buildkit"])
+    reason = ["buildkit may lock unlimited memory until it is restarted"]
+    for _time in range(2):
+        _done, state, it = run(node, state="absent")
+        assert it.outcome(state, [])["reboot_reasons"] == reason
+    node.start("buildkit")
+    done, state, it = run(node, state="absent")
+    assert done == [] and it.outcome(state, [])["reboot_reasons"] == []
+
+
 def test_set_again_the_reasons_are_forgotten(set_up: Node) -> None:
     node = set_up
     run(node, state="absent")
