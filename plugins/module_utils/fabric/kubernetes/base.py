@@ -11,7 +11,9 @@ network; what differs between them (netdev, PCI address) is kept in the order of
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -35,6 +37,8 @@ RACK = LABEL + "rack"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
+# Characters that a label's value may have.
+LONGEST_LABEL = 63
 
 # Attachments whose pods share the rail port's own RDMA device, and those that take a PCI function of their own.
 OF_NETDEV = tuple(name for name, each in ATTACHMENTS.items() if each.master)
@@ -298,18 +302,28 @@ def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
         kind.counts.update((port["rail"], (port["vfs"] or {}).get("count")) for port in node["ports"])
     found: dict[tuple[str, tuple[str, ...]], str] = {}
     variants: dict[str, list[_Kind]] = {}
+    taken = {profile for profile, _groups in kinds}
     # Nodes without groups have the profile's name, whoever comes first in the file.
     for (profile, groups), kind in sorted(kinds.items(), key=lambda item: bool(item[0][1])):
         known = variants.setdefault(profile, [])
         same = next((each for each in known if each.takes(kind)), None)
         if same is None:
             same = kind
-            if not known:
-                kind.name = profile
+            kind.name = _free(kind.name, taken) if known else profile
             known.append(kind)
         same.counts.update(kind.counts)
         found[profile, groups] = same.name
     return {node["name"]: found[node["profile"], tuple(node["groups"])] for node in nodes}
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name as a label's value, with a number where a profile, or another profile with its groups, has it."""
+    number, free = 1, label_value(name)
+    while free in taken:
+        number += 1
+        free = label_value("%s-%d" % (name, number))
+    taken.add(free)
+    return free
 
 
 def made(
@@ -334,6 +348,15 @@ def made(
         made_object["spec"] = spec
     made_object.update(more)
     return made_object
+
+
+def label_value(text: str) -> str:
+    """The text as a label's value: what none may hold becomes a hyphen, and one that is too long ends in its digest."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")
+    if len(plain) <= LONGEST_LABEL:
+        return plain
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:8]
+    return "%s-%s" % (plain[: LONGEST_LABEL - 9].rstrip("._-"), digest)
 
 
 def compact(value: t.Any) -> str:

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     Object,
     View,
     compact,
+    label_value,
     made,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
@@ -192,7 +193,7 @@ def _plugin(
     labels = view.labels("cni", **{"app.kubernetes.io/name": plugin})
     directory, file, argument = _CONFIG[plugin]
     yield made("v1", "ConfigMap", name, labels, namespace=namespace, data={file: compact(config) + "\n"})
-    match = {"app.kubernetes.io/name": plugin, "app.kubernetes.io/instance": name}
+    match = {"app.kubernetes.io/name": plugin, "app.kubernetes.io/instance": label_value(name)}
     container = {
         "name": plugin,
         "image": options.reference("plain-" + plugin),

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     Node,
     Object,
     View,
+    label_value,
     made,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
@@ -37,7 +38,7 @@ def _of_node(view: View, node: Node) -> dict[str, str]:
     found = {FABRIC: view.name, PROFILE: node["profile"], VARIANT: view.variant(node)}
     for key, label in (("unit", UNIT), ("rack", RACK)):
         if node.get(key):
-            found[label] = str(node[key])
+            found[label] = label_value(str(node[key]))
     return found
 
 

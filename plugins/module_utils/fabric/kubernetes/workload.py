@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     Object,
     RailSet,
     View,
+    label_value,
     made,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
@@ -72,7 +73,7 @@ def settings(view: View, options: Options, daemon_sets: t.Container[str]) -> lis
 
 def selector(daemon_sets: t.Iterable[str]) -> str:
     """What finds the pods of these DaemonSets."""
-    return "%s=rails,%s in (%s)" % (_NAME, _INSTANCE, ",".join(daemon_sets))
+    return "%s=rails,%s in (%s)" % (_NAME, _INSTANCE, ",".join(map(label_value, daemon_sets)))
 
 
 def _name(view: View, rails: RailSet) -> str:
@@ -81,7 +82,7 @@ def _name(view: View, rails: RailSet) -> str:
 
 def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
     variant, name = rails.variants[0], _name(view, rails)
-    match = {_NAME: "rails", _INSTANCE: name}
+    match = {_NAME: "rails", _INSTANCE: label_value(name)}
     units = resources(view, rails)
     container: Object = {
         "name": "rails",

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names at their longest, and names that would be two things': an API server takes them all, and none stands twice."""
+
+from __future__ import annotations
+
+import collections
+import re
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, workload
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View, label_value
+
+from . import plans
+from .documents import REGISTRY, Document
+
+OPTIONS = {**REGISTRY, "images": {"test": "registry.example/tools/rdma:1.2"}}
+PLANS = [("cni", "macvlan", "block"), ("spiderpool", "sriov", "subnet"), ("network-operator", "macvlan", "subnet")]
+# As the API server has them.
+VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?\Z")
+NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
+
+
+def label_values(thing: t.Any) -> t.Iterator[str]:
+    if isinstance(thing, dict):
+        for key, value in thing.items():
+            if key in ("labels", "matchLabels", "nodeSelector") and isinstance(value, dict):
+                yield from (each for each in value.values() if isinstance(each, str))
+            yield from label_values(value)
+    elif isinstance(thing, list):
+        for each in thing:
+            yield from label_values(each)
+
+
+def longest(provider: str, attachment: str, mode: str) -> Document:
+    whole = plans.fabric_file(provider, attachment, mode, (4,))
+    fabric, profile, group = "f" * 40, "p" * 40, "g" * 40
+    whole["fabric"]["name"] = fabric
+    if attachment == "sriov":
+        whole["names"] = {"policy": "{rail}-{profile}"}
+    whole["profiles"] = {profile: whole["profiles"]["hgx"]}
+    other: Document = {
+        "cni": {"attachment": "ipvlan"},
+        "spiderpool": {"vfs": {"count": 2}},
+        "network-operator": {"attachment": "host-device"},
+    }[provider]
+    whole["groups"] = {group: other}
+    if provider == "network-operator":
+        whole["fabric"]["pods_per_node"] = 1
+    whole["nodes"] = {
+        "n-1": {"profile": profile, "rack": "Row 1/2, left"},
+        "n-2": {"profile": profile, "groups": [group], "rack": "r" * 80},
+    }
+    return plans.planned(whole)
+
+
+@pytest.mark.parametrize(("provider", "attachment", "mode"), PLANS)
+def test_the_longest_names_are_taken(provider: str, attachment: str, mode: str) -> None:
+    document = longest(provider, attachment, mode)
+    made = list(components.objects(document, OPTIONS))
+    assert any("g" * 10 in each["metadata"]["name"] for each in made)
+    assert [each["metadata"]["name"] for each in made if not NAME.match(each["metadata"]["name"])] == []
+    assert [value for value in label_values(made) if not VALUE.match(value)] == []
+    labels = components.node_labels(document)
+    assert [value for own in labels.values() for value in own.values() if not VALUE.match(value)] == []
+    assert labels["n-1"]["railyard.fabric/rack"] == "Row-1-2-left"
+    assert labels["n-1"]["railyard.fabric/variant"] != labels["n-2"]["railyard.fabric/variant"]
+    # pods are found by what their DaemonSets give them
+    pods = [each["spec"]["template"]["metadata"]["labels"] for each in made if each["kind"] == "DaemonSet"]
+    asked = workload.selector(workload.names(View(document)))
+    assert any(own["app.kubernetes.io/instance"] in asked for own in pods)
+
+
+def test_long_texts_stay_apart() -> None:
+    assert label_value("gpu01") == "gpu01"
+    one, other = label_value("x" * 70), label_value("x" * 71)
+    assert one != other and len(one) == len(other) == 63
+
+
+def test_a_profile_with_a_group_and_a_profile_of_that_name_are_two_variants() -> None:
+    whole = plans.fabric_file("spiderpool", "sriov", "subnet", (4,))
+    ports = whole["profiles"]["hgx"]["ports"]
+    whole["profiles"]["hgx-few"] = {"ports": {rail: dict(port, netdev="other" + rail) for rail, port in ports.items()}}
+    whole["groups"] = {"few": {"vfs": {"count": 2}}}
+    whole["nodes"] = {
+        "n-1": {"profile": "hgx"},
+        "n-2": {"profile": "hgx", "groups": ["few"]},
+        "n-3": {"profile": "hgx-few"},
+    }
+    document = plans.planned(whole)
+    variants = {name: own["railyard.fabric/variant"] for name, own in components.node_labels(document).items()}
+    assert variants == {"n-1": "hgx", "n-2": "hgx-few-2", "n-3": "hgx-few"}
+    policies = [each for each in components.objects(document) if each["kind"] == "SriovNetworkNodePolicy"]
+    count = collections.Counter(each["metadata"]["name"] for each in policies)
+    assert len(policies) == 6 and set(count.values()) == {1}
+    assert {each["spec"]["numVfs"] for each in policies} == {2, 4}
