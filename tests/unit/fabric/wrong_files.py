@@ -531,6 +531,13 @@ WRONG = [
     change("rxe named siww", "soft_rdma: null", "soft_rdma: siww", "RY114", "profiles.hgx.soft_rdma"),
     infiniband("rxe on InfiniBand", "  dgx:\n", "  dgx:\n    soft_rdma: rxe\n", "RY504", "profiles.dgx.soft_rdma"),
     change("InfiniBand in the firmware", "link_type: eth", "link_type: ib", "RY505", "profiles.hgx.firmware.link_type"),
+    change(
+        "a storage port without a PCI address beside managed firmware",
+        "    ports:\n      gpu01: {netdev: enp11",
+        "    other_ports: {stor1: {role: storage, netdev: stor1}}\n    ports:\n      gpu01: {netdev: enp11",
+        "RY506",
+        "profiles.hgx.other_ports.stor1",
+    ),
     change("firmware without PCI address", ", pci: 0000:0d:00.0", "", "RY506", "profiles.hgx.ports.gpu03"),
     # RY6xx: SR-IOV
     change("VFs for macvlan", "  routing:", "  vfs: {count: 2}\n  routing:", "RY601", "fabric.vfs"),

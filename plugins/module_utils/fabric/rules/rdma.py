@@ -59,7 +59,7 @@ FIRMWARE_LINK = rule(
 )
 FIRMWARE_PCI = rule(
     "RY506",
-    "Firmware is managed on a port without a PCI address",
+    "Firmware is managed, and a port has no PCI address",
     "profiles:\n  hgx:\n    firmware: {link_type: eth}\n    ports:\n"
     "      gpu01: {netdev: enp11s0f0np0}\n      gpu02: {netdev: enp12s0f0np0}",
     "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
@@ -163,3 +163,7 @@ def _firmware(fabric: Fabric, variant: Variant, firmware: Firmware, report: Repo
             message = "the port of %s has no PCI address, by which firmware tools know a card" % port.rail
             report.add(FIRMWARE_PCI, port.path, message, "add pci")
             break
+    for other in variant.profile.other_ports.values():
+        if other.port.pci is None and not report.within(other.path):
+            message = "%s has no PCI address, by which its card is told from those that may be reset" % other.name
+            report.add(FIRMWARE_PCI, other.path, message, "add pci")
