@@ -17,7 +17,8 @@ description:
     the control node alone and contacts neither a host nor a cluster.
   - A file with errors fails the task, with all of them in its message.
   - The same fabric file gives the same bytes. A file that the plan no longer has is removed where this module wrote it;
-    files of others in the same directory are left alone. C(.railyard-files) is the list of ours.
+    files of others in the same directory are left alone, and one that stands in the place of ours is an error.
+    C(.railyard-files) is the list of ours.
   - What the files hold is described in C(docs/kubernetes-objects.md).
 author:
   - Railyard contributors (@railyard)

@@ -5,7 +5,7 @@
 """A directory of rendered files, beside whatever else its owner keeps there.
 
 A list of our own files lies among them, so that one which left the plan is removed, and no file of anybody else's
-ever is.
+ever is, nor written over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
 
 INDEX = ".railyard-files"
@@ -23,12 +23,19 @@ def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str
     """Write what differs and remove what we once wrote and is no longer wanted; with ``check`` only say so.
 
     Gives the paths, relative to ``directory``, that were (or would be) ``written`` and ``removed``.
+    :raises Refused: where a file of somebody else stands in the place of one of ours; then nothing is written.
     """
     try:
         old = _index(directory)
+        raise_all(
+            [_theirs(directory, path) for path in files if path not in old and _other(directory, path, files[path])]
+        )
+        if not check and old != list(files):
+            # Before the first file, so that a run that is cut off leaves none that nobody knows for ours.
+            _list(directory, list(dict.fromkeys([*old, *files])))
         removed = [path for path in old if path not in files and os.path.lexists(os.path.join(directory, path))]
         by_folder: dict[str, dict[str, bytes]] = {}
-        for path, content in {**files, INDEX: "".join(path + "\n" for path in files).encode("utf-8")}.items():
+        for path, content in files.items():
             folder, name = os.path.split(path)
             by_folder.setdefault(folder, {})[name] = content
         written: list[str] = []
@@ -37,6 +44,10 @@ def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str
             written.extend(os.path.join(folder, name) for name, each in zip(inside, done) if each["changed"])
         for path in () if check else removed:
             _remove(directory, path)
+        if not check:
+            _list(directory, list(files))
+    except (Refused, Errors):
+        raise
     except (OSError, RailyardError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         place = error.place if isinstance(error, RailyardError) else error.filename
@@ -45,7 +56,23 @@ def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str
             str(place or directory),
             "name a directory that you may write, with -e render_dir=DIR",
         ) from error
-    return {"written": sorted(path for path in written if path != INDEX), "removed": sorted(removed)}
+    return {"written": sorted(written), "removed": sorted(removed)}
+
+
+def _list(directory: str, paths: t.Sequence[str]) -> None:
+    fabric_files.write(directory, {INDEX: "".join(path + "\n" for path in paths).encode("utf-8")}, False)
+
+
+def _other(directory: str, path: str, content: bytes) -> bool:
+    """Whether there is a file with other content."""
+    full = os.path.join(directory, path)
+    return os.path.isfile(full) and fabric_files.read(full, most=len(content) + 1) != content
+
+
+def _theirs(directory: str, path: str) -> Refused:
+    full = fabric_files.shown_path(os.path.join(directory, path))
+    remedy = "name a directory of its own with -e render_dir=DIR; or, if the file is an earlier run's, delete it"
+    return Refused("there is a file already that %s does not list as ours" % INDEX, full, remedy)
 
 
 def _index(directory: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.plugin_utils import rendered
 
 FILES = {"a/b/one.yaml": b"1\n", "a/two.yaml": b"2\n", "three.yaml": b"3\n"}
@@ -51,6 +51,32 @@ def test_only_our_own_files_and_empty_folders_go(tmp_path: Path) -> None:
     assert done["removed"] == sorted(FILES)
     assert held(tmp_path) == {"a/theirs.yaml": b"theirs"}
     assert not (tmp_path / "a" / "b").exists()
+
+
+def test_a_file_of_another_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "three.yaml").write_bytes(b"the owner's own kustomization")
+    for check in (True, False):
+        with pytest.raises(Refused) as caught:
+            rendered.write(str(tmp_path), FILES, check=check)
+        assert caught.value.place.endswith("three.yaml") and "-e render_dir=DIR" in caught.value.remedy
+    assert held(tmp_path) == {"three.yaml": b"the owner's own kustomization"}
+    (tmp_path / "three.yaml").write_bytes(FILES["three.yaml"])
+    assert "three.yaml" not in rendered.write(str(tmp_path), FILES, check=False)["written"]
+
+
+def test_a_run_that_is_cut_off_forgets_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered.write(str(tmp_path), FILES, check=False)
+    fewer = {"four.yaml": b"4\n"}
+
+    def cut_off(directory: str, path: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rendered, "_remove", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            rendered.write(str(tmp_path), fewer, check=False)
+    assert rendered.write(str(tmp_path), fewer, check=False) == {"written": [], "removed": sorted(FILES)}
+    assert held(tmp_path) == fewer
 
 
 def test_a_list_that_leads_outside_is_not_followed(tmp_path: Path) -> None:
