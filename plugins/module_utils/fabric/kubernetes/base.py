@@ -130,11 +130,22 @@ class Network:
 
 @dataclass
 class RailSet:
-    """The networks of nodes that have the same ones, in rail order."""
+    """The networks of nodes that have the same ones, in rail order. ``nodes``: their names, each with its variant.
+
+    Nodes that lack ports which others of their variant have are a set too: a ``part`` of the others' where they have no
+    network besides. ``name`` is that of the first variant, with a number where that is another set's.
+    """
 
     networks: tuple[str, ...]
     attachment: str
     variants: list[str] = field(default_factory=list)
+    nodes: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    part: bool = False
+
+    def shares(self, other: RailSet) -> bool:
+        """Whether the two have nodes of one variant, whose labels do not tell them apart."""
+        return other is not self and not set(self.variants).isdisjoint(other.variants)
 
 
 class View:
@@ -190,6 +201,11 @@ class View:
         pool: str = port["names"]["pool" if version == 4 else "pool6"]
         return pool
 
+    @property
+    def whole_sets(self) -> list[RailSet]:
+        """Those that are no part of another: what pods are offered does not change with a node that lacks a port."""
+        return [rails for rails in self.sets if not rails.part]
+
     def shares(self, port: Port) -> list[Share]:
         """The pods' addresses on a port, IPv4 first; nothing where pods get none."""
         pods = port.get("pods")
@@ -226,9 +242,17 @@ class View:
             if key and key not in sets:
                 sets[key] = RailSet(key, node["attachment"])
             variant = self._variants[node["name"]]
-            if key and variant not in sets[key].variants:
+            if not key:
+                continue
+            sets[key].nodes[node["name"]] = variant
+            if variant not in sets[key].variants:
                 sets[key].variants.append(variant)
         self.sets = list(sets.values())
+        taken: set[str] = set()
+        # those with the most rails have the plain name
+        for each in sorted(self.sets, key=lambda rails: -len(rails.networks)):
+            each.name = _free(each.variants[0], taken)
+            each.part = any(each.shares(other) and set(each.networks) < set(other.networks) for other in self.sets)
 
     def _add(self, node: Node, port: Port) -> None:
         names = port["names"]

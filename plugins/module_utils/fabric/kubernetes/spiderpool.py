@@ -191,7 +191,7 @@ def _injection(
     made_of: dict[str, list[tuple[str, str | None]]] = {}
     if not options.injection:
         return made_of
-    for rails in view.sets:
+    for rails in view.whole_sets:
         if not all(pools_of[name] for name in rails.networks):
             # The webhook refuses a group with a network without pools.
             continue
@@ -204,8 +204,8 @@ def _injection(
 
 def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[str, str, list[str]]]:
     """Name of the group, suffix of the copies in it, networks."""
-    only = len(view.sets) == 1
-    kind = "" if only else "-" + rails.variants[0]
+    only = len(view.whole_sets) == 1
+    kind = "" if only else "-" + rails.name
     yield "%s%s" % (view.name, kind), "all" + kind, list(rails.networks)
     bases = list(dict.fromkeys(view.network(name).base for name in rails.networks))
     width = len(str(len(bases)))

@@ -49,10 +49,7 @@ def resources(view: View, rails: RailSet) -> dict[str, str]:
 
 def names(view: View) -> dict[str, list[str]]:
     """The DaemonSets, and the nodes on which each starts a pod."""
-    return {
-        _name(view, rails): [node["name"] for node in view.nodes if view.variant(node) in rails.variants]
-        for rails in view.sets
-    }
+    return {_name(view, rails): list(rails.nodes) for rails in view.sets}
 
 
 def settings(view: View, options: Options, daemon_sets: t.Container[str]) -> list[dict[str, t.Any]]:
@@ -77,7 +74,8 @@ def selector(daemon_sets: t.Iterable[str]) -> str:
 
 
 def _name(view: View, rails: RailSet) -> str:
-    return "%s-rails" % view.name if len(view.sets) == 1 else "%s-rails-%s" % (view.name, rails.variants[0])
+    only = view.whole_sets == [rails]
+    return "%s-rails" % view.name if only else "%s-rails-%s" % (view.name, rails.name)
 
 
 def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
@@ -123,13 +121,27 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
 
 
 def _nodes(view: View, rails: RailSet) -> Object:
-    return {
-        "nodeSelectorTerms": [
-            {
-                "matchExpressions": [
-                    {"key": FABRIC, "operator": "In", "values": [view.name]},
-                    {"key": VARIANT, "operator": "In", "values": list(rails.variants)},
-                ]
-            }
-        ]
-    }
+    """The set's nodes by their labels, and by name where nodes of the same labels are another set's."""
+    labels = [
+        {"key": FABRIC, "operator": "In", "values": [view.name]},
+        {"key": VARIANT, "operator": "In", "values": list(rails.variants)},
+    ]
+    beside = [
+        node
+        for other in view.sets
+        if rails.shares(other)
+        for node, variant in other.nodes.items()
+        if variant in rails.variants
+    ]
+    if not beside:
+        terms: list[Object] = [{"matchExpressions": labels}]
+    elif len(beside) <= len(rails.nodes):
+        terms = [{"matchExpressions": labels, "matchFields": [_named(node, "NotIn") for node in beside]}]
+    else:
+        terms = [{"matchExpressions": labels, "matchFields": [_named(node, "In")]} for node in rails.nodes]
+    return {"nodeSelectorTerms": terms}
+
+
+def _named(node: str, operator: str) -> Object:
+    """One name: the API takes no more in a requirement."""
+    return {"key": "metadata.name", "operator": operator, "values": [node]}

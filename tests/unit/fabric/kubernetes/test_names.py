@@ -96,3 +96,72 @@ def test_a_profile_with_a_group_and_a_profile_of_that_name_are_two_variants() ->
     count = collections.Counter(each["metadata"]["name"] for each in policies)
     assert len(policies) == 6 and set(count.values()) == {1}
     assert {each["spec"]["numVfs"] for each in policies} == {2, 4}
+
+
+def lacking(lacks: t.Mapping[str, t.Sequence[str]], nodes: int = 4) -> Document:
+    """A fabric whose node ``n-NUMBER`` has no port on these rails."""
+    whole = plans.fabric_file("spiderpool", "macvlan", "subnet", (4,))
+    whole["nodes"] = {
+        name: {"profile": "hgx", **({"ports": dict.fromkeys(lacks[name])} if name in lacks else {})}
+        for name in ("n-%d" % number for number in range(1, nodes + 1))
+    }
+    return plans.planned(whole)
+
+
+def test_a_node_without_a_port_changes_nothing_of_what_pods_are_offered() -> None:
+    def offered(document: Document) -> list[tuple[str, t.Any]]:
+        made = components.objects(document, {"injection_groups": [1]})
+        return [
+            (each["metadata"]["name"], each["metadata"].get("annotations"))
+            for each in made
+            if each["kind"] == "SpiderMultusConfig"
+        ]
+
+    assert offered(lacking({"n-2": ["gpu02"]})) == offered(lacking({}))
+
+
+@pytest.mark.parametrize(
+    ("lacks", "sets"),
+    [
+        ({"n-2": ["gpu02"]}, {"ai-rails": ["n-1", "n-3", "n-4"], "ai-rails-hgx-2": ["n-2"]}),
+        # most of them: the others are then chosen by name
+        ({"n-1": ["gpu02"], "n-2": ["gpu02"], "n-3": ["gpu02"]}, None),
+        # no node has all rails: neither set is a part of the other
+        (
+            {"n-1": ["gpu01"], "n-2": ["gpu02"], "n-3": ["gpu02"], "n-4": ["gpu02"]},
+            {"ai-rails-hgx": ["n-1"], "ai-rails-hgx-2": ["n-2", "n-3", "n-4"]},
+        ),
+    ],
+)
+def test_each_node_has_the_test_pod_of_its_own_rails(
+    lacks: t.Mapping[str, t.Sequence[str]], sets: dict[str, list[str]] | None
+) -> None:
+    document = lacking(lacks)
+    made = list(components.objects(document, OPTIONS))
+    daemons = {each["metadata"]["name"]: each for each in made if each["kind"] == "DaemonSet"}
+    wanted = workload.names(View(document))
+    assert list(wanted) == list(daemons) and (sets is None or wanted == sets)
+    labels = components.node_labels(document)
+    for name, daemon in daemons.items():
+        spec = daemon["spec"]["template"]["spec"]
+        affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert [node for node, own in labels.items() if selects(affinity, node, own)] == wanted[name]
+        resources = set(spec["containers"][0]["resources"]["requests"])
+        for node in wanted[name]:
+            assert resources == set(components.allocatable(document)[node])
+
+
+def selects(affinity: Document, node: str, labels: t.Mapping[str, str]) -> bool:
+    """As the scheduler has it: one of the terms, with all that is in it."""
+
+    def fits(requirement: Document, value: str | None) -> bool:
+        return (value in requirement["values"]) == (requirement["operator"] == "In")
+
+    for term in affinity["nodeSelectorTerms"]:
+        fields = term.get("matchFields", [])
+        assert all(each["key"] == "metadata.name" and len(each["values"]) == 1 for each in fields)
+        if all(fits(each, node) for each in fields) and all(
+            fits(each, labels.get(each["key"])) for each in term["matchExpressions"]
+        ):
+            return True
+    return False
