@@ -540,6 +540,40 @@ def test_networks_say_which_port_of_another_model_is_on_which_rail(told: list[To
     assert (ports["gpu01"]["netdev"], ports["gpu08"]["netdev"]) == (last, first)
 
 
+def without_card(node: Told, pci: str, netdev: str) -> Told:
+    """The node after a card has fallen off its bus."""
+    result = yaml.safe_load(yaml.safe_dump(node.result))
+    for part in ("nics", "rdma"):
+        result[part] = [row for row in result[part] if row["pci"] != pci]
+    for part in ("addresses", "routes"):
+        result["ip"][part] = [row for row in result["ip"][part] if row["netdev"] != netdev]
+    for gpu in result["gpus"]:
+        gpu["nics"].pop(pci, None)
+    return node._replace(result=result)
+
+
+def test_a_card_that_half_of_the_nodes_lack_is_a_rail_in_its_place(told: list[Told]) -> None:
+    outcome = look([without_card(told[0], "0000:0d:00.0", "enp13s0f0np0"), told[1]])
+    names = ["gpu%02d" % number for number in range(1, 9)]
+    assert list(yaml.safe_load(outcome.text)["rails"]) == names and of(outcome, "DS207")
+    again = planned(outcome.text)
+    ports = [{port["rail"]: port["address"] for port in again.node_vars(node)["ports"]} for node in again.nodes]
+    assert ports[1] == {name: "172.16.%d.202/24" % (10 + at) for at, name in enumerate(names, 1)}
+    assert ports[0] == {name: "172.16.%d.201/24" % (10 + at) for at, name in enumerate(names, 1) if name != "gpu03"}
+
+
+def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(told: list[Told]) -> None:
+    """Devices have the kernel's names, and by networks two cards are known as none of the first model's."""
+    told = kernel_names(told)
+    first = without_card(without_card(told[0], "0000:0d:00.0", "enp13s0f0np0"), "0000:0f:00.0", "enp15s0f0np0")
+    outcome = look([first, told[1]], rails="rail{n}")
+    names = yaml.safe_load(outcome.text)["rails"]
+    assert sorted(names) == ["rail%d" % number for number in range(1, 9)]
+    again = planned(outcome.text)
+    held = {port["address"] for port in again.node_vars(again.nodes[1])["ports"]}
+    assert held == {"172.16.%d.202/24" % number for number in range(11, 19)}
+
+
 def test_slots_agree_or_it_is_said(told: list[Told]) -> None:
     for at in range(6):
         for number in range(1, 9):

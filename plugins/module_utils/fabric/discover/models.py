@@ -141,13 +141,39 @@ def assign(found: t.Sequence[Model], template: str | None, doubts: Doubts) -> li
             message = "neither names nor networks nor leaves say which port is on which rail"
             remedy = "compare its ports with those of %s" % first.name
             doubts.add("DS208", ("profiles", model.name), message, remedy)
-        for pci in [pci for pci in matched if not matched[pci]]:
-            number = len(rails) + 1
-            matched[pci] = _default(model, template).fill({"n": number})
-            rails.append(Named(matched[pci], matched[pci], 1))
+        for pci in matched:
+            matched[pci] = matched[pci] or _free(_default(model, template), rails)
+            if matched[pci] not in {rail.name for rail in rails}:
+                rails.append(_of_name(matched[pci]))
         _give(model, {rail: pci for pci, rail in matched.items()})
+    rails = _in_order(rails)
     _leaves(found, rails, doubts)
     return rails
+
+
+def _free(names: Template, rails: t.Sequence[Named]) -> str:
+    """The first name after the rails' number that none of them has, nor a rail of which they are planes."""
+    taken = {name for rail in rails for name in (rail.name, rail.base)}
+    number = len(rails) + 1
+    while names.fill({"n": number}) in taken:
+        number += 1
+    return names.fill({"n": number})
+
+
+def _of_name(name: str) -> Named:
+    """A rail, or a plane, of a name that a device has."""
+    part = _PARTS.match(name)
+    plane = part.group(3) if part else None
+    return Named(name, name.rpartition("p")[0], int(plane)) if plane else Named(name, name, 1)
+
+
+def _in_order(rails: list[Named]) -> list[Named]:
+    """By the numbers in their names, where all are of one kind: a further model may have one that the first lacks."""
+    parts = [_PARTS.match(rail.name) for rail in rails]
+    keys = [(part.group(1), int(part.group(2)), int(part.group(3) or 1)) for part in parts if part]
+    if len(keys) != len(rails) or len({key[0] for key in keys}) != 1:
+        return rails
+    return [rail for _key, rail in sorted(zip(keys, rails))]
 
 
 def _give(model: Model, ports: t.Mapping[str, str]) -> None:
@@ -201,7 +227,7 @@ def _named(told: t.Mapping[str, str], order: t.Sequence[str], model: Model, temp
     if told and template is None:
         parts = [_PARTS.match(name) for name in told.values()]
         if all(part and part.group(3) for part in parts):
-            return [Named(name, name.rpartition("p")[0], int(name[-1])) for name in told.values()]
+            return [_of_name(name) for name in told.values()]
         return [Named(name, name, 1) for name in told.values()]
     names = _default(model, template)
     found = []
@@ -224,7 +250,8 @@ def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[s
     """PCI address -> rail, empty for one that is none of these; and by what it was found."""
     told = _told(model)
     names = [rail.name for rail in rails]
-    if told and set(told.values()) <= set(names):
+    renamed = any(first.rails.get(rail) != pci for pci, rail in _told(first).items())
+    if not renamed and set(told.values()) & set(names):
         return dict(told), "names"
     for how, traits in (("networks", _nets), ("leaves", _leafs)):
         known = {rail: traits(first, first.rails[rail]) for rail in names if rail in first.rails}
