@@ -363,6 +363,29 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
     assert "changed=0" in role(node, tmp_path, restore=True).stdout
 
 
+def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, tmp_path: Path) -> None:
+    node.pod("web-1")
+    other = "/api/v1/nodes/node-2"
+    given: Object = {"reboot_allowed": True, "reboot_drain_timeout": 2, "reboot_together": True}
+    given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
+    kept = role(node, tmp_path, "-i", "node-2,", **given)
+    said = " ".join(kept.stdout.split())
+    assert kept.returncode == 2 and "was told to end and has not within 2 s" in said, kept.stdout + kept.stderr
+    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in said
+    assert "would reboot the control node" not in said and node.cordoned == (False, False)
+    assert not node.admin.get(other)["spec"].get("unschedulable"), "nobody is told that it is cordoned for nothing"
+
+    # one that waits cordoned since an earlier run is not the one to give back here
+    patch = {"spec": {"unschedulable": True}, "metadata": {"annotations": {OURS: "true"}}}
+    node.admin.request("PATCH", other, patch, server.MERGE)
+    try:
+        kept = role(node, tmp_path, "-i", "node-2,", **given)
+        assert kept.returncode == 2 and node.admin.get(other)["spec"]["unschedulable"], kept.stdout
+    finally:
+        patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {OURS: None}}}
+        node.admin.request("PATCH", other, patch, server.MERGE)
+
+
 def test_pods_that_would_wait_are_said_in_check_mode(node: Node, tmp_path: Path) -> None:
     node.pod("db-1", running=True)
     node.budget("db", 1, 0)
