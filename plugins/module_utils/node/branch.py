@@ -14,6 +14,7 @@ from __future__ import annotations
 import array
 import fcntl
 import os
+import re
 import socket
 import struct
 import typing as t
@@ -25,6 +26,10 @@ SIOCGIFCONF = 0x8912
 IFREQ_SIZE = 40
 RTF_UP = 0x1
 RTF_REJECT = 0x200
+# What Open vSwitch's daemon has its ports below. Which of them an interface of a bridge uses, only the daemon knows.
+OVS = "ovs-system"
+# The other end of a VF or SF, by phys_port_name: no way out of the node.
+OTHER_END = re.compile(r"(c\d+)?pf\d+[vs]f\d+\Z")
 
 
 class Branch:
@@ -92,14 +97,34 @@ def is_pci_address(text: str) -> bool:
 def lower_netdevs(system: System, netdev: str) -> list[str]:
     """All interfaces that this one is built on, near ones first."""
     found: list[str] = []
+    switched = False
     queue = [netdev]
     while queue:
-        for entry in system.listdir("/sys/class/net/%s" % queue.pop(0)):
-            name = entry[len("lower_") :]
-            if entry.startswith("lower_") and name not in found and name != netdev:
-                found.append(name)
-                queue.append(name)
+        name = queue.pop(0)
+        below = _below(system, name)
+        if not below and not switched and _ovs_internal(system, name):
+            switched = True
+            ports = [each for each in _below(system, OVS) if each != name]
+            labels = {each: system.read("/sys/class/net/%s/phys_port_name" % each) or "" for each in ports}
+            below = [each for each in ports if not OTHER_END.match(labels[each])]
+        for each in below:
+            if each not in found and each != netdev:
+                found.append(each)
+                queue.append(each)
     return found
+
+
+def _below(system: System, netdev: str) -> list[str]:
+    entries = system.listdir("/sys/class/net/%s" % netdev)
+    return [entry[len("lower_") :] for entry in entries if entry.startswith("lower_")]
+
+
+def _ovs_internal(system: System, netdev: str) -> bool:
+    """Whether this may be a bridge's own interface in Open vSwitch, which has no sign of its own in sysfs: it is
+    virtual, and nothing else that is."""
+    place = "/sys/class/net/%s/" % netdev
+    others = any(system.exists(place + name) for name in ("device", "bridge", "bonding", "tun_flags"))
+    return not others and system.read_int(place + "type") in (None, 1) and system.exists("/sys/class/net/" + OVS)
 
 
 def default_route_netdevs(system: System) -> list[str]:

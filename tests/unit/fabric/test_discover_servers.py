@@ -231,3 +231,43 @@ def test_speed_decides_where_models_do_not(tmp_path: Path) -> None:
     assert len(rails) == 6 and doubts(alike)["DS202"] == [
         "nic0, nic1, nic2, nic3, nic4 and nic5 are equally near to GPUs 0, 1, 2, 3"
     ]
+
+
+def test_a_server_with_more_cards_than_gpus(tmp_path: Path) -> None:
+    """Dell B200: two GPUs have two SuperNICs each, two have a DPU of lower speed beside their own, whose one port is
+    Open vSwitch's way out; the four InfiniBand functions are the NVLink switches'."""
+    told = json.loads((RECORDINGS.parent / "sysfs" / "dell-b200.json").read_text(encoding="utf-8"))
+    tree = Tree(tmp_path)
+    links = []
+    for number, row in enumerate(told["functions"], 1):
+        pci = tree.function(row["path"], row["class"], row["vendor"], row["device"], row["numa"])
+        netdev = told["netdevs"].get(pci)
+        if netdev:
+            infiniband = row["class"] == INFINIBAND
+            layer = ARPHRD_INFINIBAND if infiniband else 1
+            tree.netdev(pci, netdev["name"], type=str(layer), speed=str(netdev["speed"] or -1))
+            tree.rdma(pci, netdev["rdma"], "InfiniBand" if infiniband else "Ethernet")
+            links.append(nodes.link(netdev["name"], number, type=layer, mtu=9000))
+    route = told["route"]["netdev"]
+    tree.write("/proc/net/route", "Iface\tDestination\n%s\t00000000\t0\t0003\t0\t0\t0\t00000000" % route)
+    tree.write("/sys/class/net/%s/type" % route, "1")
+    for name in told["route"]["ovs"]:
+        tree.link("/sys/class/net/ovs-system/lower_" + name, "/sys/class/net/" + name)
+    branch = Branch.observe(tree.system())
+    assert branch.why_card("0000:5f:00.0") == "ens39f1np1 is part of br-ex, which carries the default route"
+    result = nodes.node(tree, links, branch_of=lambda system: branch).look(["nics", "gpus", "vfs"])
+    outcome = run([Told("ai-%d" % number, None, result) for number in (1, 2)], Options(name="ai", mtu=9000))
+    ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
+    first = ["18", "3a", "4d", "5d", "9b", "ba", "ca", "db"]
+    assert [port["pci"][5:7] for port in ports.values()] == first + ["1a", "cc"]
+    assert [port.get("gpu") for port in ports.values()] == list(range(8)) + [None, None]
+    assert doubts(outcome) == {
+        "DS202": [
+            "ens40f0np0 and ens42f0np0 are equally near to GPU 0",
+            "ens36f0np0 and ens34f0np0 are equally near to GPU 6",
+        ],
+        "DS206": ["ens33f0np0 and ens33f1np1 are not on the rails by speed, for GPU 5"],
+    }
+    roles = others(outcome)
+    assert roles.pop("ens39f1np1") == roles.pop("ens39f0np0") == "management"
+    assert sorted(roles) == ["ens33f0np0", "ens33f1np1", "ibo6", "ibo7", "ibo8", "ibo9"]

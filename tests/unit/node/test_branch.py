@@ -77,6 +77,26 @@ def test_all_below_a_bond_on_a_bridge_is_protected(tree: Tree) -> None:
     assert set(found.functions) == {"0000:01:00.0", "0000:02:00.0"}
 
 
+def test_all_ports_of_open_vswitch_are_protected_below_a_bridge_of_it(tree: Tree) -> None:
+    """The bridge's interface names no ports, and all bridges share one switch in the kernel."""
+    tree.nic("p0", "0000:01:00.0")
+    tree.nic("rail", "0000:02:00.0")
+    tree.nic("far", "0000:03:00.0", below="x")
+    (tree.root / "sys/class/net/rail/phys_port_name").write_text("pf0vf3\n")  # a VF's other end, which the PF has
+    tree.virtual("ovs-system", "p0", "rail")
+    tree.virtual("br-ex")
+    tree.default_route("br-ex")
+    found = Branch.observe(tree.system)
+    assert set(found.netdevs) == {"br-ex", "p0"}
+    assert found.why_netdev("p0") == "is part of br-ex, which carries the default route"
+    assert found.why_card("0000:01:00.1") and not found.why_card("0000:02:00.0")
+    # what is something else that is virtual has nothing to do with the switch
+    (tree.root / "sys/class/net/br-ex/tun_flags").write_text("0x1001\n")
+    assert set(Branch.observe(tree.system).netdevs) == {"br-ex"}
+    tree.default_route("far")
+    assert set(Branch.observe(tree.system).netdevs) == {"far"}
+
+
 def test_a_vf_protects_its_pf(tree: Tree) -> None:
     tree.nic("pf", "0000:01:00.0")
     tree.nic("vf", "0000:01:10.0")

@@ -40,7 +40,7 @@ def node(tree: Tree, links: t.Sequence[Link] = (), **parts: t.Any) -> Info:
     return Info(tree.system(runner), lambda: list(links), lambda system: None, **parts)
 
 
-@pytest.mark.parametrize("name", ["dgx-a100", "h100-switch-a-pair"])
+@pytest.mark.parametrize("name", ["dell-b200", "dgx-a100", "h100-switch-a-pair"])
 def test_recorded_trees(tmp_path: Path, name: str) -> None:
     recorded = json.loads((RECORDINGS / (name + ".json")).read_text())
     tree = Tree(tmp_path)
