@@ -35,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.fac
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.rules import IMPORT_RULES
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome, run
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import HostRange
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -122,7 +123,7 @@ FOUND = {
         (81, "IM202"),
         (86, "IM201"),
     ],
-    "rail-prefixes.sh": [(3, "IM323")],
+    "rail-prefixes.sh": [(3, "IM323"), (7, "IM321")],
     "ib-sriov.md": [(24, "IM513"), (33, "IM207"), (34, "IM106")],
     "network-operator.yml": [],
     "host-device-links.yml": [],
@@ -194,6 +195,48 @@ def test_prefixes_that_a_leaf_can_aggregate_are_kept_with_the_nodes_own() -> Non
     assert got["addresses"] == {"mode": "prefix", "node_prefix": 27, "gateway": "first"}
     assert [rail["subnet"] for rail in got["rails"].values()] == ["172.16.1.0/24", "172.16.2.0/24"]
     assert got["nodes"] == {"node[1:2]": {"profile": "server"}}
+
+
+def _of_nodes(first: int, last: int, gateway: int) -> bytes:
+    """Two rails with a /27 for each of two nodes; the addresses of each are counted from its network's."""
+    text = ""
+    for rail in (1, 2):
+        text += "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderMultusConfig\n"
+        text += "metadata: {name: gpu%d-macvlan, namespace: spiderpool}\nspec:\n  cniType: macvlan\n" % rail
+        text += "  macvlan: {master: [eth%d], mtu: 4200, ippools: {ipv4: [gpu%d-v4-*]}}\n" % (rail, rail)
+        for node in (1, 2):
+            at = "10.%d.0.%%d" % rail
+            of = {
+                name: at % (32 * (node - 1) + value)
+                for name, value in {"net": 0, "first": first, "last": last, "gateway": gateway}.items()
+            }
+            text += "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderIPPool\n"
+            text += "metadata: {name: gpu%d-v4-ai-%d}\nspec:\n  nodeName: [ai-%d]\n" % (rail, node, node)
+            text += "  subnet: %(net)s/27\n  gateway: %(gateway)s\n  ips: [%(first)s-%(last)s]\n" % of
+    return text.encode()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "gateway", "host", "said"),
+    [
+        (3, 30, 1, None, False),
+        (2, 29, 1, "last", False),
+        (1, 28, 30, "last", False),
+        (2, 30, 1, None, True),
+        (1, 29, 30, None, True),
+    ],
+)
+def test_a_port_gets_what_the_pools_of_its_prefix_leave(
+    first: int, last: int, gateway: int, host: str | None, said: bool
+) -> None:
+    outcome = run([("pools.yml", _of_nodes(first, last, gateway))], Options("ai"))
+    assert data(outcome)["addresses"].get("host") == host
+    assert ["IM321"] * said == [each.finding.code for each in outcome.findings if each.finding.code == "IM321"]
+    plan = lint(outcome.text.encode()).plan
+    assert plan is not None
+    (pods, *_rest) = [port["pods"] for node in plan.document()["nodes"] for port in node["ports"]]
+    taken = said and not host
+    assert (pods["first"], pods["last"]) == ("10.1.0.%d" % (first + taken), "10.1.0.%d" % last)
 
 
 def test_prefixes_that_no_leaf_can_aggregate_are_cut_anew_and_to_be_decided() -> None:

@@ -39,6 +39,7 @@ class Addressing:
     mode: str = SUBNET
     node_prefix: int | None = None
     gateway: str | None = None
+    host: str | None = None
     leaf_end: str | None = None
     pods_per_node: int | None = None
     rails: dict[int, dict[int, Addressed]] = field(default_factory=lambda: {4: {}, 6: {}})
@@ -279,6 +280,7 @@ def _prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressi
     several = max(len(of_rail) for of_rail in mine.values()) > 1
     if several and len(covers) == len(drafts) and _disjoint(covers.values()):
         _by_rail(drafts, mine, _widened(covers), made, found)
+        made.host = _host_word(every, made.gateway, found)
     else:
         _cut_anew(drafts, nets, facts, made, found)
     return made
@@ -331,6 +333,29 @@ def _gateway_word(every: t.Sequence[Pool], found: Found) -> str:
     message = "the nodes' gateways are not all the first or all the last address of their networks"
     found.add(rules.GATEWAY, every[0].place, message, "let them be one of both", "gateway: first")
     return "first"
+
+
+def _host_word(every: t.Sequence[Pool], gateway: str, found: Found) -> str | None:
+    """Which end of a node's prefix its port can have; None for the first, as when nothing is said."""
+    held: dict[str, list[Pool]] = {"first": [], "last": []}
+    for pool in every:
+        if pool.net is None or not pool.runs:
+            continue
+        low, high = pool.net.usable
+        ends = {"first": low + (gateway == "first"), "last": high - (gateway == "last")}
+        for word, address in ends.items():
+            if any(first <= address <= last for first, last in pool.runs):
+                held[word].append(pool)
+    if not held["first"]:
+        return None
+    if not held["last"]:
+        return "last"
+    pool = held["first"][0]
+    more = " and of %d more" % (len(held["first"]) - 1) if len(held["first"]) > 1 else ""
+    message = "the addresses of %s%s leave none for the node's own port" % (shown(pool.name), more)
+    remedy = "take the first one after the gateway out of the pools, or write host: none"
+    found.add(rules.HOST_IN_PODS, pool.place, message, remedy, "that one for the port, and pods have the rest")
+    return None
 
 
 def _cover(nets: t.Sequence[Net]) -> Net:

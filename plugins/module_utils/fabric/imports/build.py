@@ -283,6 +283,8 @@ class Builder:
             section["node_prefix6" if made.rails[6] and not made.rails[4] else "node_prefix"] = made.node_prefix
         if made.gateway:
             section["gateway"] = made.gateway
+        if made.host:
+            section["host"] = made.host
         if made.leaf_end:
             section["leaf_end"] = made.leaf_end
         if (
