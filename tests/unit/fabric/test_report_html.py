@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.grid import grid
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.spread import BANDWIDTH, often, spreads
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS
 from tests.browser.samples import BEGAN, Sample
 from tests.unit.fabric.test_verify import HARMS, swapped
 from tests.unit.fabric.verify_nodes import World
@@ -488,10 +489,10 @@ def test_a_node_without_a_port_on_a_rail() -> None:
 
 def test_what_a_run_was_limited_to_is_said(two: Sample) -> None:
     verify = two.verify(BEGAN, False, 1.0)
-    whole = dict(verify, asked={"limit": two.nodes, "layers": ["link"], "rails": two.rails, "budget_s": None})
+    whole = dict(verify, asked={"limit": two.nodes, "layers": list(LAYERS), "rails": two.rails, "budget_s": None})
     assert "no more than" not in _page(_report(two, whole)).text
     part = dict(verify, asked={"limit": two.nodes[:1], "layers": ["link"], "rails": two.rails[:2], "budget_s": 90})
-    said = "It was asked for no more than nodes ai-10-1-16-1; rails gpu01, gpu02; a budget of 1 min 30 s."
+    said = "It was asked for no more than nodes ai-10-1-16-1; layers link; rails gpu01, gpu02; a budget of 1 min 30 s."
     assert said in _page(_report(two, part)).text
 
 

@@ -44,6 +44,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.plan import head
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS
 
 # Steps of the summary for a terminal.
 _LINES = 5
@@ -217,7 +218,7 @@ def _judged(material: Material) -> list[Child]:
         return [h("p", "Nothing was verified yet.", class_="soft")]
     said = "From %s, %s." % (judged.kind, when(judged.began))
     asked = []
-    for key, whole in (("limit", material.plan["nodes"]), ("rails", material.plan["rails"])):
+    for key, whole in (("limit", material.plan["nodes"]), ("layers", LAYERS), ("rails", material.plan["rails"])):
         names = judged.asked.get(key)
         if isinstance(names, list) and names and len(names) < len(whole):
             asked.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
