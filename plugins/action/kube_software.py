@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import for_helm
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.definitions import Definitions
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind
@@ -175,6 +176,7 @@ class _Run:
             "version": chart.version,
             "values": values,
             "helm": program,
+            "environment": self._environment(),
         }
 
     def _values(self, chart: charts.Chart) -> dict[str, t.Any]:
@@ -186,6 +188,9 @@ class _Run:
         raise_all([each.error(self.name) for each in found if each.fatal])
         self.warnings += [str(each.error(self.name)) for each in found]
         return charts.restarting(chart, values)
+
+    def _environment(self) -> dict[str, str]:
+        return for_helm(self.options["kubeconfig"], self.options["context"])
 
     def _namespace(self) -> str:
         if self.options["namespace"]:
@@ -318,6 +323,7 @@ class _Run:
                 "version": "",
                 "values": {},
                 "helm": helm.program(self.options["helm"]),
+                "environment": self._environment(),
             }
             return
         part = Apply(self.server, self._wish([], manifests.ORDER), self.check, kube.say)

@@ -158,6 +158,9 @@ release:
     helm:
       description: Helm's path.
       type: str
+    environment:
+      description: Variables with which Helm's module goes to the same cluster, whatever else the environment names.
+      type: dict
 needed:
   description: What the plan needs, in the order of installation.
   returned: when state is gathered

@@ -159,6 +159,22 @@ def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> No
     assert rc == 0 and "changed=0" in said, said
 
 
+def test_helm_goes_to_the_cluster_that_was_named(bench: Bench, chart: Path) -> None:
+    """Whatever else the environment names, as AWX's credential for another cluster does, or a shell that has Helm's."""
+    beside = {
+        **{"K8S_AUTH_HOST": "https://127.0.0.1:9", "K8S_AUTH_API_KEY": "another's", "K8S_AUTH_VERIFY_SSL": "false"},
+        **{"HELM_KUBECONTEXT": "elsewhere", "HELM_KUBEAPISERVER": "https://127.0.0.1:9"},
+        "K8S_AUTH_SSL_CA_CERT": str(chart),
+    }
+    context = bench.cluster.kubectl("config", "current-context").strip()
+    rc, said = bench.play("cluster", env=beside, kubernetes_context=context)
+    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", said
+    rc, said = bench.play("cluster", env=beside)
+    assert rc == 0 and "changed=0" in said, said
+    rc, said = bench.play("teardown", env=beside, teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {}, said
+
+
 def certificate(bench: Bench) -> tuple[str, str]:
     """The controller's certificate, and what its pods are told of the release that they are of."""
     secret = bench.get("Secret", "spiderpool-controller-server-certs", "spiderpool")

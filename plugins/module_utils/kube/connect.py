@@ -25,6 +25,8 @@ _CONNECT = 10.0
 _ANSWER = 120.0
 # The environment's words are those of kubernetes.core's modules, which AWX's credential for Kubernetes sets too.
 _HOST = "K8S_AUTH_HOST"
+# ... and what makes each of those that come with the host say nothing.
+_BESIDE_A_FILE = {_HOST: "", "K8S_AUTH_API_KEY": "", "K8S_AUTH_SSL_CA_CERT": "", "K8S_AUTH_VERIFY_SSL": "true"}
 _DEFAULT = "~/.kube/config"
 _TRUE, _FALSE = ("true", "yes", "y", "on", "1", "t"), ("false", "no", "n", "off", "0", "f")
 _NAME_ONE = "name a kubeconfig with -e kubernetes_kubeconfig=PATH, and its context with -e kubernetes_context=NAME"
@@ -62,6 +64,18 @@ def connect(kubeconfig: str | None, context: str | None, connections: int, say: 
         return int(answer.status), answer.data
 
     return Server(configuration.host.rstrip("/"), send, _Who(configuration), connections, say)
+
+
+def for_helm(kubeconfig: str | None, context: str | None) -> dict[str, str]:
+    """What the environment of Helm's module must have, so that it goes to the same server as :func:`connect`.
+
+    It takes what ``K8S_AUTH_HOST`` and those beside it say also where a cluster is named, and Helm its own variables.
+    """
+    context = context or os.environ.get("K8S_AUTH_CONTEXT")
+    aside = {key: "" for key in os.environ if key.startswith("HELM_KUBE")}
+    if kubeconfig or context:
+        aside.update((key, value) for key, value in _BESIDE_A_FILE.items() if key in os.environ)
+    return dict(aside, **({"HELM_KUBECONTEXT": context} if context else {}))
 
 
 class _Who:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect, for_helm
 
 TOKEN = "very-secret-token"
 
@@ -100,6 +100,17 @@ def test_what_awx_has_in_the_environment_counts_before_a_kubeconfig_that_nobody_
     assert connect(None, None, 2).url == echo.url
     assert who(file) == "Bearer of-the-file"
     assert who(None, "other") == "Bearer of-other"
+
+
+def test_helm_goes_where_we_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert for_helm(None, None) == {} and for_helm("/file", "it") == {"HELM_KUBECONTEXT": "it"}
+    monkeypatch.setenv("K8S_AUTH_HOST", "https://other.example:6443")
+    monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "false")
+    monkeypatch.setenv("HELM_KUBECONTEXT", "elsewhere")
+    assert for_helm(None, None) == {"HELM_KUBECONTEXT": ""}
+    named = {"K8S_AUTH_HOST": "", "K8S_AUTH_VERIFY_SSL": "true", "HELM_KUBECONTEXT": ""}
+    assert for_helm("/file", None) == named
+    assert for_helm(None, "it") == {**named, "HELM_KUBECONTEXT": "it"}
 
 
 def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
