@@ -209,7 +209,7 @@ class _Run:
 
     def _manifest(self) -> None:
         settings = manifests.Settings.of(self.name, self.options["settings"])
-        manifests.on_rails(settings, self.view)
+        manifests.on_rails(self.name, settings, self.view)
         objects: list[dict[str, t.Any]] = []
         for file in self._files():
             archive = archives.found(self.name, self.options["source"], file)

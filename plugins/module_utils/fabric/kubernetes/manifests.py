@@ -124,22 +124,31 @@ _TAKES: dict[str, tuple[str, ...]] = {
 _AUTODETECTION = re.compile(r"first-found\Z|kubernetes-internal-ip\Z|(?:can-reach|interface|skip-interface|cidr)=\S+\Z")
 
 
-def on_rails(settings: Settings, view: View) -> None:
+def on_rails(name: str, settings: Settings, view: View) -> None:
     """The pod network is not a rail's: it would carry all else there, and a rail's failure would take the cluster down.
 
-    :raises RailyardError: where the interface between nodes is, or matches, a rail port's netdev.
+    :raises RailyardError: where the interface between nodes is, or for Calico matches, a rail port's netdev.
     """
-    if not settings.interface:
-        return
-    for node in view.nodes:
+    key, said = "interface", settings.interface
+    method, _equals, value = settings.autodetection.partition("=")
+    if method == "interface":
+        key, said = "autodetection", value
+    if name == "flannel":
+        # flanneld takes the one name as it is
+        words = [re.escape(said) + r"\Z"] if said else []
+        remedy = "name the one that carries the nodes' own addresses"
+    else:
+        words = [each for each in said.split(",") if each and _regex(each)]
+        remedy = "name the one that carries the nodes' own addresses, anchored where names begin alike: ^eth0$"
+    for node in view.nodes if words else ():
         for port in node["ports"]:
             netdev = port["netdev"]
-            if netdev and any(re.search(each, netdev) for each in settings.interface.split(",") if _regex(each)):
+            found = re.match if name == "flannel" else re.search
+            if netdev and any(found(each, netdev) for each in words):
                 raise RailyardError(
-                    "%s is %s, the port of rail %s on node %s"
-                    % (settings.interface, netdev, port["rail"], node["name"]),
-                    "settings.interface",
-                    "name the one that carries the nodes' own addresses, anchored where names begin alike: ^eth0$",
+                    "%s is %s, the port of rail %s on node %s" % (said, netdev, port["rail"], node["name"]),
+                    "%s: settings.%s" % (name, key),
+                    remedy,
                 )
 
 

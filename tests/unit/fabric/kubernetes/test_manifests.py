@@ -120,9 +120,17 @@ def test_the_pod_network_is_kept_off_the_rails() -> None:
     view = View(document(netdev_of=lambda profile, rail: "gpu%d" % rail))
     for interface in ("gpu2", "gpu.*", "eth0,gpu1"):
         with pytest.raises(RailyardError, match="the port of rail"):
-            manifests.on_rails(manifests.Settings(interface=interface), view)
-    manifests.on_rails(manifests.Settings(interface="^eth0$"), view)
-    manifests.on_rails(manifests.Settings(), view)
+            manifests.on_rails("calico", manifests.Settings(interface=interface), view)
+    with pytest.raises(RailyardError, match="calico: settings.autodetection: gpu.* is gpu1, the port of rail"):
+        manifests.on_rails("calico", manifests.Settings(autodetection="interface=gpu.*"), view)
+    manifests.on_rails("calico", manifests.Settings(interface="^eth0$"), view)
+    manifests.on_rails("calico", manifests.Settings(autodetection="skip-interface=gpu.*"), view)
+    manifests.on_rails("calico", manifests.Settings(), view)
+    # flanneld knows no regular expressions: gpu is not gpu1, and an anchor would be a part of the name
+    manifests.on_rails("flannel", manifests.Settings(interface="gpu"), view)
+    manifests.on_rails("flannel", manifests.Settings(), view)
+    with pytest.raises(RailyardError, match="flannel: settings.interface: gpu2 is .* Remedy: name the one [^,]*$"):
+        manifests.on_rails("flannel", manifests.Settings(interface="gpu2"), view)
 
 
 def test_a_manifest_without_a_settings_place_is_refused() -> None:
