@@ -135,13 +135,15 @@ class Info:
         system = self._system
         found: Row = {}
         netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
+        # over InfiniBand there is no LLDP, and ARP has other addresses
+        ethernet = [row for row in nics if not row["branch"] and row["link_layer"] == "ethernet"]
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
         if "duplicates" in subset:
-            found["duplicates"] = self._duplicates([row for row in nics if not row["branch"]])
+            found["duplicates"] = self._duplicates(ethernet)
         if "lldp" in subset:
             # what carries the connection is nobody's rail, and may never hear anything
-            names = [row["netdev"] for row in nics if row["netdev"] in netdevs and not row["branch"]]
+            names = [row["netdev"] for row in ethernet]
             up = {name: self.links[name].ifindex for name in names if self.links[name].carrier}
             found["lldp"] = lldp.look(system, up, listen)
         if "counters" in subset:

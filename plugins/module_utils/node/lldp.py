@@ -122,19 +122,24 @@ def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
     """Hear the neighbours of these netdevs, all side by side, until each was heard or the time is up."""
     ears: dict[int, tuple[str, socket.socket]] = {}
     found: dict[str, list[Row]] = {}
+    deaf: set[str] = set()
     poller = select.poll()
     try:
         for name, index in netdevs.items():
             ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_LLDP))
             ears[ear.fileno()] = (name, ear)
             ear.setblocking(False)
-            ear.bind((name, ETH_P_LLDP))
-            for group in GROUPS:
-                request = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, len(group), group)
-                ear.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+            try:
+                ear.bind((name, ETH_P_LLDP))
+                for group in GROUPS:
+                    request = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, len(group), group)
+                    ear.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+            except OSError:  # it went away, or is no Ethernet: nobody is heard there
+                deaf.add(name)
+                continue
             poller.register(ear.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
-        while len(found) < len(netdevs) and time.monotonic() < deadline:
+        while len(found) + len(deaf) < len(netdevs) and time.monotonic() < deadline:
             for fd, _event in poller.poll(max(1, int((deadline - time.monotonic()) * 1000))):
                 name, ear = ears[fd]
                 row = _heard(ear)

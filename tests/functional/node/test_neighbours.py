@@ -105,6 +105,12 @@ def test_ports_hear_their_neighbours_side_by_side(live: LiveNode) -> None:
         ("rail2", "leaf-2", "Ethernet7"),
     ]
     assert [row["netdev"] for row in lldp.listen(netdevs, 1.5)] == ["rail1", "rail2"]
+    # one that has gone away stops nobody, and is not waited for
+    began = time.monotonic()
+    assert (
+        len(lldp.listen({"gone": 4711, "rail1": netdevs["rail1"]}, LONG)) == 1 and lldp.listen({"gone": 1}, LONG) == []
+    )
+    assert time.monotonic() - began < LONG
     # what this node says itself is no neighbour
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as own:
         own.bind(("rail3", 0))

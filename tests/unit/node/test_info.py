@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool, holders, info
+from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool, holders, info, lldp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
 from ansible_collections.railyard.fabric.plugins.module_utils.node.info import Info
-from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
+from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND, Link
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
 from tests.unit.node.test_vpd import card
 from tests.unit.node.trees import Tree
 
+NO_IP: dict[str, t.Any] = {"addresses": [], "routes": [], "rules": []}
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "sysfs"
 # NICs of a DGX H100, and the GPU that shares each one's switch.
 DGX_H100 = ("18:1b", "40:43", "4f:52", "5e:61", "9a:9d", "c0:c3", "ce:d1", "dc:df")
@@ -268,3 +269,17 @@ def test_what_is_asked_for_by_name_is_told_of_ports_and_not_of_the_connections(t
     assert found["sysctls"]["ens2"]["rp_filter"] == 1
     assert found["counters"]["netdevs"] == {"ens1": {"rx_errors": 1}, "ens2": {"rx_errors": 2}}
     assert found["lldp"] == []
+
+
+def test_neighbours_and_answers_are_looked_for_on_ethernet_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path)
+    for number in (1, 2):
+        tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "port%d" % number)
+    asked: list[t.Any] = []
+    monkeypatch.setattr(lldp, "look", lambda system, netdevs, seconds: asked.append(dict(netdevs)) or [])
+    monkeypatch.setattr(Info, "ip", lambda self, nics: asked.append([row["netdev"] for row in nics]) or NO_IP)
+    links = [link("port1", 4), link("port2", 5, type=ARPHRD_INFINIBAND, address=bytes(20))]
+    node(tree, links).look(["lldp", "duplicates"])
+    assert asked == [["port1"], {"port1": 4}]
