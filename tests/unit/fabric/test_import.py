@@ -239,6 +239,75 @@ def test_a_port_gets_what_the_pools_of_its_prefix_leave(
     assert (pods["first"], pods["last"]) == ("10.1.0.%d" % (first + taken), "10.1.0.%d" % last)
 
 
+def _pools(*pools_: tuple[str, str, str, str, str]) -> bytes:
+    """A network on each of two rails, and pools: their name, subnet, addresses, gateway and nodes."""
+    text = ""
+    for rail in (1, 2):
+        text += "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderMultusConfig\n"
+        text += "metadata: {name: gpu%d-macvlan, namespace: spiderpool}\nspec:\n  cniType: macvlan\n" % rail
+        text += "  macvlan: {master: [eth%d], mtu: 4200, ippools: {ipv4: [gpu%d-*]}}\n" % (rail, rail)
+        for each in pools_:
+            name, subnet, ips, gateway, nodes = (word.replace("RAIL", str(rail)) for word in each)
+            text += "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderIPPool\n"
+            text += "metadata: {name: gpu%d-%s}\nspec:\n  nodeName: [%s]\n" % (rail, name, nodes)
+            text += '  subnet: "%s"\n  gateway: "%s"\n  ips: ["%s"]\n' % (subnet, gateway, ips)
+    return text.encode()
+
+
+def test_a_pool_for_several_nodes_is_one_subnet() -> None:
+    got = data(
+        run(
+            [("a.yml", _pools(("net", "10.0.RAIL.0/24", "10.0.RAIL.1-10.0.RAIL.200", "10.0.RAIL.254", "ai-1, ai-2")))],
+            Options("ai"),
+        )
+    )
+    assert "addresses" not in got
+    assert got["rails"]["gpu02"] == {
+        "subnet": "10.0.2.0/24",
+        "gateway": "10.0.2.254",
+        "pods": "10.0.2.1-10.0.2.200",
+        "hosts": "10.0.2.201-10.0.2.253",
+    }
+
+
+def test_pools_of_a_node_each_in_one_subnet_are_blocks() -> None:
+    net, gateway = "10.0.RAIL.0/24", "10.0.RAIL.254"
+    places = {"ai-1": 16, "ai-2": 48, "ai-4": 32}
+    own = [(node, net, "10.0.RAIL.%d-10.0.RAIL.%d" % (at, at + 15), gateway, node) for node, at in places.items()]
+    outcome = run([("a.yml", _pools(*own))], Options("ai"))
+    assert data(outcome)["addresses"] == {"mode": "block", "block": 16}
+    plan = lint(outcome.text.encode()).plan
+    assert plan is not None
+    for node in plan.document()["nodes"]:
+        at = places[node["name"]]
+        assert [(port["pods"]["first"], port["pods"]["last"]) for port in node["ports"]] == [
+            ("10.0.%d.%d" % (rail, at), "10.0.%d.%d" % (rail, at + 15)) for rail in (1, 2)
+        ]
+    uneven = run([("a.yml", _pools(*own, ("ai-5", net, "10.0.RAIL.64-10.0.RAIL.70", gateway, "ai-5")))], Options("ai"))
+    assert "addresses" not in data(uneven)
+    assert "IM307" in [each.finding.code for each in uneven.findings]
+
+
+def test_ipv6_prefixes_of_nodes_are_not_lost_without_a_word() -> None:
+    six = ("v6-1", "fd00:RAIL::/64", "fd00:RAIL::3-fd00:RAIL::ff", "fd00:RAIL::1", "ai-1")
+    four = ("v4-1", "10.RAIL.0.0/27", "10.RAIL.0.3-10.RAIL.0.30", "10.RAIL.0.1", "ai-1")
+    for given_ in ([six, four], [six]):
+        outcome = run([("a.yml", _pools(*given_))], Options("ai"))
+        said = [each.text() for each in outcome.findings if each.finding.code in ("IM311", "IM312")]
+        assert [text for text in said if "IPv6 prefix of gpu1-v6-1, and of 2 pools" in text]
+
+
+def test_a_gateway_of_ipv6_prefixes_is_ipv6s() -> None:
+    pool = "apiVersion: nv-ipam.nvidia.com/v1alpha1\nkind: CIDRPool\nmetadata: {name: rail-1}\n"
+    pool += "spec: {cidr: 'fd00:1::/56', gatewayIndex: 1, perNodeNetworkPrefix: 64}\n---\n"
+    network = "apiVersion: mellanox.com/v1alpha1\nkind: HostDeviceNetwork\nmetadata: {name: rail-1}\nspec:\n"
+    network += '  resourceName: rail1\n  ipam: \'{"type": "nv-ipam", "poolName": "rail-1", "poolType": "cidrpool"}\'\n'
+    outcome = run([("a.yml", (pool + network).encode())], NODES)
+    assert data(outcome)["addresses"] == {"mode": "prefix", "node_prefix6": 64, "gateway6": "first"}
+    assert "IM306" not in [each.finding.code for each in outcome.findings]
+    assert [finding.place for finding in outcome.lint] == ["profiles.server.ports.rail01.netdev"]
+
+
 def test_prefixes_that_no_leaf_can_aggregate_are_cut_anew_and_to_be_decided() -> None:
     outcome = imported("sriov-node-prefixes.sh")
     got = data(outcome)
@@ -623,7 +692,7 @@ def test_texts_that_do_not_count_are_no_series() -> None:
 
 
 def test_networks_know_their_usable_addresses() -> None:
-    assert Net(4, 0, 24).usable == (1, 254)
+    assert Net(4, 0, 24).usable == (1, 254) and Net(6, 0, 120).usable == (1, 255)
     assert Net(4, 0, 31).usable == (0, 1) and Net(6, 0, 127).usable == (0, 1)
 
 

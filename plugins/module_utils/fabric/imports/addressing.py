@@ -38,6 +38,7 @@ class Addressing:
 
     mode: str = SUBNET
     node_prefix: int | None = None
+    block: int | None = None
     gateway: str | None = None
     host: str | None = None
     leaf_end: str | None = None
@@ -49,8 +50,7 @@ class Addressing:
 
 def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: bool, found: Found) -> Addressing:
     """The addresses of all rails. ``nodes``: how many there are, as far as is known."""
-    per_node = [draft for draft in drafts if any(pool.nodes or pool.node_prefix for pool in draft.pools)]
-    if per_node:
+    if any(_by_prefix(draft) for draft in drafts) and not any(_in_one_subnet(draft) for draft in drafts):
         return _prefixes(drafts, facts, found)
     made = Addressing()
     for place, draft in enumerate(drafts, 1):
@@ -70,6 +70,7 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
             remedy = "write it into the fabric file, or give the rail's pool"
             found.add(rules.NO_SUBNET, draft.place, message, remedy, "a rail without its subnet")
     _apart(drafts, made, found)
+    _of_blocks(drafts, made, found)
     free = []
     for place, draft in enumerate(drafts, 1):
         rail = made.rails[4].get(place) or made.rails[6].get(place)
@@ -86,6 +87,19 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
     blocks = {pool.block for draft in drafts for pool in draft.pools if pool.block}
     made.pods_per_node = max(blocks) if blocks else None
     return made
+
+
+def _by_prefix(draft: Draft) -> bool:
+    return any(pool.nodes or pool.node_prefix for pool in draft.pools)
+
+
+def _in_one_subnet(draft: Draft) -> bool:
+    """Whether several nodes are in one subnet: a pool is for all of them, or theirs have the same one."""
+    nodes: dict[Net, set[str]] = {}
+    for pool in draft.pools:
+        if pool.net and not pool.node_prefix:
+            nodes.setdefault(pool.net, set()).update(pool.nodes)
+    return any(len(held) > 1 for held in nodes.values())
 
 
 # -- one subnet a rail -----------------------------------------------------------------------------------------------
@@ -111,7 +125,7 @@ def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
         runs = pools.merged(runs + pool.runs)
         gateway = pool.gateway if gateway is None else gateway
     pods = pools.longest(runs)
-    if pods and len(runs) > 1:
+    if pods and len(runs) > 1 and not all(len(pool.nodes) == 1 for pool in mine):
         message = "the pod addresses are %d ranges, and a rail has one" % len(runs)
         remedy = "join them in the fabric file where the addresses between are free"
         written = "the largest, %s" % pools.shown_run(net, pods)
@@ -235,6 +249,39 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, found: Found
     return True
 
 
+def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
+    """Pools of a node each in one subnet, as long as each other and side by side, are the mode block."""
+    own = {
+        place: [
+            pool for pool in draft.pools if len(pool.nodes) == 1 and pool.net and pool.net.version == 4 and pool.runs
+        ]
+        for place, draft in enumerate(drafts, 1)
+    }
+    if not any(len({pool.nodes[0] for pool in of_rail}) > 1 for of_rail in own.values()):
+        return
+    if made.rails[6]:
+        message = "nodes have pools of their own in one subnet, and there is IPv6 beside it"
+        remedy = "write mode: block, with block and block6, where each node shall keep its own"
+        found.add(rules.SEVERAL, drafts[0].place, message, remedy, "the largest range, for all nodes")
+        return
+    sizes = {last - first + 1 for of_rail in own.values() for pool in of_rail for first, last in pool.runs}
+    indexes: dict[str, int] = {}
+    for place, of_rail in own.items():
+        size, low = min(sizes), min((pool.runs[0][0] for pool in of_rail), default=0)
+        for pool in of_rail:
+            rest = (pool.runs[0][0] - low) % size
+            index = (pool.runs[0][0] - low) // size + 1
+            if len(sizes) > 1 or rest or len(pool.runs) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
+                message = "the nodes' pools of %s are not of one size and side by side" % shown(drafts[place - 1].label)
+                remedy = "let each node have as many addresses, in the same order on every rail, and write mode: block"
+                found.add(rules.SEVERAL, pool.place, message, remedy, "the largest range, for all nodes")
+                return
+        rail = made.rails[4].get(place)
+        if rail and of_rail:
+            rail.pods = low, max(pool.runs[-1][1] for pool in of_rail)
+    made.mode, made.block, made.indexes = BLOCK, min(sizes), indexes
+
+
 def _room_behind_blocks(draft: Draft, rail: Addressed, taken: t.Sequence[pools.Run]) -> None:
     """A pool that is cut into blocks takes the whole subnet; the last of them make room for the ports."""
     block = next((pool.block for pool in draft.pools if pool.block), None)
@@ -260,9 +307,15 @@ def _prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressi
     }
     every = [pool for of_rail in mine.values() for pool in of_rail.values()]
     nets = [pool.net for pool in every if pool.net]
-    if not nets:
+    six = [pool for draft in drafts for pool in draft.pools if pool.nodes and pool.net and pool.net.version == 6]
+    if six:
+        message = "the IPv6 prefix of %s, and of %d pools in all, is not read" % (shown(six[0].name), len(six))
+        remedy = "write subnet6 of each rail, and node_prefix6, into the fabric file"
+        found.add(rules.LAYOUT, six[0].place, message, remedy, "no IPv6")
+    if not nets and not six:
         message = "no node's pool has a subnet"
         found.add(rules.NO_SUBNET, drafts[0].place, message, "write the rails' subnets into the fabric file", "none")
+    if not nets:
         return made
     made.node_prefix = max(set(net.prefix for net in nets), key=[net.prefix for net in nets].count)
     odd = [pool for pool in every if pool.net and pool.net.prefix != made.node_prefix]

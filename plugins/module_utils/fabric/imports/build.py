@@ -281,8 +281,10 @@ class Builder:
             section["mode"] = made.mode
         if made.node_prefix:
             section["node_prefix6" if made.rails[6] and not made.rails[4] else "node_prefix"] = made.node_prefix
+        if made.block:
+            section["block"] = made.block
         if made.gateway:
-            section["gateway"] = made.gateway
+            section["gateway6" if made.rails[6] and not made.rails[4] else "gateway"] = made.gateway
         if made.host:
             section["host"] = made.host
         if made.leaf_end:

@@ -32,10 +32,14 @@ class Net:
 
     @property
     def usable(self) -> tuple[int, int]:
-        """The first and the last address that a port can have: IPv4 keeps two of a network for itself."""
-        if self.version == 4 and self.prefix < 31:
-            return self.first + 1, self.last - 1
-        return self.first, self.last
+        """The first and the last address that a port can have.
+
+        Unless the network is a link, its first is its own, or means any of its routers (RFC 4291), and IPv4's last is the
+        broadcast address.
+        """
+        if self.prefix >= self.bits - 1:
+            return self.first, self.last
+        return self.first + 1, self.last - (self.version == 4)
 
     def holds(self, address: int) -> bool:
         return self.first <= address <= self.last
