@@ -147,6 +147,7 @@ class BootState:
         options: t.Mapping[str, t.Any] | None,
         again: t.Sequence[str] = (),
         staying: t.Sequence[str] | None = None,
+        left: t.Sequence[str] = (),
     ) -> list[Change]:
         """What must be written so that the next boot gives ``options``; None takes this module's part away.
 
@@ -155,14 +156,14 @@ class BootState:
         :param again: udev(7) matches of the devices at whose coming the same is laid down once more, such as
             ``ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"``.
         :param staying: where something is taken back, all that is to be told until the boot (:meth:`staying`). None:
-            the options are set up again, and nothing of earlier runs waits for a boot.
+            the options are set up again, and of what earlier runs told no more than ``left`` waits for a boot.
         """
         # noted first: what the options tell is lost with them
         changes = [] if staying is None else self._until_boot.keep(staying)
         if options is None:
             return changes + self._rules_changes(()) + self._removal()
         changes += self._written(options, again)
-        return changes + (self._until_boot.keep([]) if staying is None else [])
+        return changes + (self._until_boot.keep(left) if staying is None else [])
 
     def _written(self, options: t.Mapping[str, t.Any], again: t.Sequence[str]) -> list[Change]:
         system = self._system

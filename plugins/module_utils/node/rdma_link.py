@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link_pla
     LinkPlan,
     Port,
     device_pci,
+    still_staying,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
@@ -186,7 +187,8 @@ class RdmaLink(Kept):
         kept = [port for port in _named(boot.ports()) if not any(each.same_device(port) for each in self._ports)]
         kept += [port.as_options() for port in self._ports if port.present]
         kept.sort(key=lambda port: str(port["name"]))
-        return boot.changes({"ports": kept} if kept else None)
+        again = {port.name for port in self._ports if port.present}
+        return boot.changes({"ports": kept} if kept else None, left=still_staying(boot.staying([]), again))
 
     def _socket(self) -> NetlinkSocket:
         sock = self._connect(self._system)

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 HARDWARE = "hardware"
 MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 SOFT_STAYS = "%s stays until the next boot: "
+NAMES_STAY = re.compile(r"the RDMA devices? (.+) keeps? (?:its name|their names) until the next boot")
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,63}")
 
 Options = t.Mapping[str, t.Any]
@@ -41,8 +42,12 @@ class Port:
     def same_device(self, options: Options) -> bool:
         """Whether the options mean this port's device: by its name, or by where it is."""
         other = Port("", options)
-        where = [(port.pci, port.netdev) if port.type == HARDWARE else (None, port.netdev) for port in (self, other)]
-        return self.name == other.name or (self.type == other.type and where[0] == where[1])
+        if self.name == other.name or self.type != other.type:
+            return self.name == other.name
+        if self.type == HARDWARE and self.pci and other.pci:
+            # whatever its netdev is called: a rail that is renamed renames that too
+            return self.pci == other.pci
+        return bool(self.netdev) and self.netdev == other.netdev
 
 
 class LinkPlan:
@@ -108,11 +113,7 @@ class LinkPlan:
                 self._absent(port)
             except RailyardError as error:
                 self.errors.append(error)
-        if renamed:
-            several = len(renamed) > 1
-            words = ("devices", "keep their names") if several else ("device", "keeps its name")
-            staying.append("the RDMA %s %s %s until the next boot" % (words[0], ", ".join(renamed), words[1]))
-        return staying
+        return staying + names_stay(renamed)
 
     @property
     def touched(self) -> list[tuple[str, str, bool]]:
@@ -287,6 +288,27 @@ class LinkPlan:
             )
             return
         self._delete(row, port)
+
+
+def names_stay(names: t.Sequence[str]) -> list[str]:
+    """What is told of hardware devices whose names nobody takes away before the boot; nothing where there are none."""
+    if not names:
+        return []
+    words = ("devices", "keep their names") if len(names) > 1 else ("device", "keeps its name")
+    return ["the RDMA %s %s %s until the next boot" % (words[0], ", ".join(names), words[1])]
+
+
+def still_staying(told: t.Iterable[str], wanted: t.Container[str]) -> list[str]:
+    """Of what earlier runs told of links and names, what is not of those that are wanted again."""
+    left = []
+    for each in told:
+        match = NAMES_STAY.fullmatch(each)
+        if match:
+            left += names_stay([name for name in match.group(1).split(", ") if name not in wanted])
+            continue
+        name, stays, _why = each.partition(SOFT_STAYS.partition("%s")[2])
+        left += [each] if stays and name not in wanted else []
+    return left
 
 
 def device_pci(system: System, name: str) -> str | None:

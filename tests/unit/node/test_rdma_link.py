@@ -526,6 +526,16 @@ def test_what_is_kept_of_other_ports_stays(host: Host) -> None:
     assert not host.system.exists(boot.file)
 
 
+def test_a_port_with_another_name_and_another_netdev_is_one_port(host: Host) -> None:
+    """A rail that is renamed renames both: at boot the former name would have come back."""
+    port = {"type": "hardware", "pci": "0000:03:00.0"}
+    host.device("mlx5_0", "hardware", 3)
+    act(host.link(dict(port, name="mlx5_west01", netdev="west01"), persist=True))
+    act(host.link(dict(port, name="mlx5_gpu01", netdev="gpu01"), persist=True))
+    kept = (BootState(host.system, 20, "rdma_link").read() or {})["ports"]
+    assert kept == [dict(port, name="mlx5_gpu01", netdev="gpu01")]
+
+
 def test_a_refused_wish_is_not_kept(host: Host) -> None:
     refused(host.link(rxe(1), {"name": "rxe0", "type": "rxe", "netdev": "mgmt0"}, persist=True))
     assert not (host.root / "etc").exists()
@@ -595,8 +605,11 @@ def test_absent_takes_links_away_and_tells_of_names(host: Host) -> None:
     ]
     assert reasons == [NAMES_STAY] and not host.system.exists("/etc/railyard")
     assert host.names() == {"enp3s0": "mlx5_gpu03", "enp4s0": "mlx5_gpu04", "enp7s0": "rxe0"}
-    # set up again, nothing waits for a boot
-    assert act(host.link(nic(3, "mlx5_gpu03"), persist=True))[-1][0] == NOTED
+    # of a port that is set up again, nothing waits for a boot; of the other it does
+    left = ["the RDMA device mlx5_gpu04 keeps its name until the next boot"]
+    assert act(host.link(nic(3, "mlx5_gpu03"), persist=True))[-1] == (NOTED, "reboot_reasons", [NAMES_STAY], left)
+    assert act(host.link(nic(3, "mlx5_gpu03"), persist=True)) == []
+    assert act(host.link(nic(4, "mlx5_gpu04"), persist=True))[-1] == (NOTED, "reboot_reasons", left, None)
     assert not host.system.exists(NOTED)
 
 
@@ -662,6 +675,18 @@ def test_absent_leaves_the_branch_until_the_boot(host: Host) -> None:
     host.put("proc/net/route", "")
     done, reasons = take_back(host, {"name": "rxe_gpu02", "type": "rxe"})
     assert [each[0] for each in done] == ["rxe_gpu02", NOTED] and reasons == [NAMES_STAY]
+
+
+def test_a_port_that_is_set_up_forgets_nothing_of_a_soft_link_that_stays(host: Host) -> None:
+    made(host)
+    host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
+    stays = take_back(host)[1][0]
+    host.put("proc/net/route", "")
+    ports = (rxe(1), nic(3, "mlx5_gpu03"), nic(4, "mlx5_gpu04"))
+    act(host.link(*ports, persist=True))
+    assert json.loads(host.system.read(NOTED) or "") == [stays] and stays.startswith("rxe_gpu02 stays")
+    act(host.link(*ports, rxe(2), persist=True))
+    assert not host.system.exists(NOTED)
 
 
 def test_a_soft_link_of_the_branch_is_not_taken_away_by_its_name_alone(host: Host) -> None:
