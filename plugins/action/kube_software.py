@@ -288,7 +288,8 @@ class _Run:
         if self.check and not self.server.resources(kinds):
             self.done += [Change(str(Key.of(each)), "object", None, "present", lambda: None) for each in wanted]
             return
-        wish = Wish(wanted, labels, labels, kinds, manager=MANAGER, force=self.options["force"])
+        # another fabric's is seen too: it has the one name that the operator takes
+        wish = Wish(wanted, labels, kube.FAMILY, kinds, manager=MANAGER, force=self.options["force"])
         part = Apply(self.server, wish, self.check, kube.say)
         self._parts.append(part)
         part.present(False)

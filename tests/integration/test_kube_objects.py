@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.action import kube_ready
+from ansible_collections.railyard.fabric.plugins.action import kube_ready, kube_software
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
@@ -558,6 +558,26 @@ def test_objects_of_another_fabric_are_left_alone(bench: Bench) -> None:
     )
     assert bench.proxy.writes == []
     assert {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()} == before
+
+
+def test_another_fabrics_policy_of_the_operator_is_not_taken_over(bench: Bench) -> None:
+    """There is one NicClusterPolicy of a cluster, and both fabrics apply it under one field manager: no conflict."""
+    what: tuple[str, str, str] = ("network-operator", "macvlan", "subnet")
+    options = dict(OPTIONS, operator_namespace="kube-system", sriov_namespace="kube-system")
+    plan = bench.plan(*what, options=options)
+    bench.apply(plan)
+    before = bench.live(plan)["NicClusterPolicy nic-cluster-policy"]["metadata"]["resourceVersion"]
+    other = bench.plan(*what, options=options, fabric={"name": "other"})
+    given = {"kubeconfig": str(bench.kubeconfig), "context": None, "connections": 4, "kubernetes": options}
+    for force in (False, True):
+        wanted = {**given, "name": "network-operator", "version": "", "force": force, "timeout": 5}
+        with pytest.raises(RailyardError, match="nic-cluster-policy: it is there already and is another's: .*=ai"):
+            kube_software._Run(wanted, other.document, False).started()
+    assert bench.live(plan)["NicClusterPolicy nic-cluster-policy"]["metadata"]["resourceVersion"] == before
+    mine = {**given, "name": "network-operator", "version": "", "force": False, "timeout": 5}
+    run = kube_software._Run(mine, plan.document, False)
+    run.started()
+    assert run.changes() == []
 
 
 def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> None:
