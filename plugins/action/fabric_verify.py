@@ -130,9 +130,11 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
     """What one host's variables hold of it."""
     node: Row = held["railyard_node"]
     info: Row = held.get(_INFO) or {}
-    if info.get("unreachable") or not info:
-        why = _first(info.get("msg")) or "it was not asked"
-        return Told(name, node, None, {}, why=why, code="RV001")
+    if not info:
+        # of a run of several plays, such as site.yml
+        return Told(name, node, None, {}, why="it failed earlier in this run, and was not asked: see its error above")
+    if info.get("unreachable"):
+        return Told(name, node, None, {}, why=_first(info.get("msg")), code="RV001")
     if "system" not in info:
         return Told(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
     try:

@@ -92,6 +92,14 @@ def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, 
     assert len(kept) == 1 and kept[0].startswith("verify-") and "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_node_that_failed_in_an_earlier_play_is_not_called_down(tmp_path: Path, world: World) -> None:
+    second = list(world.plans)[1]
+    world.infos[second].clear()
+    done = judge(tmp_path, world)
+    assert done.returncode == 2 and "RV001" not in done.stdout
+    assert "RV002 %s: node: expected an answer, found it failed earlier in this run" % second in done.stdout
+
+
 def test_rails_that_nothing_has_proven_fail_the_run_unless_that_is_accepted(tmp_path: Path, world: World) -> None:
     for rows in world.probes.values():
         rows[:] = [row for row in rows if row["rail"] != "gpu03"]

@@ -31,6 +31,9 @@ def cabling(run: Run) -> None:
                 heard[place] = row
             else:
                 mute += 1
+    if not heard and run.fabric["link_layer"] == "infiniband":
+        run.why_not["cabling"] = "InfiniBand has no LLDP: ibnetdiscover on a node shows what is cabled where"
+        return
     if not heard:
         run.why_not["cabling"] = "no port hears LLDP: let the leaves speak it, and run with -e verify_lldp_seconds=31"
         return
