@@ -706,6 +706,15 @@ WRONG = [
         "nodes.jupiter.ports.gpu02.rdma",
     ),
     change(
+        "a node's port of a GPU that is not there",
+        'gpu02: {pci: "0000:0e:00.0"}',
+        'gpu02: {pci: "0000:0e:00.0", gpu: 9}',
+        "RY903",
+        "nodes.jupiter.ports.gpu02.gpu",
+        0,
+        MACVLAN.replace("    soft_rdma: null\n", "    gpus: 3\n"),
+    ),
+    change(
         "a node's port of no card",
         'gpu02: {pci: "0000:0e:00.0"}',
         'gpu02: {pci: "0000:0e:00.0", port: 2}',

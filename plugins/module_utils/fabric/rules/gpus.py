@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Port, Profile
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants
 
 
@@ -82,7 +82,23 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for variant in variants.with_unused():
         if not report.within(variant.profile.path + ("gpus",)):
             _model(fabric, variant, report)
+            for node in variants.nodes_of(variant):
+                for port in node.ports.values():
+                    _known(variant.profile, port, report)
     _crossed(fabric, variants, report)
+
+
+def _known(profile: Profile, port: Port | None, report: Report) -> list[int]:
+    """The GPUs of a port that the model has; the others are reported."""
+    if port is None or profile.gpus is None:
+        return list(port.gpus) if port else []
+    for gpu in port.gpus:
+        if gpu not in profile.gpus:
+            known = ", ".join(str(each) for each in sorted(profile.gpus)) or "none"
+            message = "%s has no GPU %d; its GPUs are %s" % (profile.name, gpu, known)
+            remedy = "correct the number, or gpus of %s" % profile.name
+            report.add(GPU_UNKNOWN, port.paths.get("gpu", port.path), message, remedy)
+    return [gpu for gpu in port.gpus if gpu in profile.gpus]
 
 
 def _bases(fabric: Fabric) -> dict[str, str]:
@@ -97,12 +113,7 @@ def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
             continue  # which rail's plane it would be is not known
         base = bases[port.rail]
         path = port.paths.get("gpu", port.path)
-        for gpu in port.gpus:
-            if profile.gpus is not None and gpu not in profile.gpus:
-                known = ", ".join(str(each) for each in sorted(profile.gpus)) or "none"
-                message = "%s has no GPU %d; its GPUs are %s" % (profile.name, gpu, known)
-                report.add(GPU_UNKNOWN, path, message, "correct the number, or gpus of %s" % profile.name)
-                continue
+        for gpu in _known(profile, port, report):
             first = servers.setdefault(gpu, base)
             if first != base:
                 message = "GPU %d is served by %s and by %s" % (gpu, first, base)
