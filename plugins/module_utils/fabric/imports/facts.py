@@ -34,8 +34,8 @@ class Net:
     def usable(self) -> tuple[int, int]:
         """The first and the last address that a port can have.
 
-        Unless the network is a link, its first is its own, or means any of its routers (RFC 4291), and the last of IPv4 is
-        the broadcast address.
+        Unless the network is a link, its first is its own, or means any of its routers (RFC 4291), and the last of
+        IPv4 is the broadcast address.
         """
         if self.prefix >= self.bits - 1:
             return self.first, self.last
