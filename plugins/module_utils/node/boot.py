@@ -159,11 +159,14 @@ class BootState:
             the options are set up again, and of what earlier runs told no more than ``left`` waits for a boot.
         """
         # noted first: what the options tell is lost with them
-        changes = [] if staying is None else self._until_boot.keep(staying)
+        if staying is None:
+            noted = self._until_boot.read(left)
+            changes, last = self._until_boot.keep(noted) if left else [], self._until_boot.keep(left, noted)
+        else:
+            changes, last = self._until_boot.keep(staying), []
         if options is None:
             return changes + self._rules_changes(()) + self._removal()
-        changes += self._written(options, again)
-        return changes + (self._until_boot.keep(left) if staying is None else [])
+        return changes + self._written(options, again) + last
 
     def _written(self, options: t.Mapping[str, t.Any], again: t.Sequence[str]) -> list[Change]:
         system = self._system

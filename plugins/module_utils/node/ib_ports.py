@@ -40,6 +40,7 @@ ASK_SECONDS = 10.0
 #: what asks the manager itself, of the package infiniband-diags
 ASK = "sminfo"
 MODE_STAYS = "IPoIB mode of %s stays as set until the next boot"
+MODES_STAY = re.compile(re.escape(MODE_STAYS).replace("%s", "(.+)"))
 CHILD_STAYS = "%s stays until the next boot: %s"
 NO_GUIDS = "0000:0000:0000:0000"
 
@@ -229,7 +230,7 @@ class IbPorts(Kept):
             sm_lid=manager,
             reachable=state == ACTIVE and bool(lid) and bool(manager),
         )
-        if found["reachable"]:
+        if found["reachable"] and self._manager != "ignored":
             found.update(self._asked(device, number))
         if function:
             found["virtualization"] = self._virtualization(function, found["reachable"])
@@ -267,41 +268,62 @@ class IbPorts(Kept):
         errors: list[RailyardError] = []
         changes: list[Change] = []
         kept = self._boot().ports() if self._persist else []
-        former = {str(each.get("pci") or each.get("netdev")): each for each in kept}
+        former = {self._which(each.get("pci"), each.get("netdev")): each for each in kept}
         for port, seen in zip(self._here, t.cast(_State, state).seen):
-            own = self._of_port(port, seen, former.get(str(port.pci or port.netdev)) or {})
+            own = self._of_port(port, seen, former.get(self._which(port.pci, port.netdev)) or {})
             why = branch.why_netdev(seen.netdev)
             if own and why:
                 remedy = "leave it out of the ports"
                 errors.append(Refused("%s is left alone: %s" % (seen.netdev, why), port.place, remedy))
+            for each in own:
+                why = branch.why_netdev(each.subject) if each.subject != seen.netdev else None
+                if why:
+                    remedy = "keep its partition in pkeys, or connect and route over another interface"
+                    errors.append(Refused("%s is left alone: %s" % (each.subject, why), port.place + ".pkeys", remedy))
             changes += own
-            errors += self._missing(port, seen)
-        changes += self._left(former)
+            errors += self._too_long(port, seen) + self._missing(port, seen)
+        named = {self._which(port.pci, port.netdev) for port in self._ports}
+        gone, modes, staying = self._without([each for which, each in former.items() if which not in named], branch)
+        self.warnings += staying
         raise_all(errors)
-        return changes + (self._boot_changes() if self._persist else [])
+        changes += gone
+        if not self._persist:
+            return changes
+        return changes + self._boot_changes(([MODE_STAYS % ", ".join(modes)] if modes else []) + staying)
 
-    def _left(self, former: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Change]:
-        """Children of ports that an earlier run had and this one does not name."""
-        named = {str(port.pci or port.netdev) for port in self._ports}
-        changes = []
-        for name, option in former.items():
-            port = Port("", option.get("pci"), option.get("netdev"), None, ())
-            if name in named or not option.get("pkeys"):
-                continue
-            try:
-                changes += self._of_port(port, self._look(port), option)
-            except RailyardError:
-                continue  # the port has gone, and its children with it
-        return changes
+    def _which(self, function: t.Any, netdev: t.Any) -> str:
+        """One text for a port, by whichever of its two names it is given."""
+        return _lower(function) or netdev_pci(self._system, str(netdev)) or str(netdev)
+
+    def _too_long(self, port: Port, seen: Seen) -> list[RailyardError]:
+        names = ["%s.%04x" % (seen.netdev, key) for key in port.pkeys if key not in seen.children]
+        return [
+            RailyardError(
+                "%s is longer than an interface's name may be" % name,
+                port.place + ".pkeys",
+                "give the port a shorter name",
+            )
+            for name in names
+            if len(name) > NAME_MAX
+        ]
 
     def _taken_back(self, branch: Branch) -> list[Change]:
         """The children that were made go; of a mode nobody knows what it was before."""
         if self._going is None:
             self._going = self._boot().ports()
-        moved = holders.moved(self._system, [_lower(each.get("pci")) for each in self._going])
+        changes, modes, staying = self._without(self._going, branch)
+        return changes + self._all_taken_back(([MODE_STAYS % ", ".join(modes)] if modes else []) + staying)
+
+    def _without(
+        self, former: t.Sequence[t.Mapping[str, t.Any]], branch: Branch
+    ) -> tuple[list[Change], list[str], list[str]]:
+        """What takes away the children of ports that are wanted no more; the ports whose mode stays as it is; and what
+        is to be told of children that stay.
+        """
+        moved = holders.moved(self._system, [_lower(each.get("pci")) for each in former])
         changes: list[Change] = []
         modes, staying = [], []
-        for option in self._going:
+        for option in former:
             port = Port("", _lower(option.get("pci")), option.get("netdev"), None, ())
             netdev = None
             why = moved[port.pci].why if port.pci in moved else None
@@ -321,7 +343,7 @@ class IbPorts(Kept):
                     staying.append(CHILD_STAYS % (each.subject, left))
                 else:
                     changes.append(each)
-        return changes + self._all_taken_back(([MODE_STAYS % ", ".join(modes)] if modes else []) + staying)
+        return changes, modes, staying
 
     def _of_port(self, port: Port, seen: Seen, former: t.Mapping[str, t.Any]) -> list[Change]:
         changes = []
@@ -360,9 +382,6 @@ class IbPorts(Kept):
 
     def _maker(self, port: Port, seen: Seen, key: int, name: str) -> t.Callable[[], None]:
         def act() -> None:
-            if len(name) > NAME_MAX:
-                message = "%s is longer than an interface's name may be" % name
-                raise RailyardError(message, port.place + ".pkeys", "give the port a shorter name")
             self._write_key(seen, "create_child", key, errno.ENOTUNIQ)
             self._bring_up(name)
 
@@ -410,7 +429,8 @@ class IbPorts(Kept):
 
     # -- the next boot ------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self) -> list[Change]:
+    def _boot_changes(self, staying: t.Sequence[str]) -> list[Change]:
+        """``staying``: what this run must leave until the boot of ports that it does not name."""
         ports = [
             {key: value for key, value in each.items() if value}
             for each in self._options
@@ -421,7 +441,25 @@ class IbPorts(Kept):
         again = [
             'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"' % each["pci"] for each in ports if each.get("pci")
         ]
-        return self._boot().changes(kept, again)
+        return self._boot().changes(kept, again, left=self._still_staying(self._boot().staying(staying)))
+
+    def _still_staying(self, told: t.Sequence[str]) -> list[str]:
+        """What is told until the boot, without what is wanted again."""
+        modes, children = set(), set()
+        for port in self._ports:
+            names = {port.netdev, port.pci, *(self._system.listdir("%s/%s/net" % (pci.DEVICES, port.pci)))}
+            modes |= names if port.mode else set()
+            children |= {"%s.%04x" % (name, key) for name in names for key in port.pkeys}
+        left = []
+        for each in told:
+            match = MODES_STAY.fullmatch(each)
+            if match:
+                names = {name for name in match.group(1).split(", ") if name not in modes}
+                rest = [name for name in match.group(1).split(", ") if name in names]
+                left += [MODE_STAYS % ", ".join(rest)] if rest else []
+            elif each.partition(CHILD_STAYS.split("%s")[1])[0] not in children:
+                left.append(each)
+        return left
 
 
 class _State(t.Dict[str, t.Any]):

@@ -38,13 +38,15 @@ class UntilBoot:
         held = [each for each in noted if isinstance(each, str)] if isinstance(noted, list) else []
         return held + [each for each in more if each not in held]
 
-    def keep(self, wanted: t.Sequence[str]) -> list[Change]:
+    def keep(self, wanted: t.Sequence[str], before: t.Sequence[str] | None = None) -> list[Change]:
         """What must be written to have these, and no others, noted until the next boot; empty: to forget all.
+
+        ``before``: what is noted by then; None: what is now.
 
         Put it before the change that takes away what they are known from: then a run that is cut off in between loses
         none of them.
         """
-        return self._from(self.read(), wanted)
+        return self._from(self.read() if before is None else before, wanted)
 
     def around(
         self, changes: t.Sequence[Change], more: t.Sequence[str] = (), ended: t.Container[str] = ()

@@ -332,6 +332,63 @@ def test_absent_takes_back_children_of_ours_and_tells_of_the_mode(kernel: IbKern
     assert not kernel.exists(NOTED)
 
 
+def test_a_port_by_its_other_name_is_the_same_port(kernel: IbKernel) -> None:
+    """Its address was not in the fabric file before: the child was taken away, and the run ended in an error."""
+    kernel.apply({"netdev": "ibs1", "pkeys": ["0x8001"]})
+    done = kernel.apply({"pci": FIRST, "netdev": "ibs1", "pkeys": ["0x8001"]})
+    assert done == [] and kernel.children() == ["ibs1.8001"]
+
+
+def test_a_childs_name_that_is_too_long_is_said_before_anything_is_done(kernel: IbKernel) -> None:
+    kernel.tree.netdev(FIRST, "ibrail00001", type="32", mtu="4092", flags="0x1003", mode="datagram")
+    it = kernel.ports({"netdev": "ibrail00001", "mode": "connected", "pkeys": ["0x8001"]})
+    with pytest.raises(RailyardError, match="ibrail00001.8001 is longer than an interface's name may be") as caught:
+        it.changes(it.observe())
+    assert "ports[0].pkeys" in str(caught.value) and kernel.writes == []
+
+
+@pytest.mark.parametrize("key", ["0x8001", "0x8002"])
+def test_a_child_that_carries_the_connection_is_not_taken_away(kernel: IbKernel, key: str) -> None:
+    branch = Branch({"ibs1.8001": "carries this connection"}, {})
+    kernel.apply(*WANTED)
+    it = kernel.ports(dict(WANTED[0], pkeys=["0x8002"]), WANTED[1], branch=branch)
+    with pytest.raises(RailyardError, match="ibs1.8001 is left alone: carries this connection"):
+        it.changes(it.observe())
+    # of a port that is no rail's any more it stays too, and is told of until the boot
+    done: list[Change] = []
+    it = kernel.ports(WANTED[1], branch=branch)
+    state = it.observe()
+    converge(it, state, it.changes(state), done)
+    assert kernel.children() == ["ibs1.8001", "ibs2.8001"]
+    stays = "ibs1.8001 stays until the next boot: carries this connection"
+    again = kernel.ports(WANTED[1], branch=branch)
+    assert again.changes(again.observe()) == []
+    assert json.loads(kernel.read(NOTED) or "") == [MODE_STAYS, stays]
+    # what is wanted again does not wait for a boot
+    kernel.apply(WANTED[1], {"pci": FIRST, "netdev": "ibs1", "pkeys": [key]})
+    assert json.loads(kernel.read(NOTED) or "") == [MODE_STAYS, *([stays] if key == "0x8002" else [])]
+    kernel.apply(*WANTED)
+    assert not kernel.exists(NOTED)
+
+
+def test_a_port_that_left_the_fabric_while_a_pod_has_it_is_not_forgotten(kernel: IbKernel) -> None:
+    kernel.apply(*WANTED)
+    given_to_a_pod(kernel)
+    it = kernel.ports(WANTED[1])
+    done: list[Change] = []
+    state = it.observe()
+    converge(it, state, it.changes(state), done)
+    noted = json.loads(kernel.read(NOTED) or "")
+    assert noted[0] == MODE_STAYS and noted[1].startswith("ibs1.8001 stays until the next boot: its netdev is in")
+
+
+def test_a_manager_that_is_ignored_is_not_asked(kernel: IbKernel) -> None:
+    """At boot it may be away, and each port would wait for it."""
+    kernel.sminfo = CommandResult(124, "", "no answer within 10 s")
+    it = kernel.ports(WANTED[0], subnet_manager="ignored")
+    assert it.observe()["ports"][0]["subnet_manager"]["reachable"]
+
+
 def test_absent_without_persist_is_live_alone(kernel: IbKernel) -> None:
     kernel.apply(*WANTED)
     assert [each[0] for each in take_back(kernel, persist=False)[0]] == ["ibs1.8001", "ibs1.8002", "ibs2.8001"]
@@ -378,8 +435,7 @@ def test_absent_leaves_the_branch_until_the_boot(kernel: IbKernel) -> None:
     assert kernel.children() == ["ibs1.8002", "ibs2.8001"] and not kernel.exists("/etc/railyard")
 
 
-def test_absent_of_a_port_that_a_pod_has(kernel: IbKernel) -> None:
-    kernel.apply(*WANTED)
+def given_to_a_pod(kernel: IbKernel) -> None:
     for name in ("ibs1", "ibs1.8001", "ibs1.8002"):
         shutil.rmtree(kernel.tree.root / ("sys/bus/pci/devices/%s/net/%s" % (FIRST, name)))
     os.unlink(kernel.tree.root / "sys/class/net/ibs1")
@@ -388,6 +444,11 @@ def test_absent_of_a_port_that_a_pod_has(kernel: IbKernel) -> None:
         os.unlink(place.with_name(name))
     for name, text in (("parent", "ibs1"), ("pkey", "0x8001"), ("flags", "0x1003")):
         kernel.tree.write("/sys/class/net/ibs1.8001/" + name, text)
+
+
+def test_absent_of_a_port_that_a_pod_has(kernel: IbKernel) -> None:
+    kernel.apply(*WANTED)
+    given_to_a_pod(kernel)
     done, reasons = take_back(kernel)
     assert done[0] == ("ibs2.8001", "pkey", None) and reasons[0] == MODE_STAYS
     assert reasons[1].startswith("ibs1.8001 stays until the next boot: its netdev is in another network namespace")
