@@ -178,6 +178,9 @@ class NicDriver(Subsystem):
         source = sources.Source(self._system, self._source_text, key)
         if not right:
             raise_all(self._refusals(state, source))
+        elif source.form == sources.REPOSITORY:
+            # its file is held against the options all the same, and says whether packages are checked
+            raise_all(source.problems(self._unsigned))
         changes = []
         if source.form == sources.REPOSITORY:
             changes = self._files(manager.files(self._source_text, key, self._metas[0], self._version))
@@ -396,8 +399,11 @@ class NicDriver(Subsystem):
         running = state["running"]
         if running["stack"] is None:
             return False
-        if any(change.attribute in ("version", MODULE) for change in changes):
-            # as it is about to be
+        if any(
+            change.attribute == "version" or (change.attribute == MODULE and change.subject == running["kernel"])
+            for change in changes
+        ):
+            # as it is about to be; what is built for another kernel, or put into images, changes nothing that runs
             target = OFED if self._kind in INSTALLED else INBOX
             return target == OFED or running["stack"] != INBOX
         if running["differing"]:

@@ -126,20 +126,23 @@ class Apt(Packages):
     )
 
     def installed(self) -> dict[str, str]:
-        return {name: version for name, version in self._all("ii") if is_vendors(name, version)}
+        return {name: version for name, version in self._all("i") if is_vendors(name, version)}
 
-    def _all(self, *states: str) -> t.Iterator[tuple[str, str]]:
+    def _all(self, states: str, wanted: str = "") -> t.Iterator[tuple[str, str]]:
+        """The packages in these states, and where they are named, of which that is wanted: by dpkg's letters. One
+        that is held (h) is installed (i) as any other.
+        """
         told = self._system.check(
             ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\\t${Package}\\t${Version}\\n"], MEND, ASK_SECONDS
         )
         for line in told.splitlines():
             status, _tab, rest = line.partition("\t")
             name, _tab, version = rest.partition("\t")
-            if status.strip()[:2] in states:
+            if status[1:2] in tuple(states) and (not wanted or status[:1] in tuple(wanted)):
                 yield name, version
 
     def interrupted(self) -> list[str]:
-        half = ["%s %s" % each for each in self._all("iU", "iF", "iH", "iW")]
+        half = ["%s %s" % each for each in self._all("UFHW", "ih")]
         journal = [name for name in self._system.listdir("/var/lib/dpkg/updates") if name.isdigit()]
         return half + ["%d steps of dpkg" % len(journal)] * bool(journal)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import typing as t
 from pathlib import Path
@@ -283,6 +284,41 @@ def test_the_stack_is_restarted_with_leave_alone(node: DebianNode) -> None:
     done, told = apply(node, dict(DRIVER, restart="allowed"))
     assert attributes(done)[-1] == ("openibd", "restarted") and node.log()[-1] == "RESTARTED"
     assert not told["reboot_required"]
+
+
+@on_debian
+def test_modules_for_another_kernel_are_no_reason_to_restart_what_runs(node: DebianNode) -> None:
+    """A kernel that came by an upgrade, for which DKMS has not built yet."""
+    doca()
+    options = dict(DRIVER, restart="allowed")
+    apply(node, options)
+    shutil.rmtree("/lib/modules/%s/updates" % OTHER)
+    sh("depmod", OTHER)
+    restarts = node.log().count("RESTARTED")
+    foreseen, expected = predicted(node, DRIVER)
+    assert [each.subject for each in foreseen] == [OTHER] and not expected["reboot_required"]
+    done, told = apply(node, options)
+    assert attributes(done) == [(OTHER, "doca 2.9.3")] and not told["reboot_required"]
+    assert node.log().count("RESTARTED") == restarts and node.modules(OTHER) == BUILT
+
+
+@on_debian
+def test_a_repository_does_not_become_unsigned_by_a_key_that_is_left_out(node: DebianNode) -> None:
+    doca()
+    apply(node, DRIVER)
+    with pytest.raises(RailyardError, match="the repository has no key"):
+        predicted(node, dict(DRIVER, unsigned=False))
+
+
+@on_debian
+def test_packages_that_are_held_are_installed_ones(node: DebianNode) -> None:
+    doca()
+    apply(node, DRIVER)
+    sh("apt-mark", "hold", "doca-ofed", "mlnx-ofed-kernel-dkms")
+    state = made(node, DRIVER).observe()
+    assert (state["kind"], state["version"]) == ("doca", "2.9.3-0.2.2")
+    apply(node, {"kind": "inbox"})
+    assert node.modules(RUNNING) == INBOX and list(node.dpkg()) == ["rdma-core-x"]
 
 
 @on_debian
