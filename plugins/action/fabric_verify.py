@@ -9,6 +9,8 @@ import json
 import time
 import typing as t
 
+from ansible.utils.display import Display
+
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identify, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
@@ -104,8 +106,13 @@ class ActionModule(Door):
         }
         written = document(verdict, about)
         files = _files(verdict, written, fabric, pairs)
-        history.keep(options["report_dir"], options["kind"], options["history"])
-        done = fabric_files.write(options["report_dir"], files, check)
+        try:
+            history.keep(options["report_dir"], options["kind"], options["history"])
+            done = fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
+        except RailyardError:
+            # what took so long to find out is not lost with the file
+            Display().display("\n".join(shown.lines(verdict, written)))
+            raise
         lines = shown.lines(verdict, written, done[0]["path"])
         return {
             "changed": any(each["changed"] for each in done),

@@ -72,11 +72,13 @@ def read(path: str, remedy: str = "let it be a file that you may read", most: in
         raise RailyardError("it cannot be read: %s" % (error.strerror or error), path, remedy) from error
 
 
-def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> list[dict[str, t.Any]]:
+def write(
+    directory: str, files: t.Mapping[str, bytes], check: bool, named: str = "report_dir"
+) -> list[dict[str, t.Any]]:
     """Write the files that are not there already, byte for byte; a reader never sees half a file.
 
-    With ``check`` nothing is written. Gives for each file its ``path``, its ``size`` in bytes and whether it is
-    (or would be) ``changed``.
+    With ``check`` nothing is written. ``named`` is the variable by which another directory is named. Gives for each
+    file its ``path``, its ``size`` in bytes and whether it is (or would be) ``changed``.
     """
     done = []
     try:
@@ -92,7 +94,7 @@ def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> list[dic
         raise RailyardError(
             "the report cannot be written: %s" % (error.strerror or error),
             error.filename or directory,
-            "name a directory that you may write, with -e report_dir=DIR",
+            "name a directory that you may write, with -e %s=DIR" % named,
         ) from error
     return done
 

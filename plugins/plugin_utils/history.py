@@ -34,7 +34,7 @@ def keep(directory: str, kind: str, most: int) -> None:
         for name in mine[: max(len(mine) - most, 0)]:
             os.unlink(os.path.join(folder, name))
     except OSError as error:
-        remedy = "name a directory that you may write, with -e report_dir=DIR"
+        remedy = "name a directory that you may write, with -e verify_report_dir=DIR"
         raise RailyardError("cannot be written: %s" % error.strerror, error.filename or directory, remedy) from error
 
 

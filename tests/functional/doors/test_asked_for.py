@@ -75,3 +75,12 @@ def test_nodes_are_cordoned_in_no_cluster_that_nobody_named() -> None:
     words = ["playbooks/verify.yml", str(FABRIC), "-e", "verify_cordon=true", "-e", "ansible_host=192.0.2.1"]
     rc, said = play(*words)
     assert rc == 2 and "verify_cordon: no cluster is named" in said and "Read the node]" not in said, said
+
+
+def test_a_verdict_that_cannot_be_written_is_told(tmp_path: Path, sick: World) -> None:
+    """It took a whole proof to find out."""
+    (tmp_path / "taken").write_text("")
+    done = judge(tmp_path, sick, "-e", "verify_report_dir=%s" % (tmp_path / "taken"))
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2 and "RV404" in said and "rails proven between 2 nodes" in said, said
+    assert "name a directory that you may write, with -e verify_report_dir=DIR" in said and "Traceback" not in said
