@@ -486,6 +486,47 @@ def test_a_transfer_that_was_not_tried_because_packets_were_lost_is_told_by_rdma
     assert [each[0] for each in found(world)] == ["RV801"]
 
 
+@pytest.fixture
+def unitless() -> World:
+    """Eight nodes of a file without units and leaves."""
+    text = SERVERS[: SERVERS.index("units:")] + "nodes:\n  ai-[1:8]: {profile: server}\n"
+    made = lint(text.encode()).plan
+    assert made
+    return World(made)
+
+
+def on_leaf(world: World, nodes: t.Iterable[int], rail: str, leaf: str) -> None:
+    for number in nodes:
+        hears(world, "ai-%d" % number, rail, leaf, "swp%d" % number)
+
+
+def test_a_rail_may_have_several_leaves_where_the_file_has_no_units(unitless: World) -> None:
+    for at, rail in enumerate(("gpu01", "gpu02", "gpu03", "gpu04"), 1):
+        on_leaf(unitless, range(5, 9), rail, "leaf-%d" % (at + 4))
+    assert found(unitless) == []
+    # one pair of leaves for all rails, of which a port tells nothing
+    for rail in ("gpu01", "gpu02", "gpu03", "gpu04"):
+        on_leaf(unitless, range(1, 5), rail, "leaf-1")
+        on_leaf(unitless, range(5, 9), rail, "leaf-2")
+    unitless.infos["ai-7"]["lldp"].pop()
+    assert found(unitless) == []
+
+
+def test_another_rails_leaf_is_told_without_units(unitless: World) -> None:
+    on_leaf(unitless, range(1, 9), "gpu01", "leaf-1")
+    on_leaf(unitless, range(1, 9), "gpu02", "leaf-2")
+    on_leaf(unitless, [3], "gpu01", "leaf-2")
+    assert found(unitless) == [("RV703", "ai-3", "gpu01")]
+    on_leaf(unitless, [3], "gpu02", "leaf-1")
+    assert found(unitless) == [("RV703", "ai-3", "gpu01"), ("RV703", "ai-3", "gpu02")]
+    for kept in ("ai-3", "ai-4"):  # of two nodes, too
+        assert kept in unitless.plans
+    for name in [name for name in unitless.plans if name not in ("ai-3", "ai-4")]:
+        for held in (unitless.plans, unitless.infos, unitless.probes):
+            del held[name]
+    assert ("RV703", "gpu01") in {(code, rail) for code, _node, rail in found(unitless, layers=["cabling"])}
+
+
 # -- what traffic has proven -----------------------------------------------------------------------------------------
 
 

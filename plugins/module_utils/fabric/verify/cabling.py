@@ -125,16 +125,22 @@ def _same(wish: str, *said: str | None) -> bool:
 
 
 def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
-    """Ports of one rail and unit are on one leaf: who is elsewhere than most is told, whatever the leaf is called."""
-    groups: dict[tuple[str, str], dict[str, Row]] = {}
+    """Ports of one rail and unit are on one leaf: who is elsewhere than most is told, whatever the leaf is called.
+
+    Where the file has no units, a rail may have several leaves: told is who is on another rail's.
+    """
+    groups: dict[tuple[str | None, str], dict[str, Row]] = {}
     for (node, rail), row in heard.items():
         if rail in run.rails and not is_named(run, node, ports[node, rail]):
-            groups.setdefault((str(run.told[node].plan["unit"]), rail), {})[node] = row
-    for (_unit, rail), rows in groups.items():
+            groups.setdefault((run.told[node].plan["unit"], rail), {})[node] = row
+    numbers = collections.Counter((row["chassis"], rail) for (_node, rail), row in heard.items())
+    for (unit, rail), rows in groups.items():
         names = collections.Counter(row["chassis"] for row in rows.values())
         most, number = names.most_common(1)[0]
         for node, row in rows.items():
             if not run.look("cabling", node, rail) or row["chassis"] == most:
+                continue
+            if unit is None and not _of_another_rail(run, (node, rail), heard, numbers):
                 continue
             others = sorted(each for each in rows if rows[each]["chassis"] == most)
             clear = number > len(rows) - number
@@ -143,3 +149,18 @@ def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping
             expected = "%s as %s" % (called[most], ", ".join(others[:3]))
             found = "%s %s" % (called[row["chassis"]], row["port"])
             run.fail("RV703", node, rail, "leaf", expected=expected, found=found, cause=cause, peer=others[0])
+
+
+def _of_another_rail(
+    run: Run, place: Place, heard: t.Mapping[Place, Row], numbers: t.Mapping[tuple[str, str], int]
+) -> bool:
+    """Whether a port's leaf is one that another rail has far more ports on, or has changed places with another's."""
+    node, rail = place
+    leaf = heard[place]["chassis"]
+    for other in _rails(run, node):
+        if other == rail or not numbers.get((leaf, other)):
+            continue
+        own = heard.get((node, other), {}).get("chassis")
+        if numbers[leaf, other] >= 2 * numbers[leaf, rail] or (own not in (None, leaf) and numbers.get((own, rail))):
+            return True
+    return False
