@@ -55,7 +55,9 @@ def test_what_the_plan_says_of_upstreams_charts_has_its_keys(
         chart = software_files.upstreams_chart(pin.files[""][0].name)
         whole = charts.merged(charts.mirrored(chart, "registry.example"), values)
         assert charts.misfits(chart, whole, View(plan), Options.of(given)) == []
-        assert charts.restarting(chart, whole) == whole
+        sent = charts.restarting(chart, whole)
+        assert charts.misfits(chart, sent, View(plan), Options.of(given)) == []
+        assert charts.restarting(chart, sent) == sent and sent.get("rdma") == whole.get("rdma")
         # and a key that it does not have is found at every depth
         wrong = charts.merged(whole, {"nonsense": 1})
         assert keys(charts.misfits(chart, wrong)) == [("nonsense", True)]
