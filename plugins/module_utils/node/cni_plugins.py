@@ -16,6 +16,7 @@ import os
 import sys
 import tarfile
 import typing as t
+import zlib
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node import cni_rail, program
@@ -29,6 +30,8 @@ PACKED = ("errors", "node.cni_rail", "node.links", "node.netlink", "node.rtnetli
 MAKERS = {"rdma": "rdma-cni", "sriov": "sriov-cni"}
 # Larger ones are no plugins, and would only fill the memory.
 MEMBER_MAX = 256 * 2**20
+# What reading an archive ends in that is cut off, as by a transfer that broke.
+BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error)
 Row = t.Dict[str, t.Any]
 
 
@@ -61,7 +64,7 @@ class Plugins:
                     "name": name,
                     "path": path if there else None,
                     "source": self._source if offered else None,
-                    "ours": there and (name == cni_rail.NAME or self._is_ours(name, record)),
+                    "ours": there and (name == cni_rail.NAME or self._ours(path, record.get(name)) is not None),
                     "versions": self._versions(path) if there else None,
                 }
             )
@@ -109,7 +112,7 @@ class Plugins:
                 changes += self._own(path)
                 continue
             held = self._system.exists(path)
-            before = record[name]["source"] if held and self._is_ours(name, record) else None
+            before = self._ours(path, record.get(name))
             stamp = self._source_stamp(name)
             if (held and before in (None, stamp)) or not self._offered(name):
                 continue
@@ -122,16 +125,23 @@ class Plugins:
         """
         if not absent:
             return []
-        record = self._record()
+        records = self._records()
         changes = []
-        for name in sorted({*record, cni_rail.NAME} - set(names)):
-            path = self._path(name)
-            if self._system.exists(path) and (name == cni_rail.NAME or self._is_ours(name, record)):
-                before = record[name]["source"] if name in record else "as packed"
-                changes.append(Change(path, "plugin", before, None, lambda path=path: self._system.remove_file(path)))  # type: ignore[misc]
+        for directory, record in {self.directory: {}, **records}.items():
+            for name in sorted({*record, cni_rail.NAME} - set(names)):
+                path = "%s/%s" % (directory, name)
+                before = self._ours(path, record.get(name))
+                if before is None and name == cni_rail.NAME and self._system.exists(path):
+                    before = "as packed"
+                if before is not None:
+                    changes.append(Change(path, "plugin", before, None, self._remover(path)))
         if self._system.exists(RECORD):
-            changes.append(Change(RECORD, "plugins", sorted(record), None, lambda: self._system.forget_file(RECORD)))
+            known = sorted({name for record in records.values() for name in record})
+            changes.append(Change(RECORD, "plugins", known, None, lambda: self._system.forget_file(RECORD)))
         return changes
+
+    def _remover(self, path: str) -> t.Callable[[], None]:
+        return lambda: self._system.remove_file(path)
 
     # -- our own plugin -----------------------------------------------------------------------------------------------
 
@@ -177,16 +187,41 @@ class Plugins:
         path = self._in_directory(name) or str(self._source)
         return "%s %s" % (path, self._stamp(path))
 
-    def _is_ours(self, name: str, record: t.Mapping[str, Row]) -> bool:
-        return name in record and record[name]["installed"] == self._stamp(self._path(name))
+    def _ours(self, path: str, row: Row | None) -> str | None:
+        """From which source we put the plugin there; None where it is another's, or there is none."""
+        stamp = self._stamp(path)
+        if not row or not stamp:
+            return None
+        if row["installed"] == stamp:
+            return str(row["source"])
+        coming = row.get("coming")
+        # put there by a run that was cut off before it could say so
+        if isinstance(coming, dict) and coming.get("sha256") == _digest(self._system.read_bytes(path)):
+            return str(coming.get("source"))
+        return None
 
     def _record(self) -> dict[str, Row]:
+        return self._records().get(self.directory, {})
+
+    def _records(self) -> dict[str, dict[str, Row]]:
+        """What we put where: directory -> plugin -> row. The runtime's directory may be another than it was."""
         try:
             held = json.loads(self._system.read(RECORD) or "{}")
-            found = {name: dict(row) for name, row in held["plugins"].items() if {"installed", "source"} <= set(row)}
-            return found if held["directory"] == self.directory else {}
+            records = {str(held["directory"]): held["plugins"], **(held.get("others") or {})}
+            return {
+                directory: {name: dict(row) for name, row in plugins.items() if {"installed", "source"} <= set(row)}
+                for directory, plugins in records.items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError):
             return {}
+
+    def _keep(self, name: str, row: Row) -> None:
+        others = self._records()
+        record = others.pop(self.directory, {})
+        record[name] = row
+        kept: Row = {"directory": self.directory, "plugins": record}
+        kept.update({"others": others} if others else {})
+        self._system.write_file(RECORD, json.dumps(kept, indent=2, sort_keys=True) + "\n", 0o644)
 
     def _in_directory(self, name: str) -> str | None:
         """Where the source has a plugin, if it is a directory."""
@@ -206,13 +241,19 @@ class Plugins:
     def _archive(self) -> dict[str, str]:
         """The programs in the archive: name -> member."""
         if self._held is None:
-            with self._opened() as archive:
-                self._held = {
-                    os.path.basename(member.name): member.name
-                    for member in archive.getmembers()
-                    if member.isfile() and member.mode & 0o100 and member.size < MEMBER_MAX
-                }
+            try:
+                with self._opened() as archive:
+                    self._held = {
+                        os.path.basename(member.name): member.name
+                        for member in archive.getmembers()
+                        if member.isfile() and member.mode & 0o100 and member.size < MEMBER_MAX
+                    }
+            except BROKEN:
+                raise self._cut() from None
         return self._held
+
+    def _cut(self) -> RailyardError:
+        return RailyardError("is no whole tar archive", str(self._source), "get the archive again, as it was released")
 
     def _opened(self) -> tarfile.TarFile:
         source = str(self._source)
@@ -241,13 +282,14 @@ class Plugins:
 
     def _installer(self, name: str, stamp: str) -> t.Callable[[], None]:
         def act() -> None:
-            path = self._path(name)
-            self._system.write_file(path, self._data(name), 0o755)
+            path, data = self._path(name), self._data(name)
+            held = self._ours(path, self._record().get(name))
+            # said first: of a run that is cut off in between, the plugin would be nobody's, and stay for ever
+            row: Row = {"installed": "" if held is None else self._stamp(path), "source": held or ""}
+            self._keep(name, dict(row, coming={"sha256": _digest(data), "source": stamp}))
+            self._system.write_file(path, data, 0o755)
             self._supported.pop(path, None)
-            record = self._record()
-            record[name] = {"installed": self._stamp(path), "source": stamp}
-            text = json.dumps({"directory": self.directory, "plugins": record}, indent=2, sort_keys=True) + "\n"
-            self._system.write_file(RECORD, text, 0o644)
+            self._keep(name, {"installed": self._stamp(path), "source": stamp})
 
         return act
 
@@ -255,9 +297,12 @@ class Plugins:
         path = self._in_directory(name)
         data = self._system.read_bytes(path) if path else None
         if not path:
-            with self._opened() as archive:
-                stream = archive.extractfile(self._archive()[name])
-                data = stream.read() if stream else None
+            try:
+                with self._opened() as archive:
+                    stream = archive.extractfile(self._archive()[name])
+                    data = stream.read() if stream else None
+            except BROKEN:
+                raise self._cut() from None
         if data is None:
             raise RailyardError("plugin %s cannot be read" % name, str(self._source), "see that it is whole")
         return data
@@ -284,6 +329,10 @@ class Plugins:
             "plugin %s" % name,
             "%s, or name a directory or archive that has it as `source`" % remedy,
         )
+
+
+def _digest(data: bytes | None) -> str:
+    return hashlib.sha256(data or b"").hexdigest()
 
 
 def _arch() -> str:

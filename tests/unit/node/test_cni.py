@@ -253,6 +253,55 @@ def test_where_the_cluster_has_its_directories(tree: Tree, files: dict[str, str]
     assert (given["directory"], given["plugin_directory"]) == ("/a/b", "/c/d")
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_plugin_of_a_run_that_was_cut_off_is_ours(tree: Tree, monkeypatch: pytest.MonkeyPatch, later: bool) -> None:
+    """It was taken for another's: never brought up to date, and left where all is taken away."""
+    if later:
+        tree.apply(network(1))
+        tree.plugin("/usr/lib/cni/host-local", mark="a later release")
+    written = Path(tree.system.path("/opt/cni/bin/host-local"))
+    before = written.read_bytes() if later else b""
+    write = tree.system.write_file
+
+    def killed(path: str, data: str | bytes, mode: int = 0o644) -> None:
+        if path == cni_plugins.RECORD and written.exists() and written.read_bytes() != before:
+            raise KeyboardInterrupt
+        write(path, data, mode)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(tree.system, "write_file", killed)
+        tree.apply(network(1))
+    assert written.exists()
+    tree.apply(network(1))
+    tree.plugin("/usr/lib/cni/host-local", mark="a release still later")
+    assert [each.subject for each in tree.apply(network(1))] == ["/opt/cni/bin/host-local"]
+    tree.apply(state="absent")
+    assert tree.kept() == []
+
+
+def test_plugins_in_a_directory_that_is_the_runtimes_no_more_are_taken_away_too(tree: Tree) -> None:
+    """K3s came after the hosts were prepared, and went before they were taken back."""
+    tree.apply(network(1))
+    k3s = Path(tree.system.path(cni.K3S_PLUGIN_DIRS[0]))
+    k3s.mkdir(parents=True)
+    tree.apply(network(1))
+    assert len(list(k3s.iterdir())) == 3
+    # plugins of the runtime itself, in the first one by now
+    theirs = tree.plugin("/opt/cni/bin/macvlan", mark="the runtime's package")
+    tree.apply(state="absent", plugin_directory="/opt/cni/bin")
+    assert list(k3s.iterdir()) == [] and theirs.exists() and tree.kept() == ["/opt/cni/bin/macvlan"]
+
+
+def test_an_archive_that_is_cut_off(tree: Tree) -> None:
+    path = tree.root / "var/cache/plugins.tgz"
+    path.parent.mkdir(parents=True)
+    archive(path, **{name: os.urandom(99999).hex() for name in ("macvlan", "host-local")})
+    path.write_bytes(path.read_bytes()[:60000])
+    subsystem = tree.subsystem(network(1), source=["/var/cache/plugins.tgz"])
+    with pytest.raises(RailyardError, match=r"/var/cache/plugins.tgz: is no whole tar archive. Remedy: get the"):
+        subsystem.changes(subsystem.observe())
+
+
 def test_a_record_that_makes_no_sense_leaves_plugins_alone(tree: Tree) -> None:
     tree.apply(network(1))
     for text in ("", "[]", '{"plugins": 3}', '{"directory": "/opt/cni/bin", "plugins": {"macvlan": {}}}'):
