@@ -844,6 +844,26 @@ def test_outliers_and_counters_are_warnings(world: World) -> None:
     }
 
 
+def test_slower_servers_of_another_model_do_not_stand_out() -> None:
+    world = World(plan(8))
+    for name in ("ai-7", "ai-8"):
+        for port in world.plans[name]["ports"]:
+            port["expect"]["speed"] = 200
+            world.nic(name, port["rail"])["speed"] = 200000
+            world.device(name, port["rail"])["rate"] = 200.0
+    for client, rows in world.probes.items():
+        for row in rows:
+            if {client, row["peer"]} & {"ai-7", "ai-8"}:
+                row["transfer"]["gbits"] = 196.0
+    verdict = world.document()
+    assert (verdict["failures"], verdict["warnings"]) == ([], [])
+    # among those of a model one still does
+    slow = next(row for row in world.probes["ai-7"] if row["rail"] == RAIL) if world.probes["ai-7"] else None
+    assert slow is not None
+    slow["transfer"].update(gbits=170.0, latency_us=40.0)
+    assert [each["code"] for each in world.document()["warnings"]] == ["RV854"]
+
+
 def test_a_threshold_is_of_link_and_bus(world: World) -> None:
     for transfer in world.transfers(NODE, RAIL):
         transfer["gbits"] = 330.0

@@ -35,6 +35,8 @@ NOBODY = "there are no two nodes to pair"
 
 Pair = t.Tuple[str, str]
 Place = t.Tuple[str, str]
+# Soft RDMA; data in GPU memory; what link and PCIe can do, in Gb/s.
+Kind = t.Tuple[bool, bool, t.Optional[int]]
 
 
 class Probe(t.NamedTuple):
@@ -274,20 +276,21 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     for probe in bad:
         if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
             _tell_rdma(run, probe, blame)
-    medians = _medians(good)
-    least = [_too_slow(run, probe, share) for probe in good]
+    could = [_could(run, probe) for probe in good]
+    medians = _medians(good, could)
+    least = [_too_slow(probe, each, share) for probe, each in zip(good, could)]
     slow = [probe for probe, each in zip(good, least) if each]
-    fast = [probe for probe, each in zip(good, least) if not each]
-    blame = Blame(slow, fast)
+    blame = Blame(slow, [probe for probe, each in zip(good, least) if not each])
     for probe in slow:
         node, peer = blame.of(probe)
         if any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
-        expected = "%.0f Gb/s or more" % (_too_slow(run, probe, share) or 0)
+        expected = "%.0f Gb/s or more" % ((_could(run, probe) or 0) * share)
         reached = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
         run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=reached, peer=peer)
-    for probe in fast:
-        _stands_out(run, probe, medians)
+    for probe, each, short in zip(good, could, least):
+        if not short:
+            _stands_out(run, probe, medians, _kind(probe, each))
     _counters(run)
 
 
@@ -348,16 +351,27 @@ def expected_gbits(run: Run, node: str, rail: str) -> float | None:
     return min(known) if known else None
 
 
-def _medians(good: t.Sequence[Probe]) -> dict[tuple[str, bool], float]:
-    """(measure, soft) -> the median of all pairs and rails, where there are enough."""
-    found: dict[tuple[str, bool], float] = {}
-    for soft in (False, True):
+def _could(run: Run, probe: Probe) -> float | None:
+    """What the slower end of a pair can do, in Gb/s; None where it is not known of either."""
+    known = [expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)]
+    return min((each for each in known if each), default=None)
+
+
+def _kind(probe: Probe, could: float | None) -> Kind:
+    """What transfers have in common that are to be as fast as each other: servers of several models are not."""
+    gpu = bool(((probe.result or {}).get("transfer") or {}).get("gpu"))
+    return probe.soft, gpu, round(could) if could else None
+
+
+def _medians(good: t.Sequence[Probe], could: t.Sequence[float | None]) -> dict[tuple[str, Kind], float]:
+    """(measure, kind) -> the median of all pairs and rails of the kind, where there are enough."""
+    values: dict[tuple[str, Kind], list[float]] = {}
+    for probe, each in zip(good, could):
         for key in ("gbits", "latency_us"):
-            values = [_measure(each, key) for each in good if each.soft == soft]
-            held = [each for each in values if each is not None]
-            if len(held) >= ENOUGH:
-                found[key, soft] = statistics.median(held)
-    return found
+            value = _measure(probe, key)
+            if value is not None:
+                values.setdefault((key, _kind(probe, each)), []).append(value)
+    return {key: statistics.median(held) for key, held in values.items() if len(held) >= ENOUGH}
 
 
 def _measure(probe: Probe, key: str) -> float | None:
@@ -365,23 +379,21 @@ def _measure(probe: Probe, key: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _too_slow(run: Run, probe: Probe, share: float) -> float | None:
+def _too_slow(probe: Probe, could: float | None, share: float) -> float | None:
     """The bandwidth in Gb/s that should have been reached and was not; None where it was, or is not known."""
     gbits = _measure(probe, "gbits")
-    sides = [expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)]
-    known = [each for each in sides if each]
-    least = min(known) * share if known else None
+    least = could * share if could else None
     return least if least is not None and gbits is not None and gbits < least else None
 
 
-def _stands_out(run: Run, probe: Probe, medians: t.Mapping[tuple[str, bool], float]) -> None:
+def _stands_out(run: Run, probe: Probe, medians: t.Mapping[tuple[str, Kind], float], kind: Kind) -> None:
     gbits, late = _measure(probe, "gbits"), _measure(probe, "latency_us")
-    usual = medians.get(("gbits", probe.soft))
+    usual = medians.get(("gbits", kind))
     # soft RDMA goes by what the processors have to do besides
     if usual and gbits is not None and not probe.soft and gbits < usual * STANDS_OUT:
         expected, found = "about %.1f Gb/s as the others" % usual, "%.1f Gb/s" % gbits
         run.warn("RV855", probe.client, probe.rail, "bandwidth", expected=expected, found=found, peer=probe.server)
-    usual = medians.get(("latency_us", probe.soft))
+    usual = medians.get(("latency_us", kind))
     if usual and late is not None and not probe.soft and late > max(usual * LATE_TIMES, usual + LATE_US):
         expected, found = "about %.2f us as the others" % usual, "%.2f us" % late
         run.warn("RV854", probe.client, probe.rail, "latency", expected=expected, found=found, peer=probe.server)
