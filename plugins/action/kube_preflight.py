@@ -7,7 +7,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
@@ -23,6 +25,8 @@ class ActionModule(Door):
         if options["kinds_from"]:
             wish.makers = dict.fromkeys(wish.makers, options["kinds_from"])
         raise_all(preflight.problems(server, wish, plan.labels_nodes, kube.say, plan.secrets()))
+        if plan.labels_nodes:
+            Labelling(server, plan.node_labels(), {FABRIC: plan.fabric}, LABEL, MANAGER).observed()
         return {
             "changed": False,
             "server": server.url,

@@ -661,6 +661,14 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     other = Labelling(bench.server(), {**wanted, "node-9": {}}, {FABRIC: "other"}, LABEL, MANAGER)
     with pytest.raises(RailyardError, match="Node node-1, node-2: planned here, and another's already: .*=ai. Remedy"):
         other.run(False, quiet)
+    # and before any host is touched
+    file = yaml.safe_load((bench.place / "fabric.yml").read_text())
+    file["fabric"]["name"] = "other"
+    file["names"] = {"network": "{fabric}-{rail}"}
+    (bench.place / "other.yml").write_text(yaml.safe_dump(file, sort_keys=False))
+    code, said = play(bench, "kubernetes", "-e", "fabric_file=%s" % (bench.place / "other.yml"))
+    assert code == 2 and "Node node-1, node-2: planned here, and another's already" in said, said
+    assert "Apply what differs" not in said
     assert (labels("node-1"), labels("node-2")) == before and other.done == []
     label({})
     assert not [key for key in labels("node-2") if key.startswith(LABEL)]

@@ -38,14 +38,19 @@ class Labelling:
         self.missing: list[str] = []
         self.done: list[Change] = []
 
-    def run(self, check: bool, say: Say) -> None:
-        """:raises RailyardError: for what is refused; for nodes of another wish, before anything is sent."""
+    def observed(self) -> dict[str, Labels]:
+        """Node -> its labels. :raises RailyardError: for planned nodes that are another wish's."""
         live = {
             each["name"]: each.get("labels") or {}
             for each in self.server.list(NODES, accept=METADATA, keep=lambda node: node["metadata"])
         }
         self.missing = [name for name in self.wanted if name not in live]
         raise_all(list(_anothers(self.wanted, live, self.ours)))
+        return live
+
+    def run(self, check: bool, say: Say) -> None:
+        """:raises RailyardError: for what is refused; for nodes of another wish, before anything is sent."""
+        live = self.observed()
         each(
             lambda change: self._patch(change, check),
             patches(self.wanted, live, self.ours, self.prefix),
