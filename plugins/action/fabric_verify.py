@@ -226,7 +226,8 @@ def _files(verdict: Verdict, written: Row, fabric: Row, pairs: t.Sequence[t.Sequ
     files = {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: shown.as_junit(verdict, written)}
     if pairs:
         results = {told.name: told.probed for told in verdict.run.told.values()}
-        summary = proof.summary(verdict.run.rails, pairs, results)
+        plans = {told.name: told.plan for told in verdict.run.told.values()}
+        summary = proof.summary(verdict.run.rails, pairs, results, plans)
         files["proof.json"] = _bytes(dict({"fabric": fabric["name"]}, **summary))
     return files
 

@@ -94,12 +94,16 @@ def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool) -> di
 
 
 def summary(
-    rails: t.Sequence[str], pairs: t.Sequence[t.Sequence[str]], results: t.Mapping[str, t.Sequence[Result]]
+    rails: t.Sequence[str],
+    pairs: t.Sequence[t.Sequence[str]],
+    results: t.Mapping[str, t.Sequence[Result]],
+    plans: t.Mapping[str, Node] | None = None,
 ) -> dict[str, t.Any]:
     """All results as one verdict, a matrix and lines for a terminal.
 
     :param pairs: every (server, client) pair that was to be probed; one without a result is red.
     :param results: client's name -> its results of ``rail_probe``.
+    :param plans: name -> ``railyard_node``, by which a pair is not asked for rails that one of the two has no port on.
     :return: ``ok``, ``rails_proven``, ``rails``, ``checks`` (a flat list, one entry a pair and rail), ``table`` and
         ``failures`` (text).
     """
@@ -107,6 +111,8 @@ def summary(
     for server, client in pairs:
         known = {(result["rail"], result["peer"]): result for result in results.get(client, ())}
         for rail in rails:
+            if plans and not all(_has_port(plans.get(name), rail) for name in (server, client)):
+                continue
             result = known.get((rail, server))
             transfer = (result or {}).get("transfer") or {}
             checks.append(
@@ -122,15 +128,26 @@ def summary(
                     "remedy": result["remedy"] if result else _why_not_probed(results, server, client),
                 }
             )
-    proven = [rail for rail in rails if checks and all(check["ok"] for check in checks if check["rail"] == rail)]
+    of_rail: dict[str, list[bool]] = {rail: [] for rail in rails}
+    for check in checks:
+        of_rail[check["rail"]].append(check["ok"])
+    proven = [rail for rail, well in of_rail.items() if well and all(well)]
     return {
         "ok": bool(checks) and len(proven) == len(rails),
         "rails": len(rails),
         "rails_proven": len(proven),
         "checks": checks,
         "table": _table(rails, checks),
-        "failures": _failures(checks),
+        "failures": _failures(checks) + [_NOBODY % rail for rail, well in of_rail.items() if checks and not well],
     }
+
+
+_NOBODY = "%s: no two of the nodes that met have a port on it. Remedy: let more nodes take part, or more rounds."
+
+
+def _has_port(node: Node | None, rail: str) -> bool:
+    """Whether the plan has a port for the node on a rail; of a node without a plan nothing is known."""
+    return node is None or any(port["rail"] == rail for port in node["ports"])
 
 
 def _failures(checks: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
@@ -156,8 +173,10 @@ def _table(rails: t.Sequence[str], checks: t.Sequence[t.Mapping[str, t.Any]]) ->
         cell = ("%.2f" % check["gbits"] if check["gbits"] is not None else "ok") if check["ok"] else "RED"
         rows.setdefault("%s -> %s" % (check["from"], check["to"]), {})[check["rail"]] = cell
     first = max([len(row) for row in rows] + [len("Gb/s")])
-    width = [max([len(rail)] + [len(cells[rail]) for cells in rows.values()]) for rail in rails]
+    width = [max([len(rail)] + [len(cells.get(rail, "")) for cells in rows.values()]) for rail in rails]
     lines = [" ".join(["Gb/s".ljust(first)] + [rail.rjust(size) for rail, size in zip(rails, width)])]
     for row, cells in rows.items():
-        lines.append(" ".join([row.ljust(first)] + [cells[rail].rjust(size) for rail, size in zip(rails, width)]))
+        lines.append(
+            " ".join([row.ljust(first)] + [cells.get(rail, "").rjust(size) for rail, size in zip(rails, width)])
+        )
     return "\n".join(lines)

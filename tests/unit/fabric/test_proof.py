@@ -123,6 +123,24 @@ def test_what_was_not_probed_is_red() -> None:
     ]
 
 
+def test_a_pair_is_not_asked_for_a_rail_without_a_port() -> None:
+    plans = {
+        name: {"ports": [{"rail": rail} for rail in rails]}
+        for name, rails in {"a": ["gpu01", "gpu02"], "b": ["gpu01"], "c": ["gpu01", "gpu02"]}.items()
+    }
+    pairs = [["a", "b"], ["a", "c"]]
+    results = {"b": [result("gpu01", "a")], "c": [result("gpu01", "a"), result("gpu02", "a")]}
+    verdict = proof.summary(["gpu01", "gpu02"], pairs, results, plans)
+    assert (verdict["ok"], verdict["rails_proven"], verdict["failures"]) == (True, 2, [])
+    assert verdict["table"] == "Gb/s   gpu01 gpu02\nb -> a 96.50      \nc -> a 96.50 96.50"
+    assert not proof.summary(["gpu01", "gpu02"], pairs, results)["ok"]
+    alone = proof.summary(["gpu01", "gpu02"], pairs[:1], results, plans)
+    assert (alone["ok"], alone["rails_proven"]) == (False, 1)
+    assert len(alone["failures"]) == 1 and alone["failures"][0].startswith("gpu02: no two of the nodes")
+    lost = proof.summary(["gpu01", "gpu02"], pairs, {"b": results["b"]}, plans)
+    assert [line.partition(":")[0] for line in lost["failures"]] == ["gpu01 from c to a", "gpu02 from c to a"]
+
+
 def test_no_pairs_prove_nothing() -> None:
     verdict = proof.summary(["gpu01"], [], {})
     assert not verdict["ok"]
