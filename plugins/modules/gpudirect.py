@@ -55,7 +55,9 @@ options:
     type: bool
     default: false
   persist:
-    description: Whether the next boot is cared for. With V(false) what an earlier run laid down is left as it is.
+    description:
+      - Whether the next boot is cared for. With V(false) what an earlier run laid down is left as it is.
+      - With O(state=absent) it does not count, since what was laid down is what is taken back.
     type: bool
     default: true
   state:

@@ -112,6 +112,7 @@ options:
     description:
       - Whether to keep everything for the next boot.
       - With V(false) only the live state is set; files of earlier runs are left as they are.
+      - With O(state=absent) it does not count. Files go with what they would bring back.
     type: bool
     default: true
   timeout:

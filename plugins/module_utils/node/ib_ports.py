@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept, still_staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
@@ -40,7 +40,6 @@ ASK_SECONDS = 10.0
 #: what asks the manager itself, of the package infiniband-diags
 ASK = "sminfo"
 MODE_STAYS = "IPoIB mode of %s stays as set until the next boot"
-MODES_STAY = re.compile(re.escape(MODE_STAYS).replace("%s", "(.+)"))
 CHILD_STAYS = "%s stays until the next boot: %s"
 NO_GUIDS = "0000:0000:0000:0000"
 
@@ -445,21 +444,18 @@ class IbPorts(Kept):
 
     def _still_staying(self, told: t.Sequence[str]) -> list[str]:
         """What is told until the boot, without what is wanted again."""
-        modes, children = set(), set()
+        modes: set[str | None] = set()
+        children: set[str] = set()
         for port in self._ports:
             names = {port.netdev, port.pci, *(self._system.listdir("%s/%s/net" % (pci.DEVICES, port.pci)))}
             modes |= names if port.mode else set()
             children |= {"%s.%04x" % (name, key) for name in names for key in port.pkeys}
-        left = []
+        head, tail = MODE_STAYS.split("%s")
+        left = [each for each in told if each.startswith(head) and each.endswith(tail)]
         for each in told:
-            match = MODES_STAY.fullmatch(each)
-            if match:
-                names = {name for name in match.group(1).split(", ") if name not in modes}
-                rest = [name for name in match.group(1).split(", ") if name in names]
-                left += [MODE_STAYS % ", ".join(rest)] if rest else []
-            elif each.partition(CHILD_STAYS.split("%s")[1])[0] not in children:
-                left.append(each)
-        return left
+            child, stays, _why = each.partition(CHILD_STAYS.split("%s")[1])
+            left += [each] if stays and child not in children else []
+        return still_staying(left, MODE_STAYS, modes)
 
 
 class _State(t.Dict[str, t.Any]):

@@ -54,3 +54,16 @@ class Kept(Subsystem):
         boot = self._boot()
         self._staying = boot.staying(staying if self._persist else [])
         return boot.changes(None, staying=self._staying) if self._persist else []
+
+
+def still_staying(told: t.Iterable[str], text: str, again: t.Collection[t.Optional[str]]) -> list[str]:
+    """What is told, without the things that are set up again. ``text``: how it is told, ``%s`` for all their names."""
+    head, _names, tail = text.partition("%s")
+    left = []
+    for each in told:
+        if not (each.startswith(head) and each.endswith(tail)):
+            left.append(each)
+            continue
+        names = [name for name in each[len(head) : len(each) - len(tail)].split(", ") if name not in again]
+        left += [text % ", ".join(names)] if names else []
+    return left

@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import (
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import DcbSocket
-from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept, still_staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_port import LivePort, Tools
 from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_wish import Port
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import REPRESENTOR
@@ -181,7 +181,7 @@ class RoceQos(Kept):
         found = [change for live in seen.live for change in live.changes(self._wish, self._host_dcbx)]
         found += manager
         found += [change for live in seen.live for change in live.rdma_changes(self._wish)]
-        return found + self._boot_changes() if self._persist else found
+        return found + self._boot_changes(seen) if self._persist else found
 
     def _manager(self, live: t.Sequence[LivePort], errors: list[RailyardError]) -> list[Change]:
         """Have the connection manager loaded, where its defaults are wanted."""
@@ -208,13 +208,18 @@ class RoceQos(Kept):
 
         return [Change("rdma_cm", "module", None, "loaded", act)]
 
-    def _boot_changes(self) -> list[Change]:
+    def _boot_changes(self, seen: Seen) -> list[Change]:
         boot = self._boot()
         if not self._ports:
             return boot.changes(None)
+        head = STAYS.partition("%s")[0]
+        again = {name for live in seen.live for name in (live.netdev, live.pci)}
+        again |= {name for port in self._ports for name in (port.netdev, port.pci)}
+        told = [each for each in boot.staying([]) if each.startswith(head)]
+        left = still_staying(told, STAYS, again)
         options = {key: self._options.get(key) for key in ("qos", "dcbx", "others", "vfs")}
         options["ports"] = [{"pci": port.pci, "netdev": port.netdev} for port in self._ports]
-        return boot.changes(options, self._events())
+        return boot.changes(options, self._events(), left=left)
 
     def _events(self) -> list[str]:
         """udev's matches for the coming of a port's netdev and RDMA device. Nothing that is set makes either come."""

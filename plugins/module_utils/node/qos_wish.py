@@ -186,10 +186,15 @@ def _lossless(wish: Wish) -> list[tuple[str, str, str]]:
 def _within(value: t.Any, high: int, place: str, errors: list[RailyardError], low: int = 0) -> int | None:
     if value is None:
         return None
-    if not low <= int(value) <= high:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        errors.append(RailyardError("%r is no number" % (value,), place, "correct it"))
+        return None
+    if not low <= number <= high:
         errors.append(RailyardError("%s is not from %d to %d" % (value, low, high), place, "correct it"))
         return None
-    return int(value)
+    return number
 
 
 def _eight(value: t.Any, high: int, place: str, errors: list[RailyardError]) -> tuple[int, ...] | None:
@@ -205,7 +210,7 @@ def _pairs(value: t.Sequence[t.Any], errors: list[RailyardError]) -> dict[int, i
     found: dict[int, int] = {}
     for at, pair in enumerate(value):
         place = "qos.dscp2prio[%d]" % at
-        if len(pair) != 2:
+        if len(pair) != 2 or None in pair:
             errors.append(RailyardError("is no pair", place, "write it as [DSCP, priority], such as [26, 3]"))
             continue
         dscp, priority = _within(pair[0], 63, place, errors), _within(pair[1], 7, place, errors)

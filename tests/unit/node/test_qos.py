@@ -515,6 +515,31 @@ def test_present_forgets_what_waited_for_a_boot(kernel: QosKernel) -> None:
     assert not kernel.exists(NOTED) and run(subsystem(kernel, persist=True)) == []
 
 
+def test_present_of_some_ports_forgets_nothing_of_the_others(kernel: QosKernel) -> None:
+    run(subsystem(kernel, persist=True))
+    take_back(kernel)
+    run(subsystem(kernel, persist=True, ports=PORTS[:1]))
+    left = "QoS of 0000:02:00.0 stays as set until the next boot"
+    assert json.loads(kernel.read(NOTED) or "") == [left]
+    assert run(subsystem(kernel, persist=True, ports=PORTS[:1])) == []
+    # by its netdev, it is the same port
+    run(subsystem(kernel, persist=True, ports=[*PORTS[:1], {"netdev": "rail2"}]))
+    assert not kernel.exists(NOTED)
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        (["a", "3"], r"qos.dscp2prio\[0\]: 'a' is no number"),
+        ([26, None], r"qos.dscp2prio\[0\]: is no pair"),
+        ([26, [3]], r"qos.dscp2prio\[0\]: \[3\] is no number"),
+    ],
+)
+def test_entries_that_are_none(kernel: QosKernel, pair: list[t.Any], words: str) -> None:
+    with pytest.raises(RailyardError, match=words):
+        subsystem(kernel, qos=dict(FULL, dscp2prio=[pair]))
+
+
 def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
     for number in range(99):
         root = tmp_path / str(number)
