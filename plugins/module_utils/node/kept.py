@@ -56,7 +56,7 @@ class Kept(Subsystem):
         return boot.changes(None, staying=self._staying) if self._persist else []
 
 
-def still_staying(told: t.Iterable[str], text: str, again: t.Collection[t.Optional[str]]) -> list[str]:
+def still_staying(told: t.Iterable[str], text: str, again: t.Collection[str | None]) -> list[str]:
     """What is told, without the things that are set up again. ``text``: how it is told, ``%s`` for all their names."""
     head, _names, tail = text.partition("%s")
     left = []
