@@ -13,7 +13,7 @@ author:
 description:
   - Puts the results of all nodes' M(railyard.fabric.rail_probe) together, by rail and node pair.
   - A pair without a result is red.
-positional: pairs, results
+positional: pairs, results, plans
 options:
   _input:
     description: The names of the rails, in their order.
@@ -29,6 +29,12 @@ options:
     description: The name of each client, with the list of its results.
     type: dict
     required: true
+  plans:
+    description:
+      - The name of each node, with its C(railyard_node). A pair is then not asked for rails that one of the two has no
+        port on.
+    type: dict
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
