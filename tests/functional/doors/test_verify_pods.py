@@ -127,6 +127,7 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
         rc, verdict, shown = site.verdict()
         assert rc == 0 and verdict["failures"] == [], shown
         assert [(each["name"], each["checked"], each["why_not"]) for each in verdict["layers"]] == [
+            ("node", 2, None),
             ("pods", 2, None),
             ("nccl", 2, None),
         ]
