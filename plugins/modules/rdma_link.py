@@ -75,9 +75,17 @@ options:
     description:
       - Whether the links and names shall be there after the next boot too. They are kept in
         C(/etc/railyard/boot.d/20-rdma_link.json) and laid down by C(railyard-boot.service).
-      - What is kept of ports that O(ports) does not speak of stays.
+      - What is kept of ports that O(ports) does not speak of stays, but with O(complete=true).
     type: bool
     default: true
+  complete:
+    description:
+      - Whether O(ports) are all of the node's. What is kept for boot of others is then forgotten, and their soft links
+        are taken away, as with O(state=absent). Hardware devices have their names until the next boot.
+      - It counts with O(state=present) and O(persist=true).
+    type: bool
+    default: false
+    version_added: 0.2.0
   state:
     description:
       - V(present) gives O(ports) what they ask for.
@@ -184,6 +192,7 @@ def main() -> None:
         "wait_active": {"type": "float", "default": 0},
         "force": {"type": "bool", "default": False},
         "persist": {"type": "bool", "default": True},
+        "complete": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["ports"])]

@@ -148,6 +148,7 @@ class BootState:
         again: t.Sequence[str] = (),
         staying: t.Sequence[str] | None = None,
         left: t.Sequence[str] = (),
+        new: t.Sequence[str] = (),
     ) -> list[Change]:
         """What must be written so that the next boot gives ``options``; None takes this module's part away.
 
@@ -157,11 +158,12 @@ class BootState:
             ``ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"``.
         :param staying: where something is taken back, all that is to be told until the boot (:meth:`staying`). None:
             the options are set up again, and of what earlier runs told no more than ``left`` waits for a boot.
+        :param new: what no earlier run told of ``left``.
         """
         # noted first: what the options tell is lost with them
         if staying is None:
-            noted = self._until_boot.read(left)
-            changes, last = self._until_boot.keep(noted) if left else [], self._until_boot.keep(left, noted)
+            noted = self._until_boot.read(new)
+            changes, last = self._until_boot.keep(noted) if new else [], self._until_boot.keep(left, noted)
         else:
             changes, last = self._until_boot.keep(staying), []
         if options is None:

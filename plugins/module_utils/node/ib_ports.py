@@ -440,7 +440,8 @@ class IbPorts(Kept):
         again = [
             'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"' % each["pci"] for each in ports if each.get("pci")
         ]
-        return self._boot().changes(kept, again, left=self._still_staying(self._boot().staying(staying)))
+        left = self._still_staying(self._boot().staying(staying))
+        return self._boot().changes(kept, again, left=left, new=staying)
 
     def _still_staying(self, told: t.Sequence[str]) -> list[str]:
         """What is told until the boot, without what is wanted again."""

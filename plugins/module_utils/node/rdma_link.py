@@ -56,6 +56,7 @@ class RdmaLink(Kept):
     :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.
     :param force: take away or rename a device in use too.
     :param absent: take back what was set up for the ports, or for all that is kept where there are none.
+    :param complete: the ports are all of the node's: what is kept of others is taken back.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class RdmaLink(Kept):
         connect: Connect = rdma.connect,
         run_apart: t.Callable[[t.Callable[[], None], float], bool] = apart,
         absent: bool = False,
+        complete: bool = False,
     ) -> None:
         super().__init__(system, RANK, MODULE, absent, persist)
         self._ports = [Port("ports[%d]" % number, options) for number, options in enumerate(ports)]
@@ -75,6 +77,7 @@ class RdmaLink(Kept):
         self._force = force
         self._connect = connect
         self._run_apart = run_apart
+        self._complete = complete and persist
         # what is to be taken back is known from what was kept, which then goes: found once, before
         self._going: list[Port] | None = None
 
@@ -89,6 +92,7 @@ class RdmaLink(Kept):
             options.get("force", False),
             options.get("persist", False),
             absent=options.get("state") == "absent",
+            complete=bool(options.get("complete")),
         )
 
     def observe(self) -> State:
@@ -124,6 +128,7 @@ class RdmaLink(Kept):
         if self._absent:
             return self._taken_back(plan)
         plan.resolve(self._ports)
+        staying = self._others_taken_back(plan) if self._complete else []
         self._raise_refusals(plan)
         self.warnings.extend(plan.alone)
         changes = [self._delete(row) for row in plan.deletes]
@@ -134,8 +139,18 @@ class RdmaLink(Kept):
         changes += [self._load(kind) for kind in plan.modules]
         changes += [self._create(port, netdev) for port, netdev in plan.creates]
         if self._persist:
-            changes += self._boot_changes()
+            changes += self._boot_changes(staying)
         return changes
+
+    def _others_taken_back(self, plan: LinkPlan) -> list[str]:
+        """Ports that are kept and that nobody speaks of any more. Returns what stays of them until the next boot."""
+        boot = self._boot()
+        gone = [Port(boot.file, each) for each in _named(boot.ports()) if not self._given(each)]
+        # a device that one of the ports has is that port's, whatever it is called just now
+        return plan.take_back([port for port in gone if port.name not in plan.names], named=False)
+
+    def _given(self, kept: Row) -> bool:
+        return any(port.same_device(kept) for port in self._ports)
 
     def _raise_refusals(self, plan: LinkPlan) -> None:
         if plan.touched and not self._force:
@@ -181,14 +196,15 @@ class RdmaLink(Kept):
                 found.append(port)
         return found
 
-    def _boot_changes(self) -> list[Change]:
+    def _boot_changes(self, staying: t.Sequence[str]) -> list[Change]:
         boot = self._boot()
         # one call may name only some of a node's ports: the others stay kept
-        kept = [port for port in _named(boot.ports()) if not any(each.same_device(port) for each in self._ports)]
+        kept = [] if self._complete else [port for port in _named(boot.ports()) if not self._given(port)]
         kept += [port.as_options() for port in self._ports if port.present]
         kept.sort(key=lambda port: str(port["name"]))
         again = {port.name for port in self._ports if port.present}
-        return boot.changes({"ports": kept} if kept else None, left=still_staying(boot.staying([]), again))
+        left = still_staying(boot.staying(staying), again)
+        return boot.changes({"ports": kept} if kept else None, left=left, new=staying)
 
     def _socket(self) -> NetlinkSocket:
         sock = self._connect(self._system)

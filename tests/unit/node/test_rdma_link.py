@@ -677,6 +677,38 @@ def test_absent_leaves_the_branch_until_the_boot(host: Host) -> None:
     assert [each[0] for each in done] == ["rxe_gpu02", NOTED] and reasons == [NAMES_STAY]
 
 
+def test_of_a_rail_that_left_nothing_is_kept_where_the_ports_are_all(host: Host) -> None:
+    """Its soft link came back with each boot, and for a card that went with it the boot waited for two minutes."""
+    made(host)
+    options = {"persist": True, "complete": True}
+    shutil.rmtree(host.root / "sys/devices/pci0000:00/0000:04:00.0")
+    (host.root / "sys/bus/pci/devices/0000:04:00.0").unlink()
+    del host.devices[next(index for index, row in host.devices.items() if row["name"] == "mlx5_gpu04")]
+    host.users["rxe_gpu02"] = [netlink.u32(rdma.ATTR_RES_PID, 4711)]
+    assert "rxe_gpu02 is in use by" in refused(host.link(rxe(1), **options))
+    del host.users["rxe_gpu02"]
+    done = act(host.link(rxe(1), **options))
+    note = ["the RDMA device mlx5_gpu03 keeps its name until the next boot"]
+    assert [each[:2] for each in done] == [("rxe_gpu02", "link"), (NOTED, "reboot_reasons"), (KEPT, "options")]
+    assert json.loads(host.system.read(NOTED) or "") == note
+    kept = (BootState(host.system, 20, "rdma_link").read() or {})["ports"]
+    assert [each["name"] for each in kept] == ["rxe_gpu01"] and host.names()["enp7s0"] == "rxe0"
+    # a soft link that has another name now is not one that left
+    act(host.link(rxe(1, "rxe_west01"), **options))
+    assert host.names()["enp1s0"] == "rxe_west01" and len(host.names()) == 3
+    act(host.link(**options))
+    assert sorted(host.names()) == ["enp3s0", "enp7s0"] and not host.system.exists(KEPT)
+    assert json.loads(host.system.read(NOTED) or "") == note
+
+
+def test_a_link_of_the_branch_whose_rail_left_stays_until_the_boot(host: Host) -> None:
+    made(host)
+    host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
+    act(host.link(rxe(1), persist=True, complete=True))
+    assert json.loads(host.system.read(NOTED) or "")[0].startswith("rxe_gpu02 stays until the next boot: enp2s0")
+    assert host.names()["enp2s0"] == "rxe_gpu02"
+
+
 def test_a_port_that_is_set_up_forgets_nothing_of_a_soft_link_that_stays(host: Host) -> None:
     made(host)
     host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
