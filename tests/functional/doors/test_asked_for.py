@@ -84,3 +84,10 @@ def test_a_verdict_that_cannot_be_written_is_told(tmp_path: Path, sick: World) -
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2 and "RV404" in said and "rails proven between 2 nodes" in said, said
     assert "name a directory that you may write, with -e verify_report_dir=DIR" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("batch", ["0", "-1", "0%", "two"])
+def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_none(batch: str) -> None:
+    rc, said = play("playbooks/hosts.yml", str(FABRIC), "-e", json.dumps({"railyard_reboot_batch": batch}))
+    assert rc == 2 and "railyard_reboot_batch: %s is no number of nodes" % batch in " ".join(said.split())
+    assert "TASK [railyard.fabric.preflight" not in said
