@@ -710,3 +710,21 @@ def test_of_doubled_keys_the_last_holds_as_for_the_plugins_and_each_is_told() ->
     reading = lenient.read('{"a": 1,\n....\n"a": 2}')
     assert reading.doubled == [] and isinstance(reading.value, source.Mapping)
     assert isinstance(held := reading.value.entries["a"][1], source.Scalar) and held.text == "1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'config: \'{"type": "macvlan", "master": "eth1", "mtu": "²"}\'',
+        'config: \'{"type": "sriov", "vlan": "²"}\'',
+        'config: \'{"type": "macvlan", "master": "1²3"}\'',
+    ],
+)
+def test_digits_that_are_no_numbers_end_in_no_traceback(text: str) -> None:
+    head = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: %s}\nspec:\n  %s\n"
+    assert of_text("---\n".join(head % (name, text) for name in ("rail", "other"))).rails
+
+
+def test_a_partition_key_of_digits_that_are_no_number_is_said() -> None:
+    outcome = of_text(IMPORT_RULES["IM207"].good.replace('"0x1000"', "²"))
+    assert "IM207" in [each.finding.code for each in outcome.findings]

@@ -22,7 +22,7 @@ def ordinal(name: str) -> int | None:
 
 def natural(text: str) -> list[tuple[int, int, str]]:
     """A key to sort by, in which ens9 is before ens10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(text) if part]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(text) if part]
 
 
 class Series:

@@ -70,7 +70,7 @@ def definition(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
         _PLUGINS[kind],
         [master] if master else [],
         resource or None,
-        mtu=int(mtu) if mtu.isdigit() and 0 < len(mtu) < 6 and int(mtu) else None,
+        mtu=int(mtu) if mtu.isdecimal() and 0 < len(mtu) < 6 and int(mtu) else None,
     )
     if kind == "host-device":
         device = shape.plain_text(shape.entry(plugin, "device"))
@@ -95,7 +95,7 @@ def _vf_words(plugin: Value | None, made: Network) -> None:
     keys = (("vlan", "vlan"), ("vlanQoS", "qos"), ("min_tx_rate", "min_tx_rate"), ("max_tx_rate", "max_tx_rate"))
     for key, ours in keys:
         text = shape.plain_text(shape.entry(plugin, key))
-        if text.isdigit() and len(text) < 7 and int(text):
+        if text.isdecimal() and len(text) < 7 and int(text):
             made.vfs[ours] = int(text)
     for key in ("trust", "spoofchk"):
         word = shape.plain_text(shape.entry(plugin, key)).lower()

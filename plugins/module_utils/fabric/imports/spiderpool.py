@@ -278,7 +278,7 @@ def _pkey(fields: Fields, section: str, found: Found) -> None:
         key = int(text, 16) if text.lower().startswith("0x") else -1
     except ValueError:
         key = -1
-    if 0 <= key <= 0x7FFF and not (value.plain and text.isdigit()):
+    if 0 <= key <= 0x7FFF and not (value.plain and text.isdecimal()):
         message = "the partition key %s is one network's, and those of a fabric file are every port's" % text
         remedy = 'say it for pods as kubernetes_options.pkey: "0x%04x"' % key
         if 0 < key < 0x7FFF:
@@ -286,7 +286,7 @@ def _pkey(fields: Fields, section: str, found: Found) -> None:
         found.add(rules.NOT_KNOWN, place, message, remedy, written)
         return
     remedy = 'write it as "0x..." of at most 0x7fff'
-    if text.isdigit() and len(text) < 6:
+    if text.isdecimal() and len(text) < 6:
         remedy += ': "0x%x" where %s is decimal, "0x%s" where it is hexadecimal' % (int(text), text, text)
     found.add(rules.PKEY, place, "pkey %s is not a text of the form 0x..." % shown(text), remedy, written)
 
