@@ -76,3 +76,26 @@ def test_the_page_of_findings_is_up_to_date() -> None:
     tool = Path(__file__).resolve().parents[3] / "tools" / "findings_doc.py"
     done = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("group", "fabric", "holds"),
+    [(None, None, 1024), (None, 1500, 1500), (4096, None, 1024), (None, 4096, None), (None, 512, 1024), (1100, 4096, 1100)],
+)
+def test_the_neighbour_tables_are_those_that_nodes_are_given(
+    group: int | None, fabric: int | None, holds: int | None
+) -> None:
+    """The least of any node of the rail; the kernel's where it is not raised, and never less."""
+    limits = ", limits: {neighbours: {gc_thresh3: %d}}"
+    text = (
+        "plugin: railyard.fabric.rails\n"
+        "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200%s}\n"
+        'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .16.0-.31.255, hosts: .0.1-.15.255}\n'
+        "profiles: {hgx: {ports: {gpu01: {netdev: eth1}, gpu02: {netdev: eth2}}}}\n"
+        "groups: {new: {vars: {row: 1}%s}}\n"
+        "nodes:\n  ai-[0001:0100]: {profile: hgx, groups: [new]}\n  ai-[0101:2000]: {profile: hgx}\n"
+    ) % (limits % fabric if fabric else "", limits % group if group else "")
+    found = [(finding.code, finding.message, finding.remedy) for finding in lint(text.encode()).findings]
+    message = "2000 nodes and their pods on gpu01 are 2000 neighbours, and the table holds %s" % holds
+    remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to 4096 or more"
+    assert found == ([("RY952", message, remedy)] if holds else [])

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import BLOCK, LINK, PREFIX, SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import SPIDERPOOL
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.addresses import demands_of
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants
 
 _RAILS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .16.0-.31.255, hosts: .0.1-.15.255}\n'
 _PREFIX = (
@@ -46,6 +47,7 @@ RULES_MANY = rule(
 )
 
 _POOLS = 4096
+# What the kernel begins with; limits.neighbours never lowers it.
 _NEIGHBOURS = 1024
 _SPIDERPOOL_PRIORITY = 1000
 
@@ -67,20 +69,34 @@ def _pools(fabric: Fabric, report: Report) -> None:
 
 def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
     demands = demands_of(fabric, variants)
+    tables = [(_table(variant), variants.rails_of(variant)) for variant in variants]
+    counts = {
+        rail.name: demands[rail.name][0].most * (1 + (demands[rail.name][0].pods_per_node or 0))
+        for rail in fabric.rails
+        if rail.mode in (SUBNET, BLOCK)
+    }
+    # A node has one table for the neighbours on all of its rails.
+    room = 1 << max(sum(counts.values()) - 1, 0).bit_length()
     for rail in fabric.rails:
-        demand = demands[rail.name][0]
-        if rail.mode not in (SUBNET, BLOCK) or report.within(rail.path):
+        least = min([size for size, rails in tables if rail.name in rails] or [_NEIGHBOURS])
+        if rail.name not in counts or report.within(rail.path):
             continue
-        count = demand.most * (1 + (demand.pods_per_node or 0))
-        if count > _NEIGHBOURS:
+        count = counts[rail.name]
+        if count > least:
             message = "%d nodes and their pods on %s are %d neighbours, and the table holds %d" % (
-                demand.most,
+                demands[rail.name][0].most,
                 rail.name,
                 count,
-                _NEIGHBOURS,
+                least,
             )
-            remedy = "take the mode prefix, or raise gc_thresh1 to 3 on all nodes and let this stand"
+            remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to %d or more" % room
             report.add(NEIGHBOURS, rail.where("subnet" if 32 in rail.schemes else "subnet6"), message, remedy)
+
+
+def _table(variant: Variant) -> int:
+    """How many neighbours the nodes of a variant keep."""
+    said = host.value(variant.host, host.LIMITS, "neighbours", {})
+    return max(said.get("gc_thresh3", 0), _NEIGHBOURS)
 
 
 def _priorities(fabric: Fabric, report: Report) -> None:
