@@ -80,7 +80,14 @@ def test_the_page_of_findings_is_up_to_date() -> None:
 
 @pytest.mark.parametrize(
     ("group", "fabric", "holds"),
-    [(None, None, 1024), (None, 1500, 1500), (4096, None, 1024), (None, 4096, None), (None, 512, 1024), (1100, 4096, 1100)],
+    [
+        (None, None, 1024),
+        (None, 1500, 1500),
+        (4096, None, 1024),
+        (None, 4096, None),
+        (None, 512, 1024),
+        (1100, 4096, 1100),
+    ],
 )
 def test_the_neighbour_tables_are_those_that_nodes_are_given(
     group: int | None, fabric: int | None, holds: int | None
