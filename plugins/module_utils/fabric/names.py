@@ -22,7 +22,10 @@ NETDEV = re.compile(r"(?!\.{1,2}\Z)[!-.0-9;-~]{1,15}\Z")
 # IB_DEVICE_NAME_MAX is 64 with the zero; the rest is what udev and verbs tools take without quoting.
 RDMA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 # What drivers call their devices: a rename to such a name collides once cards are found in another order.
-RDMA_OF_KERNEL = re.compile(r"(?:mlx[45]|mthca|bnxt_re|irdma|i40iw|hfi1|qedr|efa|hns|mana|erdma|rxe|siw)_?\d+\Z")
+RDMA_OF_KERNEL = re.compile(
+    r"(?:mlx[45]|mthca|bnxt_re|bng_re|ionic|irdma|i40iw|cxgb4|ocrdma|hfi1|qib|qedr|efa|hns|mana|erdma|usnic|vmw_pvrdma"
+    r"|rxe|siw)_?\d+\Z"
+)
 MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 # What a slot's label or a card's serial number may hold: what SMBIOS and VPD print.
 TOKEN = re.compile(r"[!-~](?:[ -~]{0,62}[!-~])?\Z")

@@ -106,3 +106,32 @@ def test_the_neighbour_tables_are_those_that_nodes_are_given(
     message = "2000 nodes and their pods on gpu01 are 2000 neighbours, and the table holds %s" % holds
     remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to 4096 or more"
     assert found == ([("RY952", message, remedy)] if holds else [])
+
+
+@pytest.mark.parametrize(
+    ("device", "better"),
+    [
+        ("ionic_0", "ionic_gpu01"),
+        ("bnxt_re3", "bnxt_gpu01"),
+        ("irdma0", "irdma_gpu01"),
+        ("cxgb4_1", "cxgb4_gpu01"),
+        ("mlx5_12", "mlx5_gpu01"),
+    ],
+)
+def test_every_drivers_own_names_are_known(device: str, better: str) -> None:
+    """Also those of cards that are not NVIDIA's, and the remedy is no other maker's name."""
+    text = GOOD["macvlan"].replace("rdma: mlx5_gpu01", "rdma: " + device)
+    (finding,) = lint(text.encode()).findings
+    assert (finding.code, finding.remedy) == ("RY211", "name it after its rail, such as %s" % better)
+
+
+def test_rails_with_planes_are_numbered_and_not_their_planes() -> None:
+    text = (
+        "plugin: railyard.fabric.rails\n"
+        "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}\n"
+        'rails: {count: 10, name: "gpu{n}", planes: 2, subnet: "10.{n}.{p}.0/24", hosts: .1-.9, pods: .11-.99}\n'
+        "profiles: {hgx: {ports: {%s}}}\n"
+        "nodes: {ai-1: {profile: hgx}}\n"
+    ) % ", ".join("gpu%dp%d: {netdev: e%dp%d}" % (n, p, n, p) for n in range(1, 11) for p in (1, 2))
+    (finding,) = lint(text.encode()).findings
+    assert finding.code == "RY203" and finding.remedy.endswith("all with as many digits: gpu01, gpu02")

@@ -224,7 +224,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 RAIL_ORDER,
                 rail.path,
                 "%s is rail %d and sorts before %s, rail %d" % (rail.name, rail.number, before.name, before.number),
-                "number the rails in their order, all with as many digits: %s01, %s02" % ((_stem(before.name),) * 2),
+                "number the rails in their order, all with as many digits: %s01, %s02" % ((_stem(before.base),) * 2),
             )
             break
     groups = {"all", "ungrouped"}.union(fabric.groups, *(node.groups for node in fabric.nodes))
@@ -247,8 +247,13 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     RDMA_OF_THE_KERNEL,
                     port.paths["rdma"],
                     "the kernel may give %s to another device" % port.rdma,
-                    "name it after its rail, such as mlx5_%s" % port.rail,
+                    "name it after its rail, such as %s_%s" % (_maker(port.rdma), port.rail),
                 )
+
+
+def _maker(device: str) -> str:
+    """What names of a driver's devices begin with: ``mlx5`` of ``mlx5_0``, ``bnxt`` of ``bnxt_re0``."""
+    return device.partition("_")[0] if "_" in device else device.rstrip("0123456789")
 
 
 def _stem(name: str) -> str:
