@@ -132,6 +132,6 @@ def test_rails_with_planes_are_numbered_and_not_their_planes() -> None:
         'rails: {count: 10, name: "gpu{n}", planes: 2, subnet: "10.{n}.{p}.0/24", hosts: .1-.9, pods: .11-.99}\n'
         "profiles: {hgx: {ports: {%s}}}\n"
         "nodes: {ai-1: {profile: hgx}}\n"
-    ) % ", ".join("gpu%dp%d: {netdev: e%dp%d}" % (n, p, n, p) for n in range(1, 11) for p in (1, 2))
+    ) % ", ".join("gpu%dp%d: {netdev: e%02dp%d}" % (n, p, n, p) for n in range(1, 11) for p in (1, 2))
     (finding,) = lint(text.encode()).findings
     assert finding.code == "RY203" and finding.remedy.endswith("all with as many digits: gpu01, gpu02")
