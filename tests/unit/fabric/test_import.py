@@ -125,7 +125,8 @@ FOUND = {
     ],
     "rail-prefixes.sh": [(3, "IM323"), (7, "IM321")],
     "ib-sriov.md": [(24, "IM513"), (33, "IM207"), (34, "IM106")],
-    "network-operator.yml": [],
+    # a node's port has the first address after the gateway, and so has a pod of these pools
+    "network-operator.yml": [(15, "IM321")],
     "host-device-links.yml": [],
     "plain-cni.yml": [(7, "IM319"), (7, "IM324")],
     "dual-stack.yml": [(26, "IM319"), (26, "IM513")],
@@ -370,7 +371,8 @@ def test_blocks_of_nv_ipam_leave_room_for_the_ports() -> None:
 def test_files_are_one_cluster_and_their_order_is_that_of_the_findings() -> None:
     names = ["network-operator.yml", "values.yaml"]
     outcome = run([(name, (RECORDINGS / name).read_bytes()) for name in names], NODES)
-    assert [found.file for found in outcome.findings] == ["values.yaml"] * len(outcome.findings)
+    files = [found.file for found in outcome.findings]
+    assert files == ["values.yaml"] * (len(files) - 1) + ["network-operator.yml"]
     assert outcome.manifests == 6
 
 
@@ -728,3 +730,64 @@ def test_digits_that_are_no_numbers_end_in_no_traceback(text: str) -> None:
 def test_a_partition_key_of_digits_that_are_no_number_is_said() -> None:
     outcome = of_text(IMPORT_RULES["IM207"].good.replace('"0x1000"', "²"))
     assert "IM207" in [each.finding.code for each in outcome.findings]
+
+
+def _cut_pools(more: str) -> bytes:
+    """A network on each of two rails, whose pools give each node a /27; ``more`` of each pool, a key a line."""
+    text = ""
+    for rail in (1, 2):
+        text += (
+            "---\napiVersion: nv-ipam.nvidia.com/v1alpha1\nkind: CIDRPool\nmetadata: {name: rail-%d}\nspec:\n" % rail
+        )
+        text += "  cidr: 10.10%d.0.0/16\n  perNodeNetworkPrefix: 27\n%s" % (rail, more.replace("RAIL", str(rail)))
+        text += "---\napiVersion: mellanox.com/v1alpha1\nkind: MacvlanNetwork\nmetadata: {name: rail-%d}\n" % rail
+        text += 'spec: {master: eth%d, mtu: 4200, ipam: \'{"type": "nv-ipam", "poolName": "rail-%d"}\'}\n' % (
+            rail,
+            rail,
+        )
+    return text.encode()
+
+
+@pytest.mark.parametrize(
+    ("gateway", "left_out", "host", "codes_", "pods"),
+    [
+        (1, "2-2", None, [], (3, 30)),
+        (1, "30-30", "last", [], (2, 29)),
+        (30, "29-29", "last", [], (1, 28)),
+        (30, "1-1", None, [], (2, 29)),
+        (1, "0-2", None, [], (3, 30)),
+        (1, "", None, ["IM321"], (3, 30)),
+        (1, "10-12", None, ["IM209", "IM209", "IM321"], (3, 30)),
+        (1, "25-30", "last", ["IM209", "IM209"], (2, 29)),
+    ],
+)
+def test_a_port_gets_what_a_pool_cut_by_node_keeps_from_pods(
+    gateway: int, left_out: str, host: str | None, codes_: list[str], pods: tuple[int, int]
+) -> None:
+    more = "  gatewayIndex: %d\n" % gateway
+    if left_out:
+        more += "  perNodeExclusions: [{startIndex: %s, endIndex: %s}]\n" % tuple(left_out.split("-"))
+    outcome = run([("a.yml", _cut_pools(more))], NODES)
+    assert data(outcome)["addresses"].get("host") == host
+    said = sorted(each.finding.code for each in outcome.findings if each.finding.code in ("IM209", "IM321"))
+    assert said == codes_, [each.text() for each in outcome.findings]
+    plan = lint(outcome.text.encode()).plan
+    assert plan is not None
+    given_ = plan.document()["nodes"][0]["ports"][0]["pods"]
+    assert (given_["first"], given_["last"]) == ("10.101.0.%d" % pods[0], "10.101.0.%d" % pods[1])
+
+
+def test_addresses_for_nobody_among_nodes_prefixes_are_said() -> None:
+    more = "  gatewayIndex: 1\n  perNodeExclusions: [{startIndex: 2, endIndex: 2}]\n  exclusions:\n"
+    more += (
+        "  - {startIP: 10.10RAIL.3.10, endIP: 10.10RAIL.3.20}\n  - {startIP: 10.10RAIL.3.33, endIP: 10.10RAIL.3.33}\n"
+    )
+    reserved = "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderReservedIP\nmetadata: {name: vips}\n"
+    reserved += "spec: {ips: [10.102.9.7]}\n"
+    outcome = run([("a.yml", _cut_pools(more) + reserved.encode())], NODES)
+    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    assert said == [
+        "10.101.3.10-10.101.3.20 of rail-1 is for nobody, by rail-1",
+        "10.102.3.10-10.102.3.20 of rail-2 is for nobody, by rail-2",
+        "10.102.9.7 of rail-2 is for nobody, by vips",
+    ]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import counting, pools, rules
@@ -300,6 +300,7 @@ def _prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressi
     whole = [pool for draft in drafts for pool in draft.pools if pool.node_prefix and pool.net]
     if whole:
         _of_whole(drafts, whole, made, found)
+        _held_back(drafts, facts, made, found)
         return made
     mine = {
         place: {pool.nodes[0]: pool for pool in draft.pools if pool.nodes and pool.net and pool.net.version == 4}
@@ -336,7 +337,39 @@ def _prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressi
         made.host = _host_word(every, made.gateway, found)
     else:
         _cut_anew(drafts, nets, facts, made, found)
+    _held_back(drafts, facts, made, found)
     return made
+
+
+def _held_back(drafts: t.Sequence[Draft], facts: Facts, made: Addressing, found: Found) -> None:
+    """Tell of addresses that nobody may get, and that are in the prefixes of nodes."""
+    for place, draft in enumerate(drafts, 1):
+        for version, rails in made.rails.items():
+            rail = rails.get(place)
+            for name, runs in facts.taken.items():
+                for of, first, last in runs:
+                    inside = (
+                        (max(first, rail.net.first), min(last, rail.net.last)) if rail and of == version else (1, 0)
+                    )
+                    if rail is None or inside[0] > inside[1] or _is_gateway(rail.net, inside, made):
+                        continue
+                    message = "%s of %s is for nobody, by %s" % (
+                        pools.shown_run(rail.net, inside),
+                        shown(draft.label),
+                        shown(name),
+                    )
+                    remedy = "free these addresses, or say them as taken of the rail, whose nodes end before them"
+                    found.add(rules.NOT_KNOWN, draft.place, message, remedy, "the nodes' prefixes with these addresses")
+
+
+def _is_gateway(net: Net, run: pools.Run, made: Addressing) -> bool:
+    """Whether this is the one address of a node's prefix that neither its port nor its pods get anyway."""
+    if run[0] != run[1] or made.node_prefix is None:
+        return False
+    one = pools.around(net.version, run[0], made.node_prefix)
+    return run[0] not in range(one.usable[0], one.usable[1] + 1) or (
+        made.gateway in ("first", "last") and run[0] == one.usable[made.gateway == "last"]
+    )
 
 
 def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressing, found: Found) -> None:
@@ -368,6 +401,39 @@ def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressi
     if gateway is not None and gateway not in one.usable:
         message = "the gateway is neither the first nor the last address of a node's network"
         found.add(rules.GATEWAY, whole[0].place, message, "take gatewayIndex 1", "the first")
+    firsts = [_first_node(pool) for pool in whole]
+    made.host = _host_word(firsts, made.gateway, found)
+    for pool, one_node in zip(whole, firsts):
+        _left_out(pool, one_node, made, found)
+
+
+def _left_out(pool: Pool, one_node: Pool, made: Addressing, found: Found) -> None:
+    """Tell of addresses of each node that its pods do not get, and that the plan gives them."""
+    if pool.net is None or one_node.net is None:
+        return
+    first, (low, high) = pool.net.first, one_node.net.usable
+    others = [high - (made.gateway == "last") if made.host == "last" else low + (made.gateway == "first")]
+    others += [{"first": low, "last": high}[made.gateway]] if made.gateway in ("first", "last") else []
+    runs = pools.without([(first + start, first + end) for start, end in pool.left_out], [(at, at) for at in others])
+    runs = [run for run in runs if run[0] <= high and run[1] >= low]
+    if runs:
+        message = "each node of the pool %s keeps addresses from its pods, the first one %s" % (
+            shown(pool.name),
+            " and ".join(pools.shown_run(one_node.net, (max(low, run[0]), min(high, run[1]))) for run in runs[:4]),
+        )
+        remedy = "free them: a node's pods get all that the gateway and the port leave"
+        found.add(rules.NOT_KNOWN, pool.place, message, remedy, "these addresses for pods")
+
+
+def _first_node(pool: Pool) -> Pool:
+    """The first node's share of a pool that is cut into a network a node."""
+    if pool.net is None or pool.node_prefix is None:
+        raise AssertionError("only pools that are cut come here")
+    first = pool.net.first
+    one = Net(pool.net.version, first, pool.node_prefix)
+    out = [(first + low, first + high) for low, high in pool.left_out]
+    out += [(pool.gateway, pool.gateway)] if pool.gateway is not None else []
+    return replace(pool, net=one, runs=pools.without([one.usable], out))
 
 
 def _gateway_word(every: t.Sequence[Pool], found: Found) -> str:

@@ -59,6 +59,8 @@ class Pool:
     multus: list[str] = field(default_factory=list)
     # of a pool that is cut into a prefix a node: its length
     node_prefix: int | None = None
+    # of such a pool: the places in every node's network that pods do not get, first and last, from 0
+    left_out: list[tuple[int, int]] = field(default_factory=list)
     # of a pool that is cut into blocks: a block's addresses
     block: int | None = None
 

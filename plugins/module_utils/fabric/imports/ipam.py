@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, rules, shape, texts
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
@@ -175,6 +177,12 @@ def _exclusion(item: Value) -> str:
     return "%s-%s" % (first, last) if first and last else ""
 
 
+def _indexes(item: Value) -> tuple[int, int] | None:
+    texts_ = [shape.plain_text(shape.entry(item, key)) for key in ("startIndex", "endIndex")]
+    first, last = (int(text) if re.match(r"[0-9]{1,18}\Z", text) else -1 for text in texts_)
+    return (first, last) if 0 <= first <= last else None
+
+
 def cidr_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     """A CIDRPool: each node has a network of its own."""
     _namespace, name = shape.name_of(manifest)
@@ -195,6 +203,10 @@ def cidr_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     index = fields.number("gatewayIndex")
     if index is not None:
         pool.gateway = pool.net.first + index
+    pool.left_out = [run for run in map(_indexes, fields.items("perNodeExclusions")) if run]
+    held = [text for text in map(_exclusion, fields.items("exclusions")) if text]
+    for _text, version, run in pools.ranges(held, fields.place_of("exclusions"), found):
+        facts.taken.setdefault(name or "excluded", []).append((version, run[0], run[1]))
     for item in fields.items("staticAllocations"):
         node = shape.plain_text(shape.entry(item, "nodeName"))
         if node:
