@@ -791,3 +791,41 @@ def test_addresses_for_nobody_among_nodes_prefixes_are_said() -> None:
         "10.102.3.10-10.102.3.20 of rail-2 is for nobody, by rail-2",
         "10.102.9.7 of rail-2 is for nobody, by vips",
     ]
+
+
+def test_routes_that_lead_to_no_rail_are_said_and_their_routers_are_nobody_elses() -> None:
+    pool = ("net", "10.0.RAIL.0/24", "10.0.RAIL.1-10.0.RAIL.200", "10.0.RAIL.254", "")
+    routes_ = "  routes: [{dst: 10.0.0.0/16, gw: 10.0.%s.254}, {dst: 10.200.0.0/16, gw: 10.0.%s.253}]\n"
+    texts_ = _pools(pool).decode()
+    for rail in ("1", "2"):
+        end = '["10.0.%s.1-10.0.%s.200"]\n' % (rail, rail)
+        texts_ = texts_.replace(end, end + routes_ % (rail, rail))
+    outcome = run([("a.yml", texts_.encode())], NODES)
+    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    assert said == ["the route to 10.200.0.0/16 of gpu1-net and of gpu2-net leads to no rail"]
+    rail = data(outcome)["rails"]["gpu02"]
+    assert rail["hosts"] == "10.0.2.201-10.0.2.252" and rail["taken"] == {"routers-1": "10.0.2.253"}
+    assert not [finding for finding in outcome.lint if finding.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "  gatewayIndex: 1\n  routes: [{dst: 10.200.0.0/16}, {dst: 10.101.0.0/16}]\n",
+        "  gatewayIndex: 1\n  routes: [{dst: 0.0.0.0/0}]\n",
+    ],
+)
+def test_routes_of_pools_cut_by_node_are_said_too(more: str) -> None:
+    outcome = run([("a.yml", _cut_pools(more))], NODES)
+    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    to = "10.200.0.0/16" if "200" in more else "0.0.0.0/0"
+    assert said == ["the route to %s of rail-1 and of rail-2 leads to no rail" % to]
+
+
+def test_routes_of_plain_networks_are_said_too() -> None:
+    config = '{"type": "macvlan", "master": "eth1", "ipam": {"type": "whereabouts", "range": "10.1.0.0/24",'
+    config += ' "gateway": "10.1.0.1", "routes": [{"dst": "10.200.0.0/16", "gw": "10.1.0.254"}]}}'
+    text = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail1}\n"
+    outcome = of_text(text + "spec: {config: '%s'}\n" % config)
+    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    assert said == ["the route to 10.200.0.0/16 of rail1#1 leads to no rail"]

@@ -217,6 +217,8 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, found: Found
             inside = max(first, rail.net.first), min(last, rail.net.last)
             if version == rail.net.version and inside[0] <= inside[1]:
                 rail.taken["%s-%d" % (name, len(rail.taken) + 1) if name in rail.taken else name] = inside
+    for at, run in enumerate(_routers(draft, rail), 1):
+        rail.taken["routers-%d" % at] = run
     taken = list(rail.taken.values())
     if rail.pods and taken:
         rail.pods = pools.longest(pools.without([rail.pods], taken))
@@ -247,6 +249,13 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, found: Found
         found.add(rules.NO_HOSTS, draft.place, message, remedy, "what is left" if rail.hosts else "no hosts")
         return False
     return True
+
+
+def _routers(draft: Draft, rail: Addressed) -> list[pools.Run]:
+    """Addresses of the rail beside its gateway that the pools' routes go over: somebody has them."""
+    mine = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
+    runs = [(each, each) for pool in mine for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
+    return pools.without(runs, [*rail.taken.values(), *([rail.pods] if rail.pods else [])])
 
 
 def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:

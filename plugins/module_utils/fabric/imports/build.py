@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import addressing as addresses
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import counting, pools, rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import counting, pools, routes, rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.addressing import Addressed, Addressing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
     CNI,
@@ -76,6 +76,8 @@ class Builder:
     def build(self) -> Sections:
         out = self._out
         made = addresses.addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
+        nets = [rail.net for of_version in made.rails.values() for rail in of_version.values()]
+        routes.say_lost(self._drafts, nets, self._found)
         out.data["plugin"] = PLUGIN
         out.data["fabric"] = self._fabric(made)
         section = self._addresses(made)

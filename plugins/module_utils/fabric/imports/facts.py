@@ -55,7 +55,9 @@ class Pool:
     runs: list[tuple[int, int]] = field(default_factory=list)
     gateway: int | None = None
     nodes: list[str] = field(default_factory=list)
+    # where its routes lead, and addresses of its network beside the gateway that they go over
     routes: list[str] = field(default_factory=list)
+    routers: list[int] = field(default_factory=list)
     multus: list[str] = field(default_factory=list)
     # of a pool that is cut into a prefix a node: its length
     node_prefix: int | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, rules, shape, texts
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, routes, rules, shape, texts
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
     NETWORK_OPERATOR,
     SPIDERPOOL,
@@ -102,6 +102,7 @@ def _own_pools(value: Mapping, place: Place, made: Network, facts: Facts, found:
         if pool:
             facts.pools.append(pool)
             made.pools.append(pool.name)
+            routes.take(pool, getattr(shape.entry(value, "routes"), "items", ()))
 
 
 def _own_pool(block: Value, value: Mapping, place: Place, name: str, found: Found) -> Pool | None:
@@ -162,6 +163,7 @@ def ip_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     gateway = fields.text("gateway")
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
     facts.pools.append(pool_of(inner, name, found))
+    routes.take(facts.pools[-1], fields.items("routes"))
     facts.pools[-1].block = fields.number("perNodeBlockSize")
     if facts.pools[-1].block:
         message = "the pool %s is cut into blocks, and nv-ipam itself decides which node has which" % shown(name)
@@ -203,6 +205,7 @@ def cidr_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     index = fields.number("gatewayIndex")
     if index is not None:
         pool.gateway = pool.net.first + index
+    routes.take(pool, fields.items("routes"))
     pool.left_out = [run for run in map(_indexes, fields.items("perNodeExclusions")) if run]
     held = [text for text in map(_exclusion, fields.items("exclusions")) if text]
     for _text, version, run in pools.ranges(held, fields.place_of("exclusions"), found):

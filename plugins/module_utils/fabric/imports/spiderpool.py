@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, rules, shape
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, routes, rules, shape
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
     SPIDERPOOL,
     Facts,
@@ -134,15 +134,15 @@ def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     fields = shape.read(manifest, _spec(manifest), _POOL, found)
     facts.provider(SPIDERPOOL)
     facts.pools.append(pool_of(fields, name, found))
-    facts.pools[-1].routes = _routes(manifest, fields, found)
+    routes.take(facts.pools[-1], _routes(manifest, fields, found))
     for text in facts.pools[-1].routes:
         net = pools.exact(text)
         if net and net.version == 4:
             facts.supernets.append(net)
 
 
-def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[str]:
-    destinations = []
+def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[Mapping]:
+    written = []
     for item in fields.items("routes"):
         place = Place(manifest.file, item.line, item.column, "spec.routes")
         if not isinstance(item, Mapping):
@@ -151,8 +151,8 @@ def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[str]:
         if "to" in item.entries or "via" in item.entries:
             message = "a route is written with to and via"
             found.add(rules.ROUTE_WORDS, place, message, "write dst and gw", "the routes that the plan itself makes")
-        destinations.append(shape.plain_text(shape.entry(item, "dst")) or shape.plain_text(shape.entry(item, "to")))
-    return [text for text in destinations if text]
+        written.append(item)
+    return written
 
 
 def network(manifest: Manifest, facts: Facts, found: Found) -> None:
