@@ -91,3 +91,10 @@ def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_none(batch: str) -> 
     rc, said = play("playbooks/hosts.yml", str(FABRIC), "-e", json.dumps({"railyard_reboot_batch": batch}))
     assert rc == 2 and "railyard_reboot_batch: %s is no number of nodes" % batch in " ".join(said.split())
     assert "TASK [railyard.fabric.preflight" not in said
+
+
+@pytest.mark.parametrize("words", [(), ("-e", "railyard_reboot_batch=4"), ("-e", "railyard_reboot_batch=10%")])
+def test_a_batch_of_some_or_none_named_goes_on_to_the_hosts(words: tuple[str, ...]) -> None:
+    # to this machine, which has none of the rails
+    _rc, said = play("playbooks/hosts.yml", str(FABRIC), "--check", "--connection=local", *words)
+    assert "TASK [railyard.fabric.preflight" in said and "reboot_batch:" not in said
