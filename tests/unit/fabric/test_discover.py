@@ -574,6 +574,45 @@ def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(told: lis
     assert held == {"172.16.%d.202/24" % number for number in range(11, 19)}
 
 
+def _taken(told: list[Told], node: int, netdev: str) -> str:
+    """A pod holds the port, its RDMA device with it; the port's PCI address comes back."""
+    result, row = told[node].result, nic(told, node, netdev)
+    result["rdma"] = [each for each in result["rdma"] if each["pci"] != row["pci"]]
+    for part, rows in result["ip"].items():
+        result["ip"][part] = [each for each in rows if each.get("netdev") != netdev]
+    row.update(netdev=None, rdma=[], speed=None, mtu=None, carrier=None, link_layer=None, up=None)
+    return str(row["pci"])
+
+
+def test_ports_that_pods_hold_make_no_model_of_their_own() -> None:
+    """A cluster at work: on each node another port is in a pod, on one all are. The file is the same, less that node."""
+    plan = plan_of("host-device")
+    told = live_nodes.told(plan)
+    options = options_of(plan)._replace(rails="rail{n:02}")
+    whole = run(told, options)
+    held = [(1, "rail02"), (2, "rail05")] + [(3, "rail%02d" % rail) for rail in range(1, 9)]
+    addresses = [_taken(told, node, netdev) for node, netdev in held]
+    outcome = run(told, options)
+    kept, shown = yaml.safe_load(whole.text), yaml.safe_load(outcome.text)
+    assert list(kept.pop("nodes")) == ["solo-[01:04]"] and list(shown.pop("nodes")) == ["solo-[01:03]"]
+    assert shown == kept
+    found = {(node, doubt.message) for doubt in of(outcome, "DS102") for node in doubt.nodes}
+    assert found == {(told[node].name, "%s shows no netdev" % pci) for (node, _), pci in zip(held[:2], addresses)}
+    (alone,) = of(outcome, "DS201")
+    assert alone.nodes == (told[3].name,) and "pod" in alone.message
+    assert {"DS202", "DS203", "DS207", "DS311", "DS402"}.isdisjoint(codes(outcome))
+
+
+def test_a_port_that_lost_its_rdma_device_is_still_its_rails(told: list[Told]) -> None:
+    row = nic(told, 2, "enp12s0f0np0")
+    row["rdma"] = []
+    told[2].result["rdma"] = [each for each in told[2].result["rdma"] if each["pci"] != row["pci"]]
+    outcome = look(told)
+    assert list(yaml.safe_load(outcome.text)["profiles"]) == ["server"]
+    (doubt,) = of(outcome, "DS402")
+    assert doubt.nodes == (told[2].name,)
+
+
 def test_slots_agree_or_it_is_said(told: list[Told]) -> None:
     for at in range(6):
         for number in range(1, 9):

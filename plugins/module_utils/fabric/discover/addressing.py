@@ -221,8 +221,8 @@ def _left(
     for track in tracks:
         bare = [
             node
-            for node in ports[track.rail]
-            if node not in track.units and track.bits not in ports[track.rail][node].held
+            for node, nic in ports[track.rail].items()
+            if node not in track.units and track.bits not in nic.held and nic.netdev
         ]
         if bare:
             message = "the port has no %s address, and others of the rail have" % (

@@ -39,8 +39,9 @@ def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
     free = [nic for nic in nics if not nic.carries and (nic.netdev or nic.rdma)]
     able = [nic for nic in free if nic.has_rdma] or [nic for nic in free if nic.soft] or free
     if not able:
-        remedy = "see that drivers are loaded and that the connection has a card of its own"
-        found.said.append(("DS201", "every NIC carries the connection or the default route, or has no driver", remedy))
+        message = "every NIC carries the connection or the default route, is in a pod, or has no driver"
+        remedy = "see that drivers are loaded, what pods hold, and that the connection has a card of its own"
+        found.said.append(("DS201", message, remedy))
     elif gpus:
         _by_gpus(able, gpus, found)
     else:

@@ -302,7 +302,7 @@ class Builder:
         ports = [(node.name, nic) for node, nic in model.on(rail.name)]
         names = Counter(nic.netdev for _node, nic in ports if nic.netdev)
         port.netdev = names.most_common(1)[0][0] if names else None
-        bare = [node for node, nic in ports if nic.rdma is None]
+        bare = [node for node, nic in ports if nic.rdma is None and not nic.hidden]
         if bare:
             remedy = "load its driver; or say soft_rdma, rxe or siw, at the profile"
             self._doubts.add("DS402", path, "the port has no RDMA device", remedy, bare)

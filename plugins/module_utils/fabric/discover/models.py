@@ -51,11 +51,9 @@ class Named(t.NamedTuple):
 
 def models(nodes: t.Sequence[Seen], name: str, doubts: Doubts) -> list[Model]:
     """The server models, that of the most nodes first. Nodes without a port for a rail are left out, and said."""
-    groups: dict[t.Any, list[Seen]] = {}
-    for node in nodes:
-        groups.setdefault(_signature(node), []).append(node)
+    groups = _alike(nodes)
     found: list[Model] = []
-    for members in sorted(groups.values(), key=lambda group: -len(group)):
+    for members in groups:
         nics = {pci: _common([node.nics[pci] for node in members]) for pci in sorted(members[0].nics)}
         choice = choose(list(nics.values()), sorted(members[0].gpus))
         number = len(found) + 1
@@ -79,19 +77,55 @@ def models(nodes: t.Sequence[Seen], name: str, doubts: Doubts) -> list[Model]:
     return found
 
 
-def _signature(node: Seen) -> t.Any:
-    nics = [
-        (nic.pci, nic.model, nic.layer, bool(nic.rdma), nic.soft, bool(nic.carries), tuple(sorted(nic.near.items())))
-        for nic in node.nics.values()
-    ]
-    return tuple(sorted(node.gpus.items())), node.models, tuple(sorted(nics, key=lambda each: each[0]))
+def _alike(nodes: t.Sequence[Seen]) -> list[list[Seen]]:
+    """The nodes of each server model, the largest first.
+
+    What a node does not show of a port, which a pod holds or whose driver is missing, makes it no model of its own.
+    """
+    groups: dict[t.Any, list[tuple[dict[t.Any, t.Any], list[int]]]] = {}
+    traits = [_traits(node) for node in nodes]
+    # Those that show most first, for the others to fit in with.
+    for at in sorted(range(len(nodes)), key=lambda at: -len(traits[at])):
+        node, own = nodes[at], traits[at]
+        cards = sorted((nic.pci, nic.model, tuple(sorted(nic.near.items()))) for nic in node.nics.values())
+        usable = any(not nic.carries and (nic.netdev or nic.rdma) for nic in node.nics.values())
+        known = groups.setdefault((tuple(sorted(node.gpus.items())), node.models, tuple(cards), usable), [])
+        for common, members in known:
+            if all(common.get(key, value) == value for key, value in own.items()):
+                common.update(own)
+                members.append(at)
+                break
+        else:
+            known.append((own, [at]))
+    found = [sorted(members) for known in groups.values() for _common, members in known]
+    return [[nodes[at] for at in members] for members in sorted(found, key=lambda group: (-len(group), group[0]))]
+
+
+def _traits(node: Seen) -> dict[t.Any, t.Any]:
+    """What tells models with the same cards apart, as far as the node shows it."""
+    found: dict[t.Any, t.Any] = {}
+    for nic in node.nics.values():
+        if not nic.hidden:
+            found[nic.pci, "layer"] = nic.layer
+            found[nic.pci, "carries"] = bool(nic.carries)
+        if nic.rdma:
+            found[nic.pci, "soft"] = nic.soft
+    return found
 
 
 def _common(nics: t.Sequence[Nic]) -> Nic:
     speeds = Counter(nic.speed for nic in nics if nic.speed)
     carrier = None if all(nic.carrier is None for nic in nics) else any(nic.carrier for nic in nics)
+    first = next((nic for nic in nics if nic.netdev), None) or next((nic for nic in nics if not nic.hidden), nics[0])
+    device = next((nic for nic in nics if nic.rdma), first)
     # A serial number is a card's own: only that functions have it in common holds for a model.
-    return replace(nics[0], speed=speeds.most_common(1)[0][0] if speeds else None, carrier=carrier)
+    return replace(
+        first,
+        speed=speeds.most_common(1)[0][0] if speeds else None,
+        carrier=carrier,
+        rdma=first.rdma or device.rdma,
+        soft=first.soft if first.rdma else device.soft,
+    )
 
 
 def _compare(one: Model, other: Model, doubts: Doubts) -> bool:
@@ -191,11 +225,17 @@ def rail_name(nic: Nic) -> str | None:
     return None
 
 
+def _shown(model: Model, pci: str) -> list[Nic]:
+    """A port on the nodes that show it; on all where none does."""
+    ports = [node.nics[pci] for node in model.nodes]
+    return [nic for nic in ports if nic.netdev] or [nic for nic in ports if not nic.hidden] or ports
+
+
 def _told(model: Model) -> dict[str, str]:
     """PCI address -> the rail that names of devices say, in the rails' order; empty where not all do."""
     found: dict[str, str] = {}
     for nic, _gpus in model.choice.rails:
-        said = Counter(rail_name(node.nics[nic.pci]) for node in model.nodes).most_common(1)[0][0]
+        said = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
         if said is None or said in found.values():
             return {}
         found[nic.pci] = said
@@ -211,7 +251,7 @@ def _by_tables(model: Model) -> list[str]:
     """Ports by the routing tables that they have; empty where not each has its own."""
     tables: dict[str, int] = {}
     for nic, _gpus in model.choice.rails:
-        said = Counter(node.nics[nic.pci].table for node in model.nodes).most_common(1)[0][0]
+        said = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
         if said is None or said in tables.values():
             return []
         tables[nic.pci] = said

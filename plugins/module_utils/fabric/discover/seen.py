@@ -64,6 +64,11 @@ class Nic:
     pcie: tuple[int, int] | None = None
 
     @property
+    def hidden(self) -> bool:
+        """Whether the node shows nothing of the port: a pod or a virtual machine holds it, or its driver is missing."""
+        return self.netdev is None and self.rdma is None
+
+    @property
     def has_rdma(self) -> bool:
         return self.rdma is not None and self.soft is None
 
