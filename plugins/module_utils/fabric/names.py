@@ -32,6 +32,7 @@ TOKEN = re.compile(r"[!-~](?:[ -~]{0,62}[!-~])?\Z")
 PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])\Z")
 
 _RANGE = re.compile(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
+_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _COUNTER = re.compile(r"([a-z])([+-][0-9]{1,9})?(?::0([1-9]))?\Z")
 
@@ -55,8 +56,16 @@ def mac(text: str) -> str | None:
 
 def nearest(text: str, choices: t.Iterable[str]) -> str | None:
     """The choice that ``text`` was probably meant to be."""
-    close = difflib.get_close_matches(text[:64].lower(), list(choices), n=1, cutoff=0.6)
+    known = list(choices)
+    # gpu1 is gpu01, and not gpu16 or gpu10, which have as many characters in common with it.
+    same = [each for each in known if _unpadded(each) == _unpadded(text[:64].lower())]
+    close = same or difflib.get_close_matches(text[:64].lower(), known, n=1, cutoff=0.6)
     return close[0] if close else None
+
+
+def _unpadded(text: str) -> str:
+    """A name with its numbers as they count, without zeros before them."""
+    return _ZEROS.sub("", text)
 
 
 def did_you_mean(near: str | None) -> str:

@@ -585,7 +585,7 @@ def _taken(told: list[Told], node: int, netdev: str) -> str:
 
 
 def test_ports_that_pods_hold_make_no_model_of_their_own() -> None:
-    """A cluster at work: on each node another port is in a pod, on one all are. The file is the same, less that node."""
+    """A cluster at work, another port in a pod on each node, all on one: the file is the same, less that node."""
     plan = plan_of("host-device")
     told = live_nodes.told(plan)
     options = options_of(plan)._replace(rails="rail{n:02}")

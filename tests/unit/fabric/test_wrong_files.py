@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, WARNING
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import nearest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
 
 from .wrong_files import GOOD, WRONG, Wrong
@@ -135,3 +136,25 @@ def test_rails_with_planes_are_numbered_and_not_their_planes() -> None:
     ) % ", ".join("gpu%dp%d: {netdev: e%02dp%d}" % (n, p, n, p) for n in range(1, 11) for p in (1, 2))
     (finding,) = lint(text.encode()).findings
     assert finding.code == "RY203" and finding.remedy.endswith("all with as many digits: gpu01, gpu02")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("gpu1", "gpu01"), ("gpu001", "gpu01"), ("gpu016", "gpu16"), ("GPU2", "gpu02")]
+)
+def test_a_name_with_other_zeros_is_the_one_of_that_number(text: str, meant: str) -> None:
+    assert nearest(text, ["gpu%02d" % number for number in range(1, 17)]) == meant
+
+
+def test_a_unit_with_other_zeros_is_the_one_of_that_number() -> None:
+    """The remedy is followed by hand: su101 would have put the nodes of unit 1 into unit 101."""
+    text = (
+        "plugin: railyard.fabric.rails\n"
+        "fabric: {name: ai, attachment: host-device, provider: network-operator, mtu: 9000}\n"
+        "addresses: {mode: link, supernet: 10.0.0.0/8, rail_prefix: 16}\n"
+        'units: {"su[1:128]": {nodes: 32}}\n'
+        "rails: {gpu01: {}}\n"
+        "profiles: {hgx: {ports: {gpu01: {netdev: eth1}}}}\n"
+        'nodes: {"ai-su[001:128]-[01:32]": {profile: hgx, unit: "su[001:128]"}}\n'
+    )
+    findings = lint(text.encode()).findings
+    assert findings[0].code == "RY423" and findings[0].remedy == "write su1"
