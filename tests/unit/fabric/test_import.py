@@ -829,3 +829,58 @@ def test_routes_of_plain_networks_are_said_too() -> None:
     outcome = of_text(text + "spec: {config: '%s'}\n" % config)
     said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
     assert said == ["the route to 10.200.0.0/16 of rail1#1 leads to no rail"]
+
+
+def _definition(config: str, name: str = "rail1") -> str:
+    text = (
+        "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: %s, namespace: default}\n"
+    )
+    return text % name + "spec: {config: '%s'}\n" % config
+
+
+def _lost(outcome: Outcome) -> list[str]:
+    return [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+
+
+def test_a_partition_of_a_plain_network_is_said() -> None:
+    outcome = of_text(_definition('{"type": "ib-sriov", "pkey": "0x1234", "link_state": "auto"}'))
+    assert _lost(outcome) == [
+        "the partition key 0x1234 is one network's, and those of a fabric file are every port's",
+    ]
+    assert data(outcome)["fabric"]["vfs"]["link_state"] == "auto"
+    assert not _lost(of_text(_definition('{"type": "ib-sriov", "pkey": ""}')))
+
+
+def test_vfs_of_plain_networks_keep_their_link_state() -> None:
+    outcome = of_text(_definition('{"type": "sriov", "link_state": "enable"}'))
+    assert data(outcome)["fabric"]["vfs"]["link_state"] == "enable"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message", "port"),
+    [
+        (_definition('{"type": "macvlan", "master": "eth1.100"}'), "eth1.100 is VLAN 100 on top of eth1", "eth1"),
+        (
+            "apiVersion: mellanox.com/v1alpha1\nkind: IPoIBNetwork\nmetadata: {name: rail1}\n"
+            "spec: {master: ibs1.8001}\n",
+            "ibs1.8001 is the partition 0x8001 on top of ibs1",
+            "ibs1",
+        ),
+        (
+            IMPORT_RULES["IM209"].good.replace("[enp11s0f0np0]", "[enp11s0f0np0.7]"),
+            "enp11s0f0np0.7 is VLAN 7 on top of enp11s0f0np0",
+            "enp11s0f0np0",
+        ),
+        (
+            "apiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderMultusConfig\nmetadata: {name: rail1}\n"
+            "spec: {cniType: ipoib, ipoib: {master: ib0.8002}}\n",
+            "ib0.8002 is the partition 0x8002 on top of ib0",
+            "ib0",
+        ),
+    ],
+)
+def test_what_stands_on_top_of_a_port_is_no_rails_port(manifest: str, message: str, port: str) -> None:
+    outcome = of_text(manifest)
+    assert _lost(outcome) == [message]
+    (own,) = data(outcome)["profiles"]["server"]["ports"].values()
+    assert own["netdev"] == port

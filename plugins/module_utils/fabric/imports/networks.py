@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import ipam, rules, shape, texts
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import ipam, rules, shape, texts, vlans
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
     CNI,
     NETWORK_OPERATOR,
@@ -68,7 +68,7 @@ def definition(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
         namespace,
         name,
         _PLUGINS[kind],
-        [master] if master else [],
+        [vlans.port_below(master, kind == "ipoib", place, found)] if master else [],
         resource or None,
         mtu=int(mtu) if mtu.isdecimal() and 0 < len(mtu) < 6 and int(mtu) else None,
     )
@@ -77,6 +77,9 @@ def definition(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
         address = pci(shape.plain_text(shape.entry(plugin, "pciBusID")))
         made.masters = [device or address or ""] if device or address else []
     _vf_words(plugin, made)
+    key = shape.entry(plugin, "pkey")
+    if made.attachment == "ib-sriov" and isinstance(key, Scalar) and key.text.strip() and not key.null:
+        vlans.say_partition(key, shape.place_at(manifest, key, "spec.config"), found)
     ipam.of_value(manifest, shape.entry(plugin, "ipam"), made, facts, found)
     facts.networks.append(made)
 
@@ -90,6 +93,11 @@ def _main_plugin(value: Value | None) -> Value | None:
 
 
 def _vf_words(plugin: Value | None, made: Network) -> None:
+    state = shape.plain_text(shape.entry(plugin, "link_state"))
+    if made.attachment in ("sriov", "ib-sriov") and (
+        state in ("auto", "disable") or (state == "enable" and made.attachment == "sriov")
+    ):
+        made.vfs["link_state"] = state
     if made.attachment != "sriov":
         return
     keys = (("vlan", "vlan"), ("vlanQoS", "qos"), ("min_tx_rate", "min_tx_rate"), ("max_tx_rate", "max_tx_rate"))
@@ -118,7 +126,7 @@ def operators(kind: str, manifest: texts.Manifest, facts: Facts, found: Found) -
         fields.text("networkNamespace") or namespace,
         name,
         attachment,
-        [master] if master else [],
+        [vlans.port_below(master, attachment == "ipoib", fields.place_of("master"), found)] if master else [],
         fields.text("resourceName"),
         mtu=fields.number("mtu") or None,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, routes, rules, shape
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import pools, routes, rules, shape, vlans
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
     SPIDERPOOL,
     Facts,
@@ -212,7 +212,10 @@ def _network(
         fields.flag(at("rdmaIsolation")),
         bool(fields.flag(at("ippools.matchMasterSubnet"))),
     )
-    if kind in ("macvlan", "ipvlan"):
+    if kind == "ipoib":
+        place = fields.place_of(at("master"))
+        made.masters = [vlans.port_below(name, True, place, found) for name in made.masters]
+    elif kind in ("macvlan", "ipvlan"):
         _on_master(fields, made, section, found)
     elif kind in ("sriov", "ib-sriov"):
         _on_vfs(fields, made, section, found)
@@ -227,6 +230,7 @@ def _network(
 
 
 def _on_master(fields: Fields, made: Network, section: str, found: Found) -> None:
+    made.masters = [vlans.port_below(name, False, fields.place_of(section + ".master"), found) for name in made.masters]
     if not made.masters:
         message = "the network %s names no master" % shown(made.name)
         found.add(rules.NO_PORT, fields.place, message, "write the port's netdev as %s.master" % section, "no port")
@@ -264,31 +268,9 @@ def _on_vfs(fields: Fields, made: Network, section: str, found: Found) -> None:
     state = fields.text(section + ".linkState")
     if state and state != "enable":
         made.vfs["link_state"] = state
-    _pkey(fields, section, found)
-
-
-def _pkey(fields: Fields, section: str, found: Found) -> None:
-    value = fields.any(section + ".pkey")
-    if not isinstance(value, Scalar):
-        return
-    text = value.text.strip()
-    place = fields.place_of(section + ".pkey")
-    written = "nothing of it"
-    try:
-        key = int(text, 16) if text.lower().startswith("0x") else -1
-    except ValueError:
-        key = -1
-    if 0 <= key <= 0x7FFF and not (value.plain and text.isdecimal()):
-        message = "the partition key %s is one network's, and those of a fabric file are every port's" % text
-        remedy = 'say it for pods as kubernetes_options.pkey: "0x%04x"' % key
-        if 0 < key < 0x7FFF:
-            remedy += ", or for nodes and pods as fabric.infiniband.pkeys: [0x%04x]" % key
-        found.add(rules.NOT_KNOWN, place, message, remedy, written)
-        return
-    remedy = 'write it as "0x..." of at most 0x7fff'
-    if text.isdecimal() and len(text) < 6:
-        remedy += ': "0x%x" where %s is decimal, "0x%s" where it is hexadecimal' % (int(text), text, text)
-    found.add(rules.PKEY, place, "pkey %s is not a text of the form 0x..." % shown(text), remedy, written)
+    key = fields.any(section + ".pkey")
+    if isinstance(key, Scalar):
+        vlans.say_partition(key, fields.place_of(section + ".pkey"), found)
 
 
 def _type(manifest: Manifest, spec: Mapping | None, found: Found) -> str | None:
