@@ -17,12 +17,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, MANAGED_BY, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces, releases
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import for_helm
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.definitions import Definitions
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, selected
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
 from ansible_collections.railyard.fabric.plugins.plugin_utils import archives, helm, kube, planned
@@ -167,6 +167,10 @@ class _Run:
                 "bring the cluster to that release, or take an older chart with its checksum",
             )
         namespace = self._namespace()
+        state = releases.state(self.server, namespace, self.pin.chart)
+        unfinished = releases.unfinished(state, namespace, self.pin.chart)
+        if unfinished:
+            raise unfinished
         self._definitions(charts.definitions(chart, values))
         self._make(namespace)
         self.release = {
@@ -177,6 +181,7 @@ class _Run:
             "values": values,
             "helm": program,
             "environment": self._environment(),
+            "again": state == releases.FAILED,
         }
 
     def _values(self, chart: charts.Chart) -> dict[str, t.Any]:
@@ -283,7 +288,7 @@ class _Run:
         wanted = [each for each in made if each["kind"] == begins]
         if not wanted:
             return
-        labels = {MANAGED_BY: MANAGER, FABRIC: self.view.name}
+        labels = self._own()
         kinds = [(each["apiVersion"], each["kind"]) for each in wanted[:1]]
         if self.check and not self.server.resources(kinds):
             self.done += [Change(str(Key.of(each)), "object", None, "present", lambda: None) for each in wanted]
@@ -317,14 +322,20 @@ class _Run:
                 "see with --check what would go, then consent with %s" % self.name,
             )
         if self.pin.kind == software.CHART:
+            namespace = self._namespace()
+            state = releases.state(self.server, namespace, self.pin.chart)
+            half_gone = releases.half_gone(state, namespace, self.pin.chart)
+            if half_gone:
+                raise half_gone
             self.release = {
                 "name": self.pin.chart,
-                "namespace": self._namespace(),
+                "namespace": namespace,
                 "chart": "",
                 "version": "",
                 "values": {},
                 "helm": helm.program(self.options["helm"]),
                 "environment": self._environment(),
+                "again": False,
             }
             return
         part = Apply(self.server, self._wish([], manifests.ORDER), self.check, kube.say)
@@ -336,7 +347,7 @@ class _Run:
         self._unused()
         part = Definitions(self.server, (software.SOFTWARE, self.name), self.check, kube.say)
         self._parts.append(part)
-        part.absent(self.options["timeout"], _SHARED)
+        part.absent(self.options["timeout"], _SHARED, self._own() if self.check else None)
 
     def _unused(self) -> None:
         """:raises Refused: while objects of a fabric are served by it: their finalizers would hang without it."""
@@ -344,13 +355,31 @@ class _Run:
         kinds = [kind for kind in KINDS if kind[0].partition("/")[0] in groups]
         selector = "%s=%s" % (MANAGED_BY, MANAGER)
         left: dict[str, int] = {}
+        # playbooks/teardown.yml takes those of this fabric away before, which in check mode are still there
+        first: dict[str, int] = {}
         for kind, resource in self.server.resources(kinds).items():
-            count = len(self.server.list(resource, selector, METADATA))
+            found = self.server.list(resource, selector, METADATA)
+            count = len([each for each in found if not self.check or not selected(each, self._own())])
             if count:
                 left[kind[1]] = count
+            if len(found) > count:
+                first[kind[1]] = len(found) - count
+        if first:
+            self.warnings.append(
+                "%s still serves %s of fabric %s; outside check mode it stays until these are gone"
+                % (self.name, _counted(first), self.view.name)
+            )
         if left:
             raise Refused(
-                "it still serves %s" % ", ".join("%d %s" % (count, kind) for kind, count in sorted(left.items())),
+                "it still serves %s" % _counted(left),
                 "%s of %s" % (self.name, self.server.url),
                 "take the rail networks away first, with playbooks/teardown.yml: without it nobody lets them go",
             )
+
+    def _own(self) -> dict[str, str]:
+        """The labels of this fabric's objects."""
+        return {MANAGED_BY: MANAGER, FABRIC: self.view.name}
+
+
+def _counted(kinds: t.Mapping[str, int]) -> str:
+    return ", ".join("%d %s" % (count, kind) for kind, count in sorted(kinds.items()))

@@ -158,6 +158,9 @@ release:
     helm:
       description: Helm's path.
       type: str
+    again:
+      description: Whether Helm noted that the last thing that was done to it failed, so that it is to be done again.
+      type: bool
     environment:
       description: Variables with which Helm's module goes to the same cluster, whatever else the environment names.
       type: dict

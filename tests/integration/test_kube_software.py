@@ -258,6 +258,68 @@ def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:
     assert rc == 0 and bench.releases() == {}, said
 
 
+def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before(bench: Bench, chart: Path) -> None:
+    bench.cluster.need("spiderippools.spiderpool.spidernet.io")
+    assert bench.play("cluster")[0] == 0
+    pool = {
+        "apiVersion": "spiderpool.spidernet.io/v2beta1",
+        "kind": "SpiderIPPool",
+        "metadata": {
+            "name": "one",
+            "labels": {"app.kubernetes.io/managed-by": "railyard", "railyard.fabric/fabric": FABRIC},
+        },
+        "spec": {"subnet": "172.16.1.0/24", "ips": ["172.16.1.10"]},
+    }
+    bench.cluster.apply(pool)
+    going = {"teardown_consent": FABRIC, "teardown_software": True, "teardown_purge": True}
+    rc, said = bench.play("teardown", "--check", **going)
+    assert rc == 0 and "still serves 1 SpiderIPPool of fabric ai" in said and "spiderpool" in bench.releases(), said
+    # another fabric's do not go by this
+    pool["metadata"]["name"], pool["metadata"]["labels"]["railyard.fabric/fabric"] = "two", "other"  # type: ignore[index]
+    bench.cluster.apply(pool)
+    rc, said = bench.play("teardown", "--check", **going)
+    assert rc == 2 and "it still serves 1 SpiderIPPool. Remedy" in said, said
+
+
+def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> None:
+    """Chart and values are those that Helm has, and still half of it is not there."""
+    client = {"url": "https://127.0.0.1:9/"}
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["daemonsets"]}
+    hook = {"name": "no.daemonsets.example", "clientConfig": client, "rules": [rule], "failurePolicy": "Fail"}
+    hook.update(sideEffects="None", admissionReviewVersions=["v1"], timeoutSeconds=1)
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    bench.cluster.kubectl(
+        "create", "-f", "-", text=json.dumps({**kind, "metadata": {"name": "no-daemonsets"}, "webhooks": [hook]})
+    )
+    try:
+        rc, said = bench.play("cluster")
+        assert rc == 2 and bench.releases()["spiderpool"]["status"] == "failed", said
+    finally:
+        bench.cluster.kubectl("delete", "validatingwebhookconfiguration", "no-daemonsets")
+    rc, said = bench.play("cluster", "--check")
+    assert rc == 0 and "changed=0" not in said, said
+    rc, said = bench.play("cluster")
+    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", said
+    assert plugin(bench)
+    values = bench.values("spiderpool", "spiderpool")
+    rc, said = bench.play("cluster")
+    assert rc == 0 and "changed=0" in said and bench.values("spiderpool", "spiderpool") == values, said
+
+
+def test_a_release_that_was_cut_off_is_told_with_its_end(bench: Bench, chart: Path) -> None:
+    assert bench.play("cluster")[0] == 0
+    note = ("-n", "spiderpool", "label", "secret", "sh.helm.release.v1.spiderpool.v1", "--overwrite")
+    bench.cluster.kubectl(*note, "status=pending-upgrade")
+    rc, said = bench.play("cluster", "--check")
+    assert rc == 2 and "helm rollback spiderpool -n spiderpool, then run again" in said, said
+    bench.cluster.kubectl(*note, "status=uninstalling")
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 2 and "end it with helm uninstall spiderpool -n spiderpool" in said, said
+    bench.cluster.kubectl(*note, "status=deployed")
+    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {}, said
+
+
 def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Path) -> None:
     small = {
         "apiVersion": GROUP + "/v1",
@@ -286,6 +348,39 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
     bench.checksums["spiderpool"] = {newer.name: software_files.digest(newer)}
     rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"})
     assert rc == 2 and "objects are stored as v1" in said, said
+
+
+def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path) -> None:
+    """Helm marks nothing of what lies in a chart's crds/, so an operator of the user's own leaves no sign on it."""
+    name = "smallpools.%s" % GROUP
+
+    def there(made: Object) -> None:
+        bench.cluster.kubectl("delete", "crd", name, "--ignore-not-found")
+        bench.cluster.kubectl("create", "-f", "-", text=json.dumps(made))
+
+    def fields() -> set[str]:
+        (version,) = bench.cluster.crds()[name]["spec"]["versions"]
+        return set(version["schema"]["openAPIV3Schema"]["properties"]["spec"].get("properties") or ())
+
+    newer = software_files.definition(GROUP, "SmallPool", rdma={"type": "string"}, mtu={"type": "integer"})
+    there(newer)
+    rc, said = bench.play("cluster")
+    assert rc == 0 and "is newer (it has v1.spec.mtu and 1 more) and is left as it is" in said, said
+    assert fields() == {"note", "rdma", "mtu"}
+    # one that has less is renewed, as after an installation by hand
+    older = software_files.definition(GROUP, "SmallPool")
+    del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    there(older)
+    rc, said = bench.play("cluster")
+    assert rc == 0 and fields() == {"note"}, said
+    # where each has what the other has not, only its owner knows
+    del newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["note"]
+    there(newer)
+    rc, said = bench.play("cluster", "--check")
+    assert rc == 2 and "kubectl label crd %s railyard.fabric/software=spiderpool" % name in said, said
+    bench.cluster.kubectl("label", "crd", name, "railyard.fabric/software=spiderpool")
+    rc, said = bench.play("cluster")
+    assert rc == 0 and fields() == {"note"}, said
 
 
 def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path) -> None:

@@ -14,8 +14,15 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import schemas
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import refusal
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Object, digest_of, marked
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import (
+    Key,
+    Object,
+    digest_of,
+    marked,
+    selected,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
@@ -63,7 +70,10 @@ class Definitions:
                 continue
             if digest_of(found) == digest_of(made):
                 continue
-            error = _lost(made, found) or _ending(found)
+            newer = self._newer(made, found)
+            if newer is True:
+                continue
+            error = _lost(made, found) or _ending(found) or newer
             if error:
                 errors.append(error)
             writes.append((_over(made, found), found))
@@ -73,14 +83,18 @@ class Definitions:
         if writes and not self.check:
             self._served([made["metadata"]["name"] for made, _found in writes])
 
-    def absent(self, timeout: float, shared: t.Container[str] = ()) -> None:
+    def absent(self, timeout: float, shared: t.Container[str] = (), before: t.Mapping[str, str] | None = None) -> None:
         """Take away those that this software brought, with what is left of their kinds.
 
         :param shared: the names of those that stay while there are objects of them: others may have made these.
+        :param before: the labels of objects that will be gone by then, for check mode.
         :raises RailyardError: for objects with finalizers: nobody is left to let them go, and they would hang for good.
         """
         found = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
-        left = {one["metadata"]["name"]: self.objects(one) for one in found}
+        left = {
+            one["metadata"]["name"]: [each for each in self.objects(one) if not (before and selected(each, before))]
+            for one in found
+        }
         kept = {name for name, objects in left.items() if name in shared and objects}
         self.warnings += [
             "%s %s stays, because there are %d objects of it that others may have made" % (KIND, name, len(left[name]))
@@ -148,6 +162,28 @@ class Definitions:
             )
             return True
         return owner is not None and owner != self.name
+
+    def _newer(self, made: Object, found: Object) -> RailyardError | bool:
+        """Whether one of nobody's, as Helm brings them beside a release, is left as it is for having more than ours;
+        the error where nobody can say which of the two is the newer one.
+        """
+        if self.label in (found["metadata"].get("labels") or {}):
+            return False
+        more = schemas.lacking(made, found)
+        if not more:
+            return False
+        name, told = found["metadata"]["name"], "%s%s" % (more[0], " and %d more" % (len(more) - 1) if more[1:] else "")
+        if not schemas.lacking(found, made):
+            self.warnings.append(
+                "%s %s was there before, is newer (it has %s) and is left as it is" % (KIND, name, told)
+            )
+            return True
+        return Refused(
+            "it was there before, and has %s, which %s's does not have" % (told, self.name),
+            str(_key(name)),
+            "take a release of %s that has it; where nobody needs it: kubectl label crd %s %s=%s, then run again"
+            % (self.name, name, self.label, self.name),
+        )
 
     def _write(self, made: Object, found: Object | None) -> None:
         name = made["metadata"]["name"]

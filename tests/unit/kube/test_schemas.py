@@ -1,0 +1,50 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one definition has and another would drop."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.schemas import lacking
+
+TEXT = {"type": "string"}
+
+
+def one(spec: t.Any, name: str = "v1", served: bool = True) -> dict[str, t.Any]:
+    schema = {"type": "object", "properties": {"spec": spec}}
+    return {"spec": {"versions": [{"name": name, "served": served, "schema": {"openAPIV3Schema": schema}}]}}
+
+
+def of(**fields: t.Any) -> dict[str, t.Any]:
+    return {"type": "object", "properties": fields}
+
+
+@pytest.mark.parametrize(
+    ("made", "found", "said"),
+    [
+        (one(of(a=TEXT)), one(of(a=TEXT)), []),
+        (one(of(a=TEXT, b=TEXT)), one(of(a=TEXT)), []),
+        (one(of(a=TEXT)), one(of(a=TEXT, b=TEXT)), ["v1.spec.b"]),
+        (one(of(a=of(x=TEXT))), one(of(a=of(x=TEXT, y=TEXT))), ["v1.spec.a.y"]),
+        (one(of(a={"type": "array", "items": of()})), one(of(a={"items": of(x=TEXT)})), ["v1.spec.a[].x"]),
+        # what takes any field drops none
+        (one({"x-kubernetes-preserve-unknown-fields": True}), one(of(a=TEXT)), []),
+        (one({"additionalProperties": TEXT}), one(of(a=TEXT)), []),
+        (one({"additionalProperties": True}), one(of(a=TEXT)), []),
+        # a version that nobody is served can go
+        (one(of(), "v2"), one(of()), ["v1"]),
+        (one(of(), "v2"), one(of(), served=False), []),
+    ],
+)
+def test_what_would_be_dropped(made: t.Any, found: t.Any, said: list[str]) -> None:
+    assert lacking(made, found) == said
+
+
+def test_what_each_object_has_is_no_field_of_one() -> None:
+    found = one(of())
+    found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].update(kind=TEXT, metadata=of())
+    assert lacking(one(of()), found) == []
+    assert lacking(one(of()), {"spec": {"versions": [{"name": "v1", "served": True}]}}) == []
