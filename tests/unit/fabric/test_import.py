@@ -884,3 +884,15 @@ def test_what_stands_on_top_of_a_port_is_no_rails_port(manifest: str, message: s
     assert _lost(outcome) == [message]
     (own,) = data(outcome)["profiles"]["server"]["ports"].values()
     assert own["netdev"] == port
+
+
+@pytest.mark.parametrize(("own", "prefix"), [("", None), ('"resourcePrefix": "intel.com", ', "intel.com")])
+def test_the_network_operators_device_plugin_has_its_prefix(own: str, prefix: str | None) -> None:
+    text = "apiVersion: mellanox.com/v1alpha1\nkind: NicClusterPolicy\nmetadata: {name: nic-cluster-policy}\nspec:\n"
+    text += '  sriovDevicePlugin:\n    config: |\n      {"resourceList": [{%s"resourceName": "rail_1",' % own
+    text += ' "selectors": {"pfNames": ["eth1#0,2-3"]}}]}\n---\n'
+    text += "apiVersion: mellanox.com/v1alpha1\nkind: HostDeviceNetwork\nmetadata: {name: rail-1}\nspec:\n"
+    outcome = of_text(text + "  resourceName: rail_1\n")
+    assert data(outcome)["names"].get("resource_prefix") == prefix
+    assert _lost(outcome) == ["eth1#0,2-3 is a part of the port's VFs"]
+    assert data(outcome)["profiles"]["server"]["ports"]["rail01"] == {"netdev": "eth1"}

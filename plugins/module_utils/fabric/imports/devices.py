@@ -51,7 +51,7 @@ def config_map(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
             _embedded(manifest, value, facts, found)
 
 
-def _embedded(manifest: texts.Manifest, value: Scalar, facts: Facts, found: Found) -> None:
+def _embedded(manifest: texts.Manifest, value: Scalar, facts: Facts, found: Found, prefix: str = "") -> None:
     reading = texts.embedded(manifest.file, value, found)
     place = Place(manifest.file, value.line, value.column, "config.json")
     if reading.dots:
@@ -62,7 +62,7 @@ def _embedded(manifest: texts.Manifest, value: Scalar, facts: Facts, found: Foun
     if not reading.whole:
         message = "the device plugin's configuration is no JSON object"
         found.add(rules.JSON, place, message, "close its braces and quotes: the plugin ends at once", "what is there")
-    configuration(texts.Manifest(manifest.file, manifest.line, manifest.root), reading.value, facts, found)
+    configuration(texts.Manifest(manifest.file, manifest.line, manifest.root), reading.value, facts, found, prefix)
 
 
 def configuration(manifest: texts.Manifest, root: Value | None, facts: Facts, found: Found, prefix: str = "") -> None:
@@ -174,7 +174,8 @@ def _gone_values(manifest: texts.Manifest, found: Found) -> None:
 def cluster_policy(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     """A NicClusterPolicy or NicNodePolicy of NVIDIA's Network Operator."""
     facts.provider(NETWORK_OPERATOR)
-    for key in ("rdmaSharedDevicePlugin", "sriovDevicePlugin"):
+    # the operator starts the SR-IOV device plugin with a prefix of its own, and the other one without any
+    for key, prefix in (("rdmaSharedDevicePlugin", ""), ("sriovDevicePlugin", "nvidia.com")):
         value = shape.entry(manifest.root, "spec", key, "config")
         if isinstance(value, Scalar) and not value.null:
-            _embedded(manifest, value, facts, found)
+            _embedded(manifest, value, facts, found, prefix)

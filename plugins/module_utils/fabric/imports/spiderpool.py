@@ -268,9 +268,9 @@ def _on_vfs(fields: Fields, made: Network, section: str, found: Found) -> None:
     state = fields.text(section + ".linkState")
     if state and state != "enable":
         made.vfs["link_state"] = state
-    key = fields.any(section + ".pkey")
-    if isinstance(key, Scalar):
-        vlans.say_partition(key, fields.place_of(section + ".pkey"), found)
+    partition = fields.any(section + ".pkey")
+    if isinstance(partition, Scalar):
+        vlans.say_partition(partition, fields.place_of(section + ".pkey"), found)
 
 
 def _type(manifest: Manifest, spec: Mapping | None, found: Found) -> str | None:

@@ -68,7 +68,6 @@ _NETWORK: shape.Shape = {
 }
 # The operator's own rule up to its release 1.6.
 _RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
-_VF_RANGE = re.compile(r"(.+)#([0-9]+)-([0-9]+)\Z")
 
 
 def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
@@ -100,7 +99,14 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
         )
         link = None
     device = Device(
-        fields.place, resource, False, _pf_names(fields, found), _addresses(fields), vfs, fields.number("mtu"), link
+        fields.place,
+        resource,
+        False,
+        _pf_names(fields, "nicSelector.pfNames", found),
+        _addresses(fields),
+        vfs,
+        fields.number("mtu"),
+        link,
     )
     if not device.netdevs and not device.pci:
         message = "the policy %s selects no port by pfNames or rootDevices" % shown(name)
@@ -109,15 +115,15 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     facts.devices.append(device)
 
 
-def _pf_names(fields: Fields, found: Found) -> list[str]:
+def _pf_names(fields: Fields, key: str, found: Found) -> list[str]:
     names = []
-    for name in fields.texts("nicSelector.pfNames"):
-        part = _VF_RANGE.match(name)
+    for name in fields.texts(key):
+        port, part, _vfs = name.partition("#")
         if part:
             message = "%s is a part of the port's VFs" % shown(name)
             remedy = "give a rail all VFs of its port"
-            found.add(rules.NOT_KNOWN, fields.place_of("nicSelector.pfNames"), message, remedy, part.group(1))
-        names.append(part.group(1) if part else name)
+            found.add(rules.NOT_KNOWN, fields.place_of(key), message, remedy, shown(port))
+        names.append(port)
     return list(dict.fromkeys(names))
 
 
@@ -203,7 +209,7 @@ def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: F
                 found,
                 path="resourceList[].selectors",
             )
-            netdevs.extend(name.partition("#")[0] for name in chosen.texts("pfNames"))
+            netdevs.extend(_pf_names(chosen, "pfNames", found))
             addresses.extend(filter(None, map(pci, chosen.texts("rootDevices") + chosen.texts("pciAddresses"))))
         prefix = fields.text("resourcePrefix") or default_prefix
         name = "%s/%s" % (prefix, fields.text("resourceName") or "")
