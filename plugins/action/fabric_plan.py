@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
@@ -54,6 +55,8 @@ class ActionModule(Door):
         if options["against"]:
             files.update(self._compare(document, options, result))
         if options["report_dir"]:
+            if not result["passed"]:
+                _keep(options, files, result)
             result["files"] = fabric_files.write(options["report_dir"], files, check)
             result["changed"] = any(file["changed"] for file in result["files"])
         return result
@@ -76,6 +79,15 @@ class ActionModule(Door):
         if numbers[diff.RENUMBERED]:
             result["warnings"] = [diff.summary(changes, against)]
         return {"diff.json": diff.as_json(changes, against)}
+
+
+def _keep(options: t.Mapping[str, t.Any], files: dict[str, bytes], result: dict[str, t.Any]) -> None:
+    """Leave the earlier plan where an unwanted one would be written over it: the next run compares with it again."""
+    held = os.path.realpath(options["against"])
+    for name in [name for name in files if os.path.realpath(os.path.join(options["report_dir"], name)) == held]:
+        del files[name]
+        said = "%s is left as it was: what differs from it is not wanted, and the next run is to say so again"
+        result.setdefault("warnings", []).append(said % fabric_files.shown_path(options["against"]))
 
 
 def _one(paths: t.Sequence[str]) -> str:

@@ -41,7 +41,9 @@ options:
         written.
     type: path
   against:
-    description: An earlier C(plan.json), against which the plan is compared.
+    description:
+      - An earlier C(plan.json), against which the plan is compared.
+      - Where it is the C(plan.json) of O(report_dir), it is written anew only where RV(passed) is true.
     type: path
   fail_on:
     description: The kinds of differences from O(against) for which RV(passed) is false; V(any) stands for all of them.

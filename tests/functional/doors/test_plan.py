@@ -100,6 +100,15 @@ def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
     assert "!!! RENUMBERED: " in other.stdout and "[WARNING]" in other.stderr + other.stdout
     assert json.loads((out / "diff.json").read_text())["counts"]["renumbered"] >= 16
 
+    kept = (tmp_path / "old.json").read_bytes()
+    (out / "plan.json").write_bytes(kept)
+    for _time in range(2):
+        itself = play("plan.yml", *here, "-e", "plan_diff=out/plan.json", "-e", "plan_fail_on=renumbered", cwd=tmp_path)
+        assert itself.returncode == 2 and "out/plan.json is left as it was" in itself.stdout + itself.stderr
+        assert (out / "plan.json").read_bytes() == kept
+    taken = play("plan.yml", *here, "-e", "plan_diff=out/plan.json", cwd=tmp_path)
+    assert taken.returncode == 0 and (out / "plan.json").read_bytes() != kept
+
 
 def test_a_plan_of_a_bad_file_says_its_errors(bad: Path) -> None:
     done = play("plan.yml", "-i", "localhost,", "-e", "fabric_file=%s" % bad)
