@@ -268,7 +268,7 @@ def _nodes(fabric: Fabric) -> Data:
     run: list[tuple[str, Data]] = []
     for node in fabric.nodes:
         own = _node(fabric, node)
-        if run and not _follows(run[-1], (node.name, own)):
+        if run and not (_follows(run[-1], (node.name, own)) and _as_wide(run[0], (node.name, own))):
             _add(found, run)
             run = []
         run.append((node.name, own))
@@ -305,6 +305,16 @@ def _follows(before: tuple[str, Data], after: tuple[str, Data]) -> bool:
     if (index is None) != (following is None) or (index is not None and following != index + 1):
         return False
     return first is None and second is None or (first is not None and second is not None and _next(first, second))
+
+
+def _as_wide(first: tuple[str, Data], last: tuple[str, Data]) -> bool:
+    """Whether a range can reach so far: where its first number has zeros before it, all are as long (not 01 to 100)."""
+    pairs = [(first[0], last[0]), (first[1].get("address", ""), last[1].get("address", ""))]
+    numbers = [(_NUMBERED.match(one), _NUMBERED.match(other)) for one, other in pairs]
+    return not any(
+        one and other and one.group(2).startswith("0") and len(one.group(2)) != len(other.group(2))
+        for one, other in numbers
+    )
 
 
 def _next(one: str, other: str) -> bool:

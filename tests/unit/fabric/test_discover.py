@@ -271,6 +271,27 @@ def test_nodes_of_whatever_index_are_folded() -> None:
     assert nodes["b300-su2-[01:32]"]["index"] == "[33:64]" and "index" not in nodes["b300-su1-[01:32]"]
 
 
+def test_names_that_outgrow_their_zeros_are_two_ranges() -> None:
+    """node01 to node99, and then node100: no range has both. The address may be a name, too."""
+    text = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text(encoding="utf-8")
+    entry = 'ai-10-1-16-[1:2]: {profile: hgx-cx5, address: "10.1.16.[1:2]"}'
+    assert entry in text
+    text = re.sub(r"pods: .*}", "pods: .121-.253, hosts: .1-.120}", text)
+    text = text.replace(
+        entry,
+        'node[01:99]: {profile: hgx-cx5, address: "bmc[01:99]"}\n  '
+        'node[100:120]: {profile: hgx-cx5, address: "bmc[100:120]"}',
+    )
+    plan = planned(text.replace("reserved: {nodes: 10.1.16.0/24, pods: .121-.253, hosts: .1-.120}", ""))
+    outcome = run(live_nodes.told(plan), options_of(plan))
+    nodes = yaml.safe_load(outcome.text)["nodes"]
+    assert {name: own["address"] for name, own in nodes.items()} == {
+        "node[01:99]": "bmc[01:99]",
+        "node[100:120]": "bmc[100:120]",
+    }
+    assert lint(outcome.text.encode()).plan, outcome.lint
+
+
 # -- what does not agree -----------------------------------------------------------------------------------------------
 
 
