@@ -885,6 +885,13 @@ WRONG = [
         "fabric.limits.hugepages.2M",
     ),
     change(
+        "hugepages of one size twice",
+        "mtu: 4200",
+        "mtu: 4200\n  limits: {hugepages: {2M: 1024, 2048K: 512}}",
+        "RY962",
+        "fabric.limits.hugepages.2048K",
+    ),
+    change(
         "hugepages by a digit that is none",
         "mtu: 4200",
         "mtu: 4200\n  limits: {hugepages: {\u00b2M: 8}}",

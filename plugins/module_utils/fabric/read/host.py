@@ -77,6 +77,9 @@ def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
         if size is None:
             message = "%s is no size of hugepages" % shown(key)
             report.add(rules.PAGE_SIZE, own.path + (key,), message, "write it as the kernel does, such as 2M or 1G")
+        elif size in found:
+            message = "pages of %s are said twice: it is as large as another key" % shown(key)
+            report.add(rules.PAGE_SIZE, own.path + (key,), message, "keep one of the two")
         elif count is not None:
             found[size] = count
     return found
