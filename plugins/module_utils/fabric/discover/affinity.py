@@ -40,7 +40,7 @@ def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
     able = [nic for nic in free if nic.has_rdma] or [nic for nic in free if nic.soft] or free
     if not able:
         message = "every NIC carries the connection or the default route, is in a pod, or has no driver"
-        remedy = "see that drivers are loaded, what pods hold, and that the connection has a card of its own"
+        remedy = "see that drivers are loaded, what pods hold, and whether leaves advertise default routes to rails"
         found.said.append(("DS201", message, remedy))
     elif gpus:
         _by_gpus(able, gpus, found)
