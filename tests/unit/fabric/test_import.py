@@ -896,3 +896,11 @@ def test_the_network_operators_device_plugin_has_its_prefix(own: str, prefix: st
     assert data(outcome)["names"].get("resource_prefix") == prefix
     assert _lost(outcome) == ["eth1#0,2-3 is a part of the port's VFs"]
     assert data(outcome)["profiles"]["server"]["ports"]["rail01"] == {"netdev": "eth1"}
+
+
+def test_every_coordinators_networks_are_reserved() -> None:
+    head = "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderCoordinator\nmetadata: {name: c%d}\n"
+    nets = ([1, "10.9.0.0/16"], [2, "10.8.0.0/16, 10.9.0.0/16"])
+    text = "".join(head % number + "spec: {hijackCIDR: [%s]}\n" % net for number, net in nets)
+    outcome = of_text(text + "---\n" + IMPORT_RULES["IM209"].good)
+    assert data(outcome)["fabric"]["reserved"] == {"hijack-1": "10.9.0.0/16", "hijack-2": "10.8.0.0/16"}

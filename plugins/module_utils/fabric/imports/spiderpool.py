@@ -320,10 +320,10 @@ def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
     """A SpiderCoordinator: of what it says only the networks that go another way concern the rails."""
     fields = shape.read(manifest, _spec(manifest), _COORDINATOR, found, removed=_COORDINATOR_GONE)
     facts.provider(SPIDERPOOL)
-    for number, text in enumerate(fields.texts("hijackCIDR"), 1):
+    for text in fields.texts("hijackCIDR"):
         net = pools.exact(text)
-        if net and net.version == 4 and not text.startswith("169.254."):
-            facts.reserved["hijack-%d" % number] = text
+        if net and net.version == 4 and not text.startswith("169.254.") and text not in facts.reserved.values():
+            facts.reserved["hijack-%d" % (len(facts.reserved) + 1)] = text
 
 
 def _spec(manifest: Manifest) -> Mapping | None:
