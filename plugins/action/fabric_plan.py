@@ -31,6 +31,9 @@ class ActionModule(Door):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        if options["fail_on"] and not options["against"]:
+            said = "differences are to fail the run, and no earlier plan is named to differ from"
+            raise RailyardError(said, "against", "name its plan.json, with -e plan_diff=OLD/plan.json")
         path = _one(fabric_files.named([options["file"]] if options["file"] else []))
         outcome = lint(fabric_files.read(path))
         if outcome.plan is None:

@@ -46,7 +46,9 @@ options:
       - Where it is the C(plan.json) of O(report_dir), it is written anew only where RV(passed) is true.
     type: path
   fail_on:
-    description: The kinds of differences from O(against) for which RV(passed) is false; V(any) stands for all of them.
+    description:
+      - The kinds of differences from O(against) for which RV(passed) is false; V(any) stands for all of them.
+      - Needs O(against).
     type: list
     elements: str
     choices: [renumbered, removed, renamed, changed, added, any]

@@ -110,6 +110,12 @@ def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
     assert taken.returncode == 0 and (out / "plan.json").read_bytes() != kept
 
 
+def test_a_plan_that_is_to_fail_on_differences_from_nothing_says_so() -> None:
+    done = play("plan.yml", "-i", "localhost,", "-e", "fabric_file=%s" % GOOD, "-e", "plan_fail_on=renumbered")
+    assert done.returncode == 2 and "no earlier plan is named" in done.stdout + done.stderr
+    assert "-e plan_diff=OLD/plan.json" in done.stdout + done.stderr
+
+
 def test_a_plan_of_a_bad_file_says_its_errors(bad: Path) -> None:
     done = play("plan.yml", "-i", "localhost,", "-e", "fabric_file=%s" % bad)
     assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
