@@ -80,6 +80,9 @@ class ActionModule(Door):
             getattr(run, options["state"])()
         except RailyardError as error:
             errors = error.errors if isinstance(error, Errors) else [error]
+            for each in errors:
+                # fields are taken over by another variable here than where the fabric's objects are applied
+                each.remedy = each.remedy.replace("kubernetes_force=", "cluster_force=")
             failed = {"failed": True, "msg": str(error), "errors": [each.as_dict() for each in errors]}
         changes = run.changes()
         return {
@@ -171,6 +174,7 @@ class _Run:
         unfinished = releases.unfinished(state, namespace, self.pin.chart)
         if unfinished:
             raise unfinished
+        self._see_others()
         self._definitions(charts.definitions(chart, values))
         self._make(namespace)
         self.release = {
@@ -183,6 +187,34 @@ class _Run:
             "environment": self._environment(),
             "again": state == releases.FAILED,
         }
+
+    def _see_others(self) -> None:
+        """Of other fabrics that the release serves: it has the values of one plan.
+
+        :raises Refused: where the operator itself serves one fabric alone, before its values are another's.
+        """
+        kinds = [kind for kind in KINDS if kind[0].partition("/")[0] in _SERVES.get(self.name, ())]
+        selector = "%s=%s,%s,%s!=%s" % (MANAGED_BY, MANAGER, FABRIC, FABRIC, self.view.name)
+        names = {
+            str(each["metadata"]["labels"][FABRIC])
+            for kind, resource in self.server.resources(kinds).items()
+            # of pools there is one a node and rail, and networks say the same
+            if not kind[1].endswith("Pool")
+            for each in self.server.list(resource, selector, METADATA)
+        }
+        if not names:
+            return
+        others = " and ".join(sorted(names))
+        if self.name in _STARTS:
+            raise Refused(
+                "it serves fabric %s already, and takes the %s of one fabric" % (others, _STARTS[self.name][0]),
+                "%s of %s" % (self.name, self.server.url),
+                "bring the nodes of both into one fabric file, or tear %s down first" % others,
+            )
+        self.warnings.append(
+            "%s serves fabric %s too, and gets the values of %s: see that device plugins' lists and node selectors say"
+            " those of all of them, with cluster_values" % (self.name, others, self.view.name)
+        )
 
     def _values(self, chart: charts.Chart) -> dict[str, t.Any]:
         """Those of the registry, over them the plan's, over them the user's."""

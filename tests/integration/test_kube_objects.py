@@ -573,9 +573,13 @@ def test_another_fabrics_policy_of_the_operator_is_not_taken_over(bench: Bench) 
         wanted = {**given, "name": "network-operator", "version": "", "force": force, "timeout": 5}
         with pytest.raises(RailyardError, match="nic-cluster-policy: it is there already and is another's: .*=ai"):
             kube_software._Run(wanted, other.document, False).started()
+        # and it is told before the operator's release has the other's values
+        with pytest.raises(RailyardError, match="serves fabric ai already, and takes the NicClusterPolicy of one"):
+            kube_software._Run(wanted, other.document, False)._see_others()
     assert bench.live(plan)["NicClusterPolicy nic-cluster-policy"]["metadata"]["resourceVersion"] == before
     mine = {**given, "name": "network-operator", "version": "", "force": False, "timeout": 5}
     run = kube_software._Run(mine, plan.document, False)
+    run._see_others()
     run.started()
     assert run.changes() == []
 

@@ -224,6 +224,11 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     refused("should have", cluster_checksums={})  # the small chart is not the pinned one
     refused("nobody says where", cluster_archives="")
     refused("is no program", cluster_helm="/nowhere/helm")
+    # what nobody would read is no name of software
+    known = "take one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
+    refused("cluster_versions.spider_pool: there is nothing of this name", known, cluster_versions={"spider_pool": "2"})
+    refused("cluster_values.flannel: there is no chart of this name", cluster_values={"flannel": {"mtu": 1400}})
+    refused("cluster_cni: Flannel cannot be installed here", cluster_cni="Flannel")
     four = bench.place / "helm4"
     four.write_text("#!/bin/sh\necho v4.1.4\n")
     four.chmod(0o755)
@@ -278,7 +283,21 @@ def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before
     pool["metadata"]["name"], pool["metadata"]["labels"]["railyard.fabric/fabric"] = "two", "other"  # type: ignore[index]
     bench.cluster.apply(pool)
     rc, said = bench.play("teardown", "--check", **going)
-    assert rc == 2 and "it still serves 1 SpiderIPPool. Remedy" in said, said
+    assert rc == 2 and "it still serves 1 SpiderIPPool of" not in said and "it still serves 1 SpiderIPPool" in said, (
+        said
+    )
+    rc, said = bench.play("teardown", teardown_cni="cilium", **going)
+    assert rc == 2 and "teardown_cni: cilium was not installed here" in said and "spiderpool" in bench.releases(), said
+    # a release has the values of one of two fabrics
+    reserved = {
+        **pool,
+        "kind": "SpiderReservedIP",
+        "metadata": {**pool["metadata"], "name": "three"},  # type: ignore[dict-item]
+        "spec": {"ips": ["172.16.1.9"]},
+    }
+    bench.cluster.apply(reserved)
+    rc, said = bench.play("cluster")
+    assert rc == 0 and "spiderpool serves fabric other too, and gets the values of ai" in said, said
 
 
 def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> None:
@@ -462,6 +481,7 @@ def test_what_stood_there_before_is_taken_over_by_leave_alone(bench: Bench, flan
     bench.cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(other[:2]))
     rc, said = bench.play("cluster", cluster_cni="flannel")
     assert rc == 2 and "ConfigMap kube-flannel/kube-flannel-cfg" in said and "net-conf.json" in said, said
+    assert "-e cluster_force=true" in said and "kubernetes_force" not in said, said
     rc, said = bench.play("cluster", cluster_cni="flannel", cluster_force=True)
     assert rc == 0, said
     found = bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
