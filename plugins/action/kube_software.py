@@ -152,7 +152,7 @@ class _Run:
         return self.options["method"] or ways[0]
 
     def _chart(self) -> None:
-        program = helm.program(self.options["helm"])
+        program, environment = helm.program(self.options["helm"]), self._environment()
         (file,) = self._files()
         archive = archives.found(self.name, self.options["source"], file, program)
         chart = archives.chart(archive)
@@ -184,7 +184,7 @@ class _Run:
             "version": chart.version,
             "values": values,
             "helm": program,
-            "environment": self._environment(),
+            "environment": environment,
             "again": state == releases.FAILED,
         }
 

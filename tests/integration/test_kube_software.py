@@ -171,6 +171,11 @@ def test_helm_goes_to_the_cluster_that_was_named(bench: Bench, chart: Path) -> N
     assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", said
     rc, said = bench.play("cluster", env=beside)
     assert rc == 0 and "changed=0" in said, said
+    rc, said = bench.play("cluster", env={"K8S_AUTH_CONTEXT": "elsewhere"}, kubernetes_context=context)
+    assert rc == 0 and "changed=0" in said, said
+    refused = {**beside, "K8S_AUTH_CONTEXT": context}
+    rc, said = bench.play("cluster", env=refused)
+    assert rc == 2 and "Helm's module takes none beside K8S_AUTH_SSL_CA_CERT" in said, said
     rc, said = bench.play("teardown", env=beside, teardown_consent=FABRIC, teardown_software=True)
     assert rc == 0 and bench.releases() == {}, said
 

@@ -25,8 +25,10 @@ _CONNECT = 10.0
 _ANSWER = 120.0
 # The environment's words are those of kubernetes.core's modules, which AWX's credential for Kubernetes sets too.
 _HOST = "K8S_AUTH_HOST"
+_CONTEXT = "K8S_AUTH_CONTEXT"
 # ... and what makes each of those that come with the host say nothing.
 _BESIDE_A_FILE = {_HOST: "", "K8S_AUTH_API_KEY": "", "K8S_AUTH_SSL_CA_CERT": "", "K8S_AUTH_VERIFY_SSL": "true"}
+_NOT_BESIDE_A_CONTEXT = ("K8S_AUTH_SSL_CA_CERT", "K8S_AUTH_VERIFY_SSL")
 _DEFAULT = "~/.kube/config"
 _TRUE, _FALSE = ("true", "yes", "y", "on", "1", "t"), ("false", "no", "n", "off", "0", "f")
 _NAME_ONE = "name a kubeconfig with -e kubernetes_kubeconfig=PATH, and its context with -e kubernetes_context=NAME"
@@ -51,7 +53,7 @@ def connect(kubeconfig: str | None, context: str | None, connections: int, say: 
         ) from error
     configuration = client.Configuration()
     configuration.connection_pool_maxsize = connections
-    context = context or os.environ.get("K8S_AUTH_CONTEXT")
+    context = context or os.environ.get(_CONTEXT)
     if os.environ.get(_HOST) and not (kubeconfig or context):
         _from_environment(configuration)
     else:
@@ -70,11 +72,22 @@ def for_helm(kubeconfig: str | None, context: str | None) -> dict[str, str]:
     """What the environment of Helm's module must have, so that it goes to the same server as :func:`connect`.
 
     It takes what ``K8S_AUTH_HOST`` and those beside it say also where a cluster is named, and Helm its own variables.
+    :raises RailyardError: for an environment that the module refuses, whatever it is told.
     """
-    context = context or os.environ.get("K8S_AUTH_CONTEXT")
+    for key in _NOT_BESIDE_A_CONTEXT:
+        if _CONTEXT in os.environ and key in os.environ:
+            raise RailyardError(
+                "Helm's module takes none beside %s" % key,
+                _CONTEXT,
+                "unset one of the two, and name the context with -e kubernetes_context=NAME",
+            )
+    context = context or os.environ.get(_CONTEXT)
     aside = {key: "" for key in os.environ if key.startswith("HELM_KUBE")}
     if kubeconfig or context:
         aside.update((key, value) for key, value in _BESIDE_A_FILE.items() if key in os.environ)
+    if context and _CONTEXT in os.environ:
+        # the module takes it before Helm's own variable
+        aside[_CONTEXT] = context
     return dict(aside, **({"HELM_KUBECONTEXT": context} if context else {}))
 
 

@@ -113,6 +113,16 @@ def test_helm_goes_where_we_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert for_helm(None, "it") == {**named, "HELM_KUBECONTEXT": "it"}
 
 
+def test_a_named_context_counts_before_the_environments_for_helm_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helm's module hands the one of its own variable on, over that of Helm's."""
+    monkeypatch.setenv("K8S_AUTH_CONTEXT", "elsewhere")
+    assert for_helm(None, "it") == {"K8S_AUTH_CONTEXT": "it", "HELM_KUBECONTEXT": "it"}
+    assert for_helm(None, None)["HELM_KUBECONTEXT"] == "elsewhere"
+    monkeypatch.setenv("K8S_AUTH_SSL_CA_CERT", "/ca.crt")
+    with pytest.raises(RailyardError, match="K8S_AUTH_CONTEXT: .* none beside K8S_AUTH_SSL_CA_CERT.*unset one of the"):
+        for_helm(None, "it")
+
+
 def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server's name resolves nowhere here, so an answer can only come by the proxy."""
     file = config(tmp_path / "one", "http://api.example:6443", **{"proxy-url": echo.url})
