@@ -26,6 +26,12 @@ SIOCGIFCONF = 0x8912
 IFREQ_SIZE = 40
 RTF_UP = 0x1
 RTF_REJECT = 0x200
+RTF_ADDRCONF = 0x40000
+DEFAULT = "carries the default route"
+ADVERTISED = (
+    DEFAULT + " (IPv6, advertised by a router there; if that is not the node's way out,"
+    " set net.ipv6.conf.%s.accept_ra to 0 and delete the route)"
+)
 # What Open vSwitch's daemon has its ports below. Which of them an interface of a bridge uses, only the daemon knows.
 OVS = "ovs-system"
 # The other end of a VF or SF, by phys_port_name: no way out of the node.
@@ -44,7 +50,9 @@ class Branch:
         """Find the branch. An interface above others (bond, bridge, VLAN) protects all below it, a VF its PF."""
         reasons: dict[str, str] = {}
         for name in default_route_netdevs(system):
-            reasons.setdefault(name, "carries the default route")
+            reasons.setdefault(name, DEFAULT)
+        for name in reasons.keys() & _advertised(system):
+            reasons[name] = ADVERTISED % name
         connection = connection_netdev(system)
         if connection:
             reasons[connection] = "carries this connection"
@@ -129,19 +137,40 @@ def _ovs_internal(system: System, netdev: str) -> bool:
 
 def default_route_netdevs(system: System) -> list[str]:
     """Interfaces with a default route in the main table, IPv4 or IPv6."""
-    names: list[str] = []
+    names = _ipv4_defaults(system)
+    others = [name for name, _flags in _ipv6_defaults(system)]
+    return names + (_in_main_table(others) if others and system.root == "/" else others)
+
+
+def _ipv4_defaults(system: System) -> list[str]:
+    names = []
     for line in (system.read("/proc/net/route") or "").splitlines()[1:]:
         field = line.split()
         if len(field) > 7 and field[1] == "00000000" and field[7] == "00000000" and not int(field[3], 16) & RTF_REJECT:
             names.append(field[0])
-    others: list[str] = []
+    return names
+
+
+def _ipv6_defaults(system: System) -> list[tuple[str, int]]:
+    """Interface and flags of each IPv6 default route, of all tables."""
+    found = []
     for line in (system.read("/proc/net/ipv6_route") or "").splitlines():
         field = line.split()
         if len(field) > 9 and field[0] == "0" * 32 and field[1] == "00" and field[9] != "lo":
             flags = int(field[8], 16)
             if flags & RTF_UP and not flags & RTF_REJECT:
-                others.append(field[9])
-    return names + (_in_main_table(others) if others and system.root == "/" else others)
+                found.append((field[9], flags))
+    return found
+
+
+def _advertised(system: System) -> set[str]:
+    """Interfaces whose only default route the kernel has from a router's advertisement.
+
+    So it is with leaves that speak BGP without addresses: until a rail port is set up, it takes theirs.
+    """
+    routes = _ipv6_defaults(system)
+    own = {name for name, flags in routes if not flags & RTF_ADDRCONF} | set(_ipv4_defaults(system))
+    return {name for name, _flags in routes} - own
 
 
 def _in_main_table(netdevs: t.Sequence[str]) -> list[str]:

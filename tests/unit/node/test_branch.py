@@ -123,6 +123,20 @@ def test_rejecting_default_routes_protect_nothing(tree: Tree) -> None:
     assert Branch.observe(tree.system).netdevs == {"eth6": "carries the default route"}
 
 
+def test_a_default_route_that_a_leaf_advertises_is_told_with_what_ends_it(tree: Tree) -> None:
+    zero, router = "0" * 32, "fe8" + "0" * 28 + "1"
+    line = "%s 00 %s 00 %s 00000400 00000001 00000000 %%s     %%s\n" % (zero, zero, router)
+    tree.default_route("mgmt0")
+    routes = [("00450003", "rail1"), ("00450003", "mgmt0"), ("00450003", "eth6"), ("00000003", "eth6")]
+    (tree.root / "proc/net/ipv6_route").write_text("".join(line % each for each in routes))
+    found = Branch.observe(tree.system).netdevs
+    assert found.pop("rail1") == (
+        "carries the default route (IPv6, advertised by a router there; if that is not the node's way out, set"
+        " net.ipv6.conf.rail1.accept_ra to 0 and delete the route)"
+    )
+    assert found == {"mgmt0": "carries the default route", "eth6": "carries the default route"}
+
+
 def test_the_connections_interface_is_found_by_its_address(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.9 50000 127.0.0.1 22")
     assert branch.connection_netdev(tree.system) == "lo"
