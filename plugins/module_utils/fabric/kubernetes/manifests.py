@@ -127,13 +127,20 @@ _AUTODETECTION = re.compile(r"first-found\Z|kubernetes-internal-ip\Z|(?:can-reac
 def on_rails(name: str, settings: Settings, view: View) -> None:
     """The pod network is not a rail's: it would carry all else there, and a rail's failure would take the cluster down.
 
-    :raises RailyardError: where the interface between nodes is, or for Calico matches, a rail port's netdev.
+    :raises RailyardError: where the interface between nodes is, or for Calico matches, a rail port's netdev; where
+        Flannel's can be none.
     """
     key, said = "interface", settings.interface
     method, _equals, value = settings.autodetection.partition("=")
     if method == "interface":
         key, said = "autodetection", value
     if name == "flannel":
+        if said and not re.match(r"[\w.:-]+\Z", said):
+            raise RailyardError(
+                "%s is neither an interface's name nor an address, and flanneld takes no pattern" % said,
+                "flannel: settings.interface",
+                "name the interface that carries the nodes' own addresses",
+            )
         # flanneld takes the one name as it is
         words = [re.escape(said) + r"\Z"] if said else []
         remedy = "name the one that carries the nodes' own addresses"

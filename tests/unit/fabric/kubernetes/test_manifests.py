@@ -129,6 +129,9 @@ def test_the_pod_network_is_kept_off_the_rails() -> None:
     # flanneld knows no regular expressions: gpu is not gpu1, and an anchor would be a part of the name
     manifests.on_rails("flannel", manifests.Settings(interface="gpu"), view)
     manifests.on_rails("flannel", manifests.Settings(), view)
+    for pattern in (".*", "^eth0$", "eth0,eth1"):
+        with pytest.raises(RailyardError, match="flanneld takes no pattern"):
+            manifests.on_rails("flannel", manifests.Settings(interface=pattern), view)
     with pytest.raises(RailyardError, match="flannel: settings.interface: gpu2 is .* Remedy: name the one [^,]*$"):
         manifests.on_rails("flannel", manifests.Settings(interface="gpu2"), view)
 
