@@ -18,3 +18,13 @@ attributes:
     platforms: posix
     support: full
 """
+
+    # those that read a fabric file
+    FABRIC_FILE = r"""
+options:
+  file:
+    description:
+      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
+      - Without it, the fabric file among the inventory's own sources.
+    type: path
+"""

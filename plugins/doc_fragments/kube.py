@@ -44,11 +44,6 @@ requirements:
     # those that go by a plan
     PLAN = r"""
 options:
-  file:
-    description:
-      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
-      - Without it, the fabric file among the inventory's own sources.
-    type: path
   kubernetes:
     description:
       - What a fabric file does not say, such as namespaces of operators, images and their registry; see

@@ -19,7 +19,9 @@ description:
   - What the files hold is described in C(docs/plan.md). The same fabric file gives the same bytes.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.controller
+extends_documentation_fragment:
+  - railyard.fabric.controller
+  - railyard.fabric.controller.fabric_file
 attributes:
   check_mode:
     description: Writes nothing, and says what would be written.
@@ -28,11 +30,6 @@ attributes:
     description: Files are written anew as a whole. For what differs in the plan, see O(against).
     support: none
 options:
-  file:
-    description:
-      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
-      - Without it, the fabric file among the inventory's own sources.
-    type: path
   report_dir:
     description:
       - A directory on the control node for C(plan.json), C(ports.csv), C(objects.csv), C(leaves.csv), C(leaves.md),

@@ -22,7 +22,9 @@ description:
   - What the files hold is described in C(docs/kubernetes-objects.md).
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.controller
+extends_documentation_fragment:
+  - railyard.fabric.controller
+  - railyard.fabric.controller.fabric_file
 attributes:
   check_mode:
     description: Writes and removes nothing, and says what would be.
@@ -31,11 +33,6 @@ attributes:
     description: Files are written anew as a whole; RV(written) and RV(removed) name them.
     support: none
 options:
-  file:
-    description:
-      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
-      - Without it, the fabric file among the inventory's own sources.
-    type: path
   render_dir:
     description: The directory on the control node. It is made where it is missing.
     type: path

@@ -22,6 +22,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.kube
+  - railyard.fabric.controller.fabric_file
   - railyard.fabric.kube.plan
   - railyard.fabric.kube.reads
 options:

@@ -25,6 +25,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.kube
+  - railyard.fabric.controller.fabric_file
   - railyard.fabric.kube.plan
 attributes:
   check_mode:
