@@ -1,0 +1,87 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbooks run as a person runs them: by this environment's ``ansible-playbook``, with the checkout's ansible.cfg."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = Path(sys.executable).parent
+
+# A cluster or an AWX that the person who runs the tests works with must not be met by them.
+_FOREIGN = ("K8S_AUTH_", "KUBECONFIG", "KUBERNETES_", "CONTROLLER_", "TOWER_", "ANSIBLE_FORCE_COLOR")
+
+
+class Played(subprocess.CompletedProcess[str]):
+    """How a program of Ansible's ended: ``returncode``, and what it printed, ``stdout`` and ``stderr``."""
+
+    @property
+    def text(self) -> str:
+        """All that it printed."""
+        return self.stdout + self.stderr
+
+    @property
+    def said(self) -> str:
+        """All that it printed, on one line with single spaces: where Ansible broke its lines does not matter."""
+        return " ".join(self.text.split())
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without any cluster of its own, with Ansible's programs first, and with ``more``."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+    env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+    env["PATH"] = "%s:%s" % (PROGRAMS, env["PATH"])
+    return {**env, **more}
+
+
+def run(
+    program: str, *words: str, env: t.Mapping[str, str] | None = None, cwd: Path = ROOT, timeout: float = 900
+) -> Played:
+    """Run a program of Ansible's to its end, whatever that is, with ``env`` over :func:`environment`.
+
+    AssertionError where it prints a traceback, which no user is to see; TimeoutExpired after ``timeout`` seconds.
+    """
+    argv = [str(PROGRAMS / program), *words]
+    known = environment(**(env or {}))
+    done = subprocess.run(
+        argv, cwd=cwd, env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+    )
+    played = Played(argv, done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in played.text, played.text
+    return played
+
+
+def words_of(
+    playbook: str | Path, *words: str, inventory: str | Path | None = None, given: t.Mapping[str, t.Any] | None = None
+) -> list[str]:
+    """The words after ``ansible-playbook``.
+
+    A relative ``playbook`` is one of the checkout; ``inventory`` may be a host's name with a comma after it, too;
+    ``given`` are extra variables. The ``words`` come last, so that theirs count where a variable is given twice.
+    """
+    argv = [str(ROOT / playbook)]
+    if inventory is not None:
+        argv += ["-i", str(inventory)]
+    if given:
+        argv += ["-e", json.dumps(given)]
+    return [*argv, *words]
+
+
+def play(
+    playbook: str | Path,
+    *words: str,
+    inventory: str | Path | None = None,
+    given: t.Mapping[str, t.Any] | None = None,
+    env: t.Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    timeout: float = 900,
+) -> Played:
+    """Run a playbook: the words are those of :func:`words_of`, and the rest is as :func:`run` says."""
+    argv = words_of(playbook, *words, inventory=inventory, given=given)
+    return run("ansible-playbook", *argv, env=env, cwd=cwd, timeout=timeout)
