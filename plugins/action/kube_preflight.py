@@ -8,6 +8,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import beside
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
@@ -17,14 +18,21 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 class ActionModule(Door):
     """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
 
-    SPEC: t.Mapping[str, t.Any] = {**kube.SPEC, "kinds_from": {"type": "str", "default": ""}}
+    SPEC: t.Mapping[str, t.Any] = {
+        **kube.SPEC,
+        "kinds_from": {"type": "str", "default": ""},
+        "prune": {"type": "bool", "default": True},
+        "wait": {"type": "bool", "default": True},
+    }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         plan, server = kube.Planned(options), kube.server(options)
         wish = plan.wish()
         if options["kinds_from"]:
             wish.makers = dict.fromkeys(wish.makers, options["kinds_from"])
-        raise_all(preflight.problems(server, wish, plan.labels_nodes, kube.say, plan.secrets()))
+        kinds = ((each["apiVersion"], each["kind"]) for each in plan.objects)
+        later = preflight.Later(options["prune"], options["wait"], beside(kinds))
+        raise_all(preflight.problems(server, wish, plan.labels_nodes, kube.say, plan.secrets(), later))
         if plan.labels_nodes:
             Labelling(server, plan.node_labels(), {FABRIC: plan.fabric}, LABEL, MANAGER).observed()
         return {

@@ -75,7 +75,7 @@ class ActionModule(Door):
 def _look(server: Server, goal: Goal) -> tuple[int, list[Lack]]:
     nodes = {each["metadata"]["name"]: each for each in server.list(NODES, keep=_judged_node)}
     own = observed(server, server.resources(goal.kinds), kube.FAMILY, kube.say, _judged)
-    beside = observed(server, server.resources(goal.beside() - goal.kinds), {}, kube.say, _judged)
+    beside = observed(server, server.resources(goal.beside()), {}, kube.say, _judged)
     live = {(key.kind, key.namespace, key.name): each for key, each in {**beside, **own}.items()}
     return goal.reached(nodes), goal.lacks(nodes, live)
 

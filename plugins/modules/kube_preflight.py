@@ -32,6 +32,18 @@ options:
         operator that brings each, which a cluster without operators, such as the lab's, cannot follow.
     type: str
     default: ""
+  prune:
+    description:
+      - Whether what left the plan is to go, as with O(railyard.fabric.kube_objects#module:prune). The right to delete
+        is then asked for of each kind of which an earlier plan left objects.
+    type: bool
+    default: true
+  wait:
+    description:
+      - Whether M(railyard.fabric.kube_ready) is to wait for the objects. The rights that it needs are then asked for
+        too, such as to list nodes and what an operator says of them.
+    type: bool
+    default: true
 seealso:
   - module: railyard.fabric.kube_objects
   - module: railyard.fabric.kube_ready

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import time
 import typing as t
 from pathlib import Path
 
@@ -13,12 +14,12 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.action.kube_ready import _look
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, beside
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import pods, preflight
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import cordon
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource, Server
 from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
@@ -103,10 +104,20 @@ def account(cluster: Cluster, namespace: str, tmp_path: Path) -> t.Iterator[Path
         cluster.kubectl("delete", kind, name)
 
 
+def asked_first(server: Server, plan: Planned, wait: bool = True) -> list[str]:
+    """What preflight says."""
+    later = preflight.Later(wait=wait, beside=beside((each["apiVersion"], each["kind"]) for each in plan.objects))
+    found = preflight.problems(server, plan.wish(), plan.labels_nodes, quiet, plan.secrets(), later)
+    return [error.message for error in found]
+
+
 def whole_way(server: Server, plan: Planned) -> None:
     """What the playbooks do: preflight, labels, objects, again, wait, cordon, and all away."""
-    assert preflight.problems(server, plan.wish(), plan.labels_nodes, quiet, plan.secrets()) == []
+    assert asked_first(server, plan) == []
+    after_preflight(server, plan)
 
+
+def after_preflight(server: Server, plan: Planned) -> None:
     def labels(wanted: t.Mapping[str, t.Mapping[str, str]]) -> Labelling:
         made = Labelling(server, wanted, {FABRIC: plan.fabric}, LABEL, MANAGER)
         made.run(False, quiet)
@@ -135,6 +146,81 @@ def planned(bench: Bench, case: Case) -> Planned:  # noqa: F811
 @pytest.mark.parametrize("case", CASES, ids=["-".join(case[:3]) for case in CASES])
 def test_the_printed_role_suffices(bench: Bench, account: Path, case: Case) -> None:  # noqa: F811
     whole_way(bench.server(account), planned(bench, case))
+
+
+# What no run needs that brings networks: a namespace may be made by somebody else, and verify_cordon is verify's.
+NOT_ASKED = {"namespaces get", "nodes get"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=["-".join(case[:3]) for case in CASES])
+def test_preflight_asks_for_all_that_is_used_later(
+    bench: Bench,  # noqa: F811
+    case: Case,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: set[str] = set()
+    may = Server.may
+
+    def noted(server: Server, verb: str, resource: Resource) -> bool:
+        asked.add("%s %s" % (resource.name, verb))
+        return may(server, verb, resource)
+
+    monkeypatch.setattr(Server, "may", noted)
+    plan = planned(bench, case)
+    assert asked_first(bench.server(), plan) == []
+    bench.proxy.seen.clear()
+    after_preflight(bench.server(), plan)
+    used = {right for method, path in bench.proxy.seen for right in _rights(method, path)}
+    assert used - asked - NOT_ASKED == set()
+
+
+def without(cluster: Cluster, lost: str) -> None:
+    """Take ``RESOURCE.GROUP VERB`` from the account's role."""
+    made = role()
+    resource, verb = lost.split()
+    for rule in made["rules"]:
+        names = {".".join(filter(None, (name, group))) for name in rule["resources"] for group in rule["apiGroups"]}
+        if resource in names:
+            rule["verbs"] = [each for each in rule["verbs"] if each != verb]
+    made["rules"] = [rule for rule in made["rules"] if rule["verbs"]]
+    cluster.apply(made)
+
+
+def said_until(wanted: t.Sequence[str], say: t.Callable[[], list[str]]) -> None:
+    """The server takes a moment to know of another role."""
+    end = time.monotonic() + 20
+    while (said := say()) != wanted and time.monotonic() < end:
+        time.sleep(0.2)
+    assert said == wanted
+
+
+def test_what_only_the_wait_reads_is_asked_for_before_anything_is_written(
+    bench: Bench,  # noqa: F811
+    account: Path,
+) -> None:
+    plan, server = planned(bench, Case("network-operator", "sriov", "prefix")), bench.server(account)
+    without(bench.cluster, "sriovnetworknodestates.sriovnetwork.openshift.io list")
+    lacks = "who asks may not list sriovnetworknodestates.sriovnetwork.openshift.io"
+    said_until([lacks], lambda: asked_first(server, plan))
+    assert asked_first(server, plan, wait=False) == []
+    # where Node Feature Discovery labels nodes, nobody but the wait lists them
+    without(bench.cluster, "nodes list")
+    wait = preflight.Later(wait=True)
+    said_until(
+        ["who asks may not list nodes"],
+        lambda: [each.message for each in preflight.problems(server, plan.wish(), False, quiet, (), wait)],
+    )
+    assert preflight.problems(server, plan.wish(), False, quiet) == []
+
+
+def test_who_may_not_delete_what_an_earlier_plan_left_is_told_before(bench: Bench, account: Path) -> None:  # noqa: F811
+    bench.apply(planned(bench, Case("cni", "macvlan", "block")))
+    plan, server = planned(bench, Case("spiderpool", "macvlan", "subnet")), bench.server(account)
+    without(bench.cluster, "network-attachment-definitions.k8s.cni.cncf.io delete")
+    lacks = "who asks may not delete network-attachment-definitions.k8s.cni.cncf.io"
+    said_until([lacks], lambda: asked_first(server, plan))
+    keeps = preflight.Later(prune=False)
+    assert preflight.problems(server, plan.wish(), plan.labels_nodes, quiet, plan.secrets(), keeps) == []
 
 
 def test_it_suffices_to_look_at_pods(bench: Bench, account: Path, namespace: str) -> None:  # noqa: F811

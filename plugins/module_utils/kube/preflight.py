@@ -10,10 +10,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces, secrets
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, served
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, leaving, observed, served
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Kind
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
 
 # Server-side apply of an object that is not there yet takes both.
@@ -21,11 +21,29 @@ _WRITE = ("list", "create", "patch", "delete")
 _NODES = ("list", "patch")
 
 
+class Later(t.NamedTuple):
+    """What else is done. ``prune``: what left the plan goes; ``wait``: somebody waits for nodes and objects;
+    ``beside``: kinds that are read for that, although the plan has no objects of them."""
+
+    prune: bool = True
+    wait: bool = False
+    beside: t.Collection[Kind] = ()
+
+
+_AND_PRUNED = Later()
+
+
 def problems(
-    server: Server, wish: Wish, labels_nodes: bool, say: Say, read: t.Sequence[secrets.Wanted] = ()
+    server: Server,
+    wish: Wish,
+    labels_nodes: bool,
+    say: Say,
+    read: t.Sequence[secrets.Wanted] = (),
+    later: Later = _AND_PRUNED,
 ) -> list[RailyardError]:
     """Kinds, namespaces, secrets that are ``read`` and permissions that are missing; empty where the run can begin.
 
+    :param later: what else is done, for which permissions are asked too.
     :raises RailyardError: where the server cannot be asked at all, or is too old.
     """
     _version = server.version
@@ -37,7 +55,7 @@ def problems(
         resources = server.resources([*wish.kinds, *((each["apiVersion"], each["kind"]) for each in wish.objects)])
     found.extend(_namespaces(server, wish, say))
     found.extend(secrets.problems(server, read))
-    found.extend(_permissions(server, wish, resources, labels_nodes, say))
+    found.extend(_permissions(server, wish, resources, labels_nodes, say, later))
     return found
 
 
@@ -68,12 +86,14 @@ def _namespaces(server: Server, wish: Wish, say: Say) -> list[RailyardError]:
 
 
 def _permissions(
-    server: Server, wish: Wish, resources: t.Mapping[Kind, Resource], labels_nodes: bool, say: Say
+    server: Server, wish: Wish, resources: t.Mapping[Kind, Resource], labels_nodes: bool, say: Say, later: Later
 ) -> list[RailyardError]:
-    """Kinds that only an earlier plan may have had are looked through, no more."""
+    """Kinds that only an earlier plan may have had are looked through, no more, unless something of them is to go."""
     used = {(each["apiVersion"], each["kind"]) for each in wish.objects}
-    asked = [(verb, each) for kind, each in resources.items() for verb in (_WRITE if kind in used else _WRITE[:1])]
-    asked += [(verb, NODES) for verb in _NODES if labels_nodes]
+    asked = {(verb, each) for kind, each in resources.items() for verb in (_WRITE if kind in used else _WRITE[:1])}
+    asked |= {(verb, NODES) for verb in _NODES if labels_nodes}
+    if later.wait:
+        asked |= {("list", each) for each in (NODES, *server.resources(later.beside).values())}
     denied: dict[str, list[str]] = {}
 
     def one(pair: tuple[str, Resource]) -> None:
@@ -81,7 +101,12 @@ def _permissions(
         if not server.may(verb, resource):
             denied.setdefault(resource.name, []).append(verb)
 
-    each(one, asked, server.connections, say, "asking for permissions")
+    each(one, sorted(asked), server.connections, say, "asking for permissions")
+    unused = {kind: each for kind, each in resources.items() if kind not in used and each.name not in denied}
+    if later.prune and unused:
+        live = observed(server, unused, wish.labels, say, accept=METADATA)
+        going = {("delete", write.resource) for write in leaving(wish, unused, live)[0]}
+        each(one, sorted(going), server.connections, say, "asking for permissions")
     return [
         RailyardError(
             "who asks may not %s %s" % (", ".join(sorted(verbs)), resource),

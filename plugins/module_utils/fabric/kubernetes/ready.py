@@ -31,6 +31,7 @@ _NAMES = 4
 # The API server writes whole thousands shorter: 1000 units are "1k".
 _THOUSANDS = ("", "k", "M", "G")
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
+Kind = t.Tuple[str, str]
 # (kind, namespace, name), the namespace empty where there is none.
 Name = t.Tuple[str, str, str]
 Live = t.Mapping[Name, Object]
@@ -42,6 +43,11 @@ class Lack(t.NamedTuple):
     subject: str
     what: str
     reason: str
+
+
+def beside(kinds: t.Iterable[Kind]) -> set[Kind]:
+    """The kinds by whose objects those of ``kinds`` are judged."""
+    return {BESIDE[kind] for _api, kind in kinds if kind in BESIDE}
 
 
 class Goal:
@@ -68,9 +74,9 @@ class Goal:
         """How many resources of nodes are counted: the measure of progress."""
         return sum(map(len, self._wanted.values()))
 
-    def beside(self) -> set[tuple[str, str]]:
+    def beside(self) -> set[Kind]:
         """The kinds that are read beside the objects' own."""
-        return {BESIDE[kind] for _api, kind in self.kinds if kind in BESIDE}
+        return beside(self.kinds)
 
     def reached(self, nodes: t.Mapping[str, Object]) -> int:
         """How many of the resources are there at the planned number."""
