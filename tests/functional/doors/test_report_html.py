@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -21,8 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import documents
 from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
 from tests.browser.samples import BEGAN, Sample
+from tests.playbook import ROOT, Played, play
 
-ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("verify", "drift", "proof")
 
 
@@ -31,10 +29,8 @@ def two() -> Sample:
     return Sample(2)
 
 
-def _play(cwd: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    known = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_FORCE_COLOR="0", **environment)
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(ROOT / "playbooks" / "report.yml")]
-    return subprocess.run([*command, *arguments], cwd=cwd, env=known, capture_output=True, text=True, check=False)
+def _play(cwd: Path, *words: str, inventory: str | Path = "localhost,") -> Played:
+    return play("playbooks/report.yml", *words, inventory=inventory, cwd=cwd)
 
 
 def _work(directory: Path, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
@@ -50,24 +46,24 @@ def _work(directory: Path, check: bool = False, **options: t.Any) -> dict[str, t
 
 def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
     two.write(tmp_path / "reports", history=3)
-    would = _play(tmp_path, "-i", "localhost,", "--check")
-    assert would.returncode == 0 and "changed=1" in would.stdout, would.stdout + would.stderr
+    would = _play(tmp_path, "--check")
+    assert would.returncode == 0 and "changed=1" in would.stdout, would.text
     assert not (tmp_path / "reports" / "report.html").exists()
-    done = _play(tmp_path, "-i", "localhost,")
-    assert done.returncode == 0 and "changed=1" in done.stdout, done.stdout + done.stderr
+    done = _play(tmp_path)
+    assert done.returncode == 0 and "changed=1" in done.stdout, done.text
     assert "1. ai-10-1-16-2 gpu02: RV402 there is no carrier. Remedy: see " in done.stdout
-    assert "the report: reports/report.html" in done.stdout and "WARNING" not in done.stdout + done.stderr
+    assert "the report: reports/report.html" in done.stdout and "WARNING" not in done.text
     page = (tmp_path / "reports" / "report.html").read_bytes()
     assert page.startswith(b"<!DOCTYPE html>\n") and b'class="chart"' in page
-    again = _play(tmp_path, "-i", "localhost,")
+    again = _play(tmp_path)
     assert again.returncode == 0 and "changed=0" in again.stdout
     assert (tmp_path / "reports" / "report.html").read_bytes() == page
 
 
 def test_the_plan_of_the_inventory_goes_before_that_of_the_directory(tmp_path: Path) -> None:
     Sample(64).write(tmp_path / "reports")
-    done = _play(tmp_path, "-i", str(ROOT / "inventories" / "sriov-roce"), "-e", "report_charts=false")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = _play(tmp_path, "-e", "report_charts=false", inventory=ROOT / "inventories" / "sriov-roce")
+    assert done.returncode == 0, done.text
     page = (tmp_path / "reports" / "report.html").read_text()
     assert (
         "Rails of fabric ai-10-1-16" in page and "verify.json is of fabric ai-east, and the plan of ai-10-1-16." in page
@@ -79,18 +75,16 @@ def test_all_documents_that_are_wrong_are_said_at_once(two: Sample, tmp_path: Pa
     half = (tmp_path / "reports" / "verify.json").read_bytes()
     (tmp_path / "reports" / "verify.json").write_bytes(half[: len(half) // 2])
     (tmp_path / "reports" / "drift.json").write_text('{"format": 2, "kind": "drift"}')
-    done = _play(tmp_path, "-i", "localhost,", "-e", "report_charts=false")
-    said = done.stdout + done.stderr
-    assert done.returncode == 2 and "Traceback" not in said
-    assert "reports/verify.json: this is not JSON, or only a part of it: " in said
-    assert "reports/drift.json: format: it is 2, and this reads format 1. Remedy: run playbooks/drift.yml again" in said
+    done = _play(tmp_path, "-e", "report_charts=false")
+    assert done.returncode == 2 and "reports/verify.json: this is not JSON, or only a part of it: " in done.text
+    said = "reports/drift.json: format: it is 2, and this reads format 1. Remedy: run playbooks/drift.yml again"
+    assert said in done.text
     assert not (tmp_path / "reports" / "report.html").exists()
 
 
 def test_without_a_plan_there_is_no_report(tmp_path: Path) -> None:
-    done = _play(tmp_path, "-i", "localhost,")
-    assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
-    assert "the inventory comes from no fabric file" in done.stdout + done.stderr
+    done = _play(tmp_path)
+    assert done.returncode == 2 and "the inventory comes from no fabric file" in done.text
 
 
 # -- what it takes

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -15,9 +14,9 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.plugin_utils import history
+from tests.playbook import ROOT, Played, environment, play
 from tests.unit.fabric.verify_nodes import World
 
-ROOT = Path(__file__).resolve().parents[3]
 FABRIC = ROOT / "inventories" / "macvlan-roce" / "fabric.yml"
 PLAY = """
 - hosts: railyard_nodes
@@ -50,7 +49,7 @@ def world() -> World:
     return World(plan)
 
 
-def judge(tmp_path: Path, world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
+def judge(tmp_path: Path, world: World, *arguments: str) -> Played:
     told = {
         name: {
             "info": {"unreachable": True, "msg": world.dark[name]} if name in world.dark else info,
@@ -61,16 +60,13 @@ def judge(tmp_path: Path, world: World, *arguments: str) -> subprocess.Completed
     }
     (tmp_path / "told.json").write_text(json.dumps(told))
     (tmp_path / "play.yml").write_text(PLAY)
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(FABRIC), str(tmp_path / "play.yml")]
     given = {"told_file": str(tmp_path / "told.json"), "verify_report_dir": str(tmp_path / "reports")}
-    command += ["-e", json.dumps(given), *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return play(tmp_path / "play.yml", *arguments, inventory=FABRIC, given=given)
 
 
 def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, world: World) -> None:
     done = judge(tmp_path, world)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.text
     assert "8 of 8 rails proven between 2 nodes" in done.stdout
     reports = tmp_path / "reports"
     verdict = json.loads((reports / "verify.json").read_text())
@@ -89,7 +85,7 @@ def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, 
     verdict = json.loads((reports / "verify.json").read_text())
     assert [(each["code"], each["node"]) for each in verdict["failures"]] == [("RV001", second), ("RV404", first)]
     kept = os.listdir(reports / "history")
-    assert len(kept) == 1 and kept[0].startswith("verify-") and "Traceback" not in done.stdout + done.stderr
+    assert len(kept) == 1 and kept[0].startswith("verify-")
 
 
 def test_a_node_that_failed_in_an_earlier_play_is_not_called_down(tmp_path: Path, world: World) -> None:
@@ -137,7 +133,7 @@ def test_wrong_wishes_end_with_one_clear_line(
     tmp_path: Path, world: World, said: t.Sequence[str], expected: str
 ) -> None:
     done = judge(tmp_path, world, *said)
-    assert done.returncode == 2 and expected in done.stdout and "Traceback" not in done.stdout + done.stderr
+    assert done.returncode == 2 and expected in done.stdout
 
 
 def test_history_keeps_the_newest(tmp_path: Path) -> None:
@@ -199,13 +195,10 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
         (programs / name).chmod(0o755)
     (tmp_path / "fabric.yml").write_text(INFINIBAND)
     (tmp_path / "play.yml").write_text(ROUND)
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-    environment["PATH"] = "%s:%s" % (programs, os.environ["PATH"])
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(tmp_path / "fabric.yml")]
     given = {"python": sys.executable, "answer": str(tmp_path / "answer.json"), "proof_meet": "127.0.0.9"}
-    command += [str(tmp_path / "play.yml"), "-e", json.dumps(given)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    path = {"PATH": "%s:%s" % (programs, environment()["PATH"])}
+    done = play(tmp_path / "play.yml", inventory=tmp_path / "fabric.yml", given=given, env=path)
+    assert done.returncode == 0, done.text
     served, probed = json.loads((tmp_path / "answer.json").read_text())
     assert [(each["rail"], each["meet"]) for each in served["results"]] == [
         ("gpu01", "127.0.0.9"),

@@ -8,7 +8,6 @@ Two nodes of a plan are this machine twice, each with its pod; what an API serve
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import typing as t
@@ -19,9 +18,9 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.functional.node.test_pods import UIDS, ground, leave, pod
+from tests.playbook import ROOT, Played, play
 from tests.unit.fabric.verify_nodes import World
 
-ROOT = Path(__file__).resolve().parents[3]
 NODES = ("ai-1", "ai-2")
 FABRIC = """
 plugin: railyard.fabric.rails
@@ -74,19 +73,16 @@ class Site:
     def prepare(self) -> str:
         """What hosts.yml does for NCCL, on the one node that both are; what Ansible counts of it."""
         steps = yaml.safe_load((ROOT / "playbooks/tasks/prepare.yml").read_text())
-        play = {"hosts": NODES[0], "gather_facts": False, "connection": "local"}
-        play["vars"] = {"ansible_python_interpreter": sys.executable}
-        play["tasks"] = [step for step in steps if step["name"] == "NCCL"]
-        (self.place / "prepare.yml").write_text(yaml.safe_dump([play]))
+        book = {"hosts": NODES[0], "gather_facts": False, "connection": "local"}
+        book["vars"] = {"ansible_python_interpreter": sys.executable}
+        book["tasks"] = [step for step in steps if step["name"] == "NCCL"]
+        (self.place / "prepare.yml").write_text(yaml.safe_dump([book]))
         done = self._play("prepare.yml")
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 0, done.text
         return next(line for line in done.stdout.splitlines() if line.startswith(NODES[0] + " "))
 
-    def _play(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.place / "fabric.yml")]
-        command += [str(self.place / name), *arguments]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    def _play(self, name: str, **given: t.Any) -> Played:
+        return play(self.place / name, inventory=self.place / "fabric.yml", given=given)
 
     def verdict(self) -> tuple[int, dict[str, t.Any], str]:
         """Exit status, verdict, and what was shown."""
@@ -100,10 +96,9 @@ class Site:
             "__verify_ready": skipped,
             "__verify_objects": skipped,
         }
-        done = self._play("play.yml", "-e", json.dumps(given))
-        shown = done.stdout + done.stderr
-        assert "Traceback" not in shown and (self.place / "reports/verify.json").exists(), shown
-        return done.returncode, json.loads((self.place / "reports/verify.json").read_text()), shown
+        done = self._play("play.yml", **given)
+        assert (self.place / "reports/verify.json").exists(), done.text
+        return done.returncode, json.loads((self.place / "reports/verify.json").read_text()), done.text
 
 
 def inside(pid: int, *words: str) -> None:
