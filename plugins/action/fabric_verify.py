@@ -93,6 +93,9 @@ class ActionModule(Door):
         told = [_told(name, held, options["states"]) for name, held in hosts.items()]
         asked = Asked(
             *(options[key] for key in ("nodes", "layers", "rails", "budget", "share", "unproven_allowed")),
+        )._replace(
+            tags=[str(tag) for tag in self._vars.get("ansible_run_tags") or () if tag != "all"],
+            skip_tags=[str(tag) for tag in self._vars.get("ansible_skip_tags") or ()],
         )
         pairs = [pair for each in options["rounds"] for pair in each]
         pod_pairs = [pair for each in options["pod_rounds"] for pair in each]

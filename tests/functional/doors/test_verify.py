@@ -118,8 +118,11 @@ def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None
     assert done.returncode == 2 and "1 things drifted" not in done.stdout
     assert "1 thing drifted on 2 nodes" in done.stdout
     assert sorted(os.listdir(tmp_path / "reports")) == ["drift.json", "drift.junit.xml"]
-    again = judge(tmp_path, world, "-e", "verify_kind=drift", "-e", "verify_layers=mode,address")
+    assert json.loads((tmp_path / "reports" / "drift.json").read_text())["asked"]["skip_tags"] == []
+    again = judge(tmp_path, world, "-e", "verify_kind=drift", "-e", "verify_layers=mode,address", "--skip-tags", "qos")
     assert again.returncode == 0 and "nothing drifted on 2 nodes" in again.stdout
+    asked = json.loads((tmp_path / "reports" / "drift.json").read_text())["asked"]
+    assert (asked["layers"], asked["tags"], asked["skip_tags"]) == (["mode", "address"], [], ["qos"])
 
 
 @pytest.mark.parametrize(

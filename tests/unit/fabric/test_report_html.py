@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.grid import grid
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.spread import BANDWIDTH, often, spreads
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS, STATE
 from tests.browser.samples import BEGAN, Sample
 from tests.unit.fabric.test_verify import HARMS, swapped
 from tests.unit.fabric.verify_nodes import World
@@ -456,6 +456,56 @@ def test_drift_says_since_when(two: Sample) -> None:
     same = two.drift(BEGAN, True)
     same["boots"] = earlier[0]["boots"]
     assert "clean on 2026-11-20 20:15 UTC, not booted since" in _page(_report(two, same, runs=earlier)).text
+
+
+ALL = {"limit": [], "layers": list(STATE), "rails": [], "budget_s": None, "tags": [], "skip_tags": []}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"asked": dict(ALL, layers=["link"])},
+        {"asked": dict(ALL, layers=[layer for layer in STATE if layer != "nccl"])},
+        {"asked": dict(ALL, rails=["gpu01"])},
+        {"asked": dict(ALL, tags=["drift"])},
+        {"asked": dict(ALL, skip_tags=["qos"])},
+        # of another node alone
+        {"boots": {"ai-10-1-16-2": "b-0001"}},
+        # nobody asked the cluster, which is asked now
+        {"cluster": None},
+        {"cluster": {"server": None, "reachable": False}},
+    ],
+    ids=["a layer", "all but a layer", "a rail", "a tag", "a tag left out", "a node", "no cluster", "a dead cluster"],
+)
+def test_a_run_of_a_part_says_of_no_node_that_it_was_clean(two: Sample, part: dict[str, t.Any]) -> None:
+    whole = dict(two.drift(BEGAN.replace(day=18), False), asked=dict(ALL, rails=two.rails))
+    later = dict(two.drift(BEGAN.replace(day=20), False), **part)
+    assert two.nodes[0] == "ai-10-1-16-1"
+    text = _page(_report(two, two.drift(BEGAN, True), runs=[whole, later])).text
+    assert "clean on 2026-11-18" in text and "clean on 2026-11-20" not in text
+    assert "clean on" not in _page(_report(two, two.drift(BEGAN, True), runs=[later])).text
+
+
+def test_a_run_of_a_node_alone_says_since_when_that_one_was_clean(two: Sample) -> None:
+    of_one = two.drift(BEGAN.replace(day=20), False)
+    of_one.update(boots={two.nodes[0]: "b-0000"}, asked=dict(ALL, limit=two.nodes[:1]))
+    assert "clean on 2026-11-20" in _page(_report(two, two.drift(BEGAN, True), runs=[of_one])).text
+
+
+def test_without_a_cluster_nobody_has_to_have_asked_it(two: Sample) -> None:
+    earlier, now = two.drift(BEGAN.replace(day=20), False), two.drift(BEGAN, True)
+    earlier["cluster"] = now["cluster"] = None
+    assert "clean on 2026-11-20" in _page(_report(two, now, runs=[earlier])).text
+
+
+def test_what_a_run_of_some_layers_did_not_look_at_is_not_mended(two: Sample) -> None:
+    runs = [two.verify(BEGAN.replace(day=day), False, 1.0) for day in (19, 20)]
+    runs[0]["matrix"][two.nodes[0]]["gpu07"], runs[0]["ok"] = "failed", False
+    runs[1]["asked"] = dict(ALL, layers=["link"])
+    text = _page(_report(two, two.verify(BEGAN, False, 1.0), runs=runs)).text
+    assert "Since the run before, of 2026-11-19" in text and "mended: %s gpu07." % two.nodes[0] in text
+    alone = _page(_report(two, dict(runs[1], began="2026-11-21T20:15:00Z"), runs=runs[:1])).text
+    assert "mended" not in alone
 
 
 def test_a_run_is_in_the_history_once(two: Sample) -> None:

@@ -891,7 +891,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
     assert list(verdict) == [*keys.split(), "counters", "boots", "cluster"]
     assert verdict["proof"]["gpu01"] == {"state": "proven", "why": None}
     assert verdict["proof"][RAIL] == {"state": "failed", "why": "mtu of ens3"}
-    assert set(verdict["asked"]) == {"limit", "layers", "rails", "budget_s"}
+    assert set(verdict["asked"]) == {"limit", "layers", "rails", "budget_s", "tags", "skip_tags"}
     assert set(verdict["layers"][0]) == {"name", "title", "checked", "failed", "not_checked", "why_not"}
     failure = dict(verdict["failures"][0])
     assert failure.pop("rails") == [RAIL]

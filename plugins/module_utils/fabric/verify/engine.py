@@ -32,7 +32,8 @@ OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 class Asked(t.NamedTuple):
     """What was asked for. Empty ``layers`` or ``rails``: all. ``limit``: the nodes, ``budget`` in seconds.
 
-    ``unproven_allowed``: a rail over which no traffic went fails nothing.
+    ``unproven_allowed``: a rail over which no traffic went fails nothing. ``tags``, ``skip_tags``: those that Ansible
+    was told to run alone or to leave out, so that some modules may not have been asked.
     """
 
     limit: t.Sequence[str]
@@ -41,6 +42,8 @@ class Asked(t.NamedTuple):
     budget: float | None = None
     share: float = pairs.SHARE
     unproven_allowed: bool = False
+    tags: t.Sequence[str] = ()
+    skip_tags: t.Sequence[str] = ()
 
 
 class Verdict(t.NamedTuple):
@@ -202,6 +205,8 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
             "layers": [name for name in run.layers if name in (verdict.asked.layers or LAYERS)],
             "rails": run.rails,
             "budget_s": verdict.asked.budget,
+            "tags": list(verdict.asked.tags),
+            "skip_tags": list(verdict.asked.skip_tags),
         },
         "nodes": list(run.told),
         "rails": run.rails,

@@ -10,6 +10,7 @@ import statistics
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.documents import FAILED, OK, Verdict
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import STATE
 
 Place = t.Tuple[str, str]
 
@@ -17,6 +18,24 @@ Place = t.Tuple[str, str]
 def when(began: str) -> str:
     """``2026-11-21 20:15 UTC``."""
     return "%s %s UTC" % (began[:10], began[11:16]) if began else "at a time that it does not say"
+
+
+class Scope(t.NamedTuple):
+    """What a run was to look at. ``layers`` and ``rails``: those that it was asked for, empty for all; ``tags``: those
+    that Ansible was told to run or to skip; ``cluster``: whether the cluster told it anything."""
+
+    layers: t.AbstractSet[str]
+    rails: t.AbstractSet[str]
+    tags: t.AbstractSet[str]
+    cluster: bool
+
+    def has(self, layers: t.Iterable[str], rails: t.Iterable[str]) -> bool:
+        """Whether it was to look at all of these."""
+        return (
+            not self.tags
+            and (not self.layers or set(layers) <= self.layers)
+            and (not self.rails or set(rails) <= self.rails)
+        )
 
 
 class Run(t.NamedTuple):
@@ -36,6 +55,7 @@ class Run(t.NamedTuple):
     worst: t.Mapping[str, float]
     boots: t.Mapping[str, str]
     drifted: t.AbstractSet[str]
+    scope: Scope
 
 
 def run(verdict: Verdict) -> Run:
@@ -63,6 +83,17 @@ def run(verdict: Verdict) -> Run:
         {rail: min(values) for rail, values in rates.items()},
         verdict.boots,
         {failure.node for failure in verdict.failures if failure.node},
+        _scope(verdict),
+    )
+
+
+def _scope(verdict: Verdict) -> Scope:
+    named = {
+        key: frozenset(map(str, value)) if isinstance(value, list) else frozenset()
+        for key, value in ((key, verdict.asked.get(key)) for key in ("layers", "rails", "tags", "skip_tags"))
+    }
+    return Scope(
+        named["layers"], named["rails"], named["tags"] | named["skip_tags"], bool(verdict.cluster.get("reachable"))
     )
 
 
@@ -78,9 +109,21 @@ def between(before: Run, now: Run) -> tuple[list[Place], list[Place]]:
     return sorted((now.failed - before.failed) & both), sorted((before.failed - now.failed) & both)
 
 
-def clean_since(runs: t.Sequence[Run], node: str, boot: str) -> str:
-    """When a node was last seen without drift, and whether it has booted since. ``runs``: those before."""
+def comparable(before: Run, now: Run) -> bool:
+    """Whether what failed in one and not in the other came or went: both looked at the same layers."""
+    return (before.kind, before.scope.layers, before.scope.tags) == (now.kind, now.scope.layers, now.scope.tags)
+
+
+def clean_since(runs: t.Sequence[Run], node: str, boot: str, rails: t.Sequence[str], cluster: bool) -> str:
+    """When a node was last seen without drift, and whether it has booted since.
+
+    A run of some layers or rails, or with tags, has not seen that, and of nodes that it was limited to, no other's.
+
+    :param runs: those before. :param rails: the plan's. :param cluster: whether the cluster had to be looked at too.
+    """
     for each in reversed(runs):
+        if not each.scope.has(STATE, rails) or (cluster and not each.scope.cluster):
+            continue
         if node in each.boots and node not in each.drifted:
             if not boot:
                 return "clean on %s" % when(each.began)

@@ -224,6 +224,9 @@ def _judged(material: Material) -> list[Child]:
             asked.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
     if isinstance(judged.asked.get("budget_s"), (int, float)):
         asked.append("a budget of %s" % took(judged.asked["budget_s"]))
+    for key, said_of in (("tags", "what has the tags %s"), ("skip_tags", "what has none of the tags %s")):
+        if isinstance(judged.asked.get(key), list) and judged.asked[key]:
+            asked.append(said_of % _list(judged.asked[key]))
     if asked:
         said += " It was asked for no more than %s." % "; ".join(asked)
     # one reason is mostly that of all
@@ -264,7 +267,7 @@ def _drift(material: Material) -> list[Child]:
         parts.append(h("p", "%s: %s, %s." % (word, count(len(drift.nodes), "node"), count(len(drift.rails), "rail"))))
     else:
         before = [each for each in material.runs if each.kind == DRIFT and each.began < drift.began]
-        parts.append(told.drifted(drift.failures, drift.boots, before))
+        parts.append(told.drifted(drift, before, [rail["name"] for rail in material.plan["rails"]]))
         parts += told.failures(drift.failures, DRIFT, "%s from the plan" % count(len(drift.failures), "difference"))
     if drift.layers:
         parts.append(told.layers(drift.layers))

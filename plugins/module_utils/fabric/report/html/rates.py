@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
     Place,
     Run,
     between,
+    comparable,
     when,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.markup import Child, h, more, rows
@@ -158,7 +159,7 @@ def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
     rails = [rail["name"] for rail in plan["rails"] if any(rail["name"] in each.median for each in measured)]
     parts: list[Child] = []
     judging = [each for each in runs if each.checked]
-    same = [each for each in judging if judging and each.kind == judging[-1].kind]
+    same = [each for each in judging if comparable(each, judging[-1])]
     if len(same) > 1:
         came, went = between(same[-2], same[-1])
         if came or went:

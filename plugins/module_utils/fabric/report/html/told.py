@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
     Failure,
     Layer,
     Said,
+    Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.first import Step
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.history import Run, clean_since
@@ -142,16 +143,17 @@ def _left(number: int, file: str) -> xml.Element | None:
     return h("p", "And {:,} more: see ".format(number - MOST), code(file), ".")
 
 
-def drifted(found: t.Sequence[Failure], boots: t.Mapping[str, str], runs: t.Sequence[Run]) -> xml.Element | None:
-    """When each node that drifted was last seen clean."""
+def drifted(drift: Verdict, runs: t.Sequence[Run], rails: t.Sequence[str]) -> xml.Element | None:
+    """When each node that drifted was last seen clean. ``runs``: those before; ``rails``: the plan's."""
+    cluster = bool(drift.cluster.get("reachable"))
     numbers: dict[str, int] = {}
-    for each in found:
+    for each in drift.failures:
         if each.node:
             numbers[each.node] = numbers.get(each.node, 0) + 1
     lines = []
     for node, number in list(numbers.items())[:MOST]:
-        boot = boots.get(node, "")
-        lines.append((node, "{:,}".format(number), clean_since(runs, node, boot), boot))
+        boot = drift.boots.get(node, "")
+        lines.append((node, "{:,}".format(number), clean_since(runs, node, boot, rails, cluster), boot))
     if not lines:
         return None
     return rows(("node", "drifted", "since", "boot"), lines, "Nodes that drifted", brief=True)
