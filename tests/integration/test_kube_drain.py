@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import threading
 import time
 import typing as t
@@ -24,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect impor
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.drain import OURS, Drain, Leave
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
-from tests.integration.conftest import ROOT
 from tests.integration.test_kube_objects import kubeconfig
+from tests.playbook import ROOT, Played, play
 
 NODE, PATH = "node-1", "/api/v1/nodes/node-1"
 AT_ONCE = Leave(grace=0)
@@ -312,11 +310,11 @@ ROLE = {"name": "railyard.fabric.reboot"}
 
 def role(
     node: Node, place: Path, *words: str, connection: str = "local", restore: bool = False, **given: t.Any
-) -> t.Any:
+) -> Played:
     """Run the role as hosts.yml does. To reboot over a local connection ansible.builtin.reboot itself refuses."""
     include = {"ansible.builtin.include_role": dict(ROLE, **({"tasks_from": "restore"} if restore else {}))}
-    play: Object = {"hosts": "all", "gather_facts": False, "become": False, "tasks": [include]}
-    play["vars"] = {
+    book: Object = {"hosts": "all", "gather_facts": False, "become": False, "tasks": [include]}
+    book["vars"] = {
         "railyard_node": {"name": NODE},
         "reboot_reasons": ["the RDMA mode"],
         "reboot_drain": True,
@@ -324,15 +322,9 @@ def role(
         "ansible_connection": connection,
         **given,
     }
-    (place / "play.yml").write_text(yaml.safe_dump([play]))
-    command = ["ansible-playbook", "-i", "%s," % NODE, str(place / "play.yml"), *words]
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", PATH=path_of_tools())
-    env["ANSIBLE_CALLBACK_RESULT_FORMAT"] = "json"
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-
-
-def path_of_tools() -> str:
-    return "%s:%s" % (ROOT / ".venv" / "bin", os.environ["PATH"])
+    (place / "play.yml").write_text(yaml.safe_dump([book]))
+    env = {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+    return play(place / "play.yml", *words, inventory="%s," % NODE, env=env)
 
 
 def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_path: Path) -> None:
@@ -343,7 +335,7 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
 
     # nobody is logged in to: check mode ends before that
     foreseen = role(node, tmp_path, "--check", "--diff", connection="ssh")
-    assert foreseen.returncode == 0 and "changed=2" in foreseen.stdout, foreseen.stdout + foreseen.stderr
+    assert foreseen.returncode == 0 and "changed=2" in foreseen.stdout, foreseen.text
     assert "Pod %s/web-1" % node.namespace in foreseen.stdout
     assert node.cordoned == (False, False) and node.there() == ["web-1"]
 
@@ -358,7 +350,7 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
     # cut off after the drain: it stays cordoned, and says by whom
     assert node.cordoned == (True, True)
     back = role(node, tmp_path, restore=True)
-    assert back.returncode == 0 and "changed=1" in back.stdout, back.stdout + back.stderr
+    assert back.returncode == 0 and "changed=1" in back.stdout, back.text
     assert node.cordoned == (False, False)
     assert "changed=0" in role(node, tmp_path, restore=True).stdout
 
@@ -369,10 +361,9 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     given: Object = {"reboot_allowed": True, "reboot_drain_timeout": 2, "reboot_together": True}
     given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
     kept = role(node, tmp_path, "-i", "node-2,", **given)
-    said = " ".join(kept.stdout.split())
-    assert kept.returncode == 2 and "was told to end and has not within 2 s" in said, kept.stdout + kept.stderr
-    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in said
-    assert "would reboot the control node" not in said and node.cordoned == (False, False)
+    assert kept.returncode == 2 and "was told to end and has not within 2 s" in kept.said, kept.text
+    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.said
+    assert "would reboot the control node" not in kept.said and node.cordoned == (False, False)
     assert not node.admin.get(other)["spec"].get("unschedulable"), "nobody is told that it is cordoned for nothing"
 
     # one that waits cordoned since an earlier run is not the one to give back here
@@ -393,23 +384,12 @@ def test_pods_that_would_wait_are_said_in_check_mode(node: Node, tmp_path: Path)
     assert foreseen.returncode == 0 and "%s/db-1 would wait: " % node.namespace in foreseen.stdout, foreseen.stdout
 
 
-def test_hosts_drains_in_no_cluster_that_nobody_named(tmp_path: Path) -> None:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("K8S_AUTH")}
-    env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", PATH=path_of_tools())
-    command = ["ansible-playbook", "-i", str(ROOT / "inventories/macvlan-roce"), "playbooks/hosts.yml"]
+def test_hosts_drains_in_no_cluster_that_nobody_named() -> None:
     # the nodes of the plan are not this machine, which preflight says, in check mode
-    command += [
-        "--tags",
-        "preflight",
-        "--check",
-        "-e",
-        "ansible_connection=local",
-        "-e",
-        json.dumps({"reboot_drain": True}),
-    ]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "reboot_drain: no cluster is named" in done.stdout, done.stdout + done.stderr
+    given = {"reboot_drain": True, "ansible_connection": "local"}
+    book, words, inventory = "playbooks/hosts.yml", ("--tags", "preflight", "--check"), "inventories/macvlan-roce"
+    done = play(book, *words, inventory=inventory, given=given)
+    assert done.returncode == 2 and "reboot_drain: no cluster is named" in done.stdout, done.text
     assert "TASK [railyard.fabric.preflight" not in done.stdout
-    command[-1] = json.dumps({"reboot_drain": True, "kubernetes_context": "prod"})
-    named = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    named = play(book, *words, inventory=inventory, given=dict(given, kubernetes_context="prod"))
     assert "no cluster is named" not in named.stdout and "TASK [railyard.fabric.preflight" in named.stdout

@@ -9,8 +9,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
-import sys
 import threading
 import time
 import typing as t
@@ -34,10 +32,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import FAMILY
 from lab import process
 from lab.cluster import api, binaries, lifecycle
 from lab.cluster.proxy import Proxy
+from tests import playbook
 from tests.integration.cluster import Cluster, Object
+from tests.playbook import Played
 from tests.unit.fabric.kubernetes import plans
 
-ROOT = Path(__file__).resolve().parents[2]
 # Everything in namespaces that any cluster has, and nothing of Prometheus', so that each test fills an empty cluster.
 OPTIONS: Object = {"metrics": False, "registry": "registry.example"}
 
@@ -670,9 +669,9 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     file["fabric"]["name"] = "other"
     file["names"] = {"network": "{fabric}-{rail}"}
     (bench.place / "other.yml").write_text(yaml.safe_dump(file, sort_keys=False))
-    code, said = play(bench, "kubernetes", "-e", "fabric_file=%s" % (bench.place / "other.yml"))
-    assert code == 2 and "Node node-1, node-2: planned here, and another's already" in said, said
-    assert "Apply what differs" not in said
+    done = play(bench, "kubernetes", "-e", "fabric_file=%s" % (bench.place / "other.yml"))
+    assert done.returncode == 2 and "Node node-1, node-2: planned here, and another's already" in done.said, done.text
+    assert "Apply what differs" not in done.said
     assert (labels("node-1"), labels("node-2")) == before and other.done == []
     label({})
     assert not [key for key in labels("node-2") if key.startswith(LABEL)]
@@ -734,58 +733,55 @@ def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monke
     away(False)
 
 
-def play(bench: Bench, name: str, *words: str, options: t.Mapping[str, t.Any] = OPTIONS) -> tuple[int, str]:
+def play(bench: Bench, name: str, *words: str, options: t.Mapping[str, t.Any] = OPTIONS) -> Played:
     """A playbook on the bench's own fabric file."""
-    file = "fabric_file=%s" % (bench.place / "fabric.yml")
-    return run_play(bench, name, "localhost,", "-e", file, "-e", json.dumps({"kubernetes_options": options}), *words)
+    given = {"fabric_file": str(bench.place / "fabric.yml"), "kubernetes_options": options}
+    return run_play(bench, name, "localhost,", *words, **given)
 
 
-def run_play(bench: Bench, name: str, inventory: str, *words: str) -> tuple[int, str]:
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, "playbooks/%s.yml" % name]
-    argv += ["-e", "kubernetes_kubeconfig=%s" % bench.kubeconfig, *words]
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0")
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+def run_play(bench: Bench, name: str, inventory: str, *words: str, **given: t.Any) -> Played:
+    given["kubernetes_kubeconfig"] = str(bench.kubeconfig)
+    return playbook.play("playbooks/%s.yml" % name, *words, inventory=inventory, given=given, timeout=300)
 
 
 def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
     plan = bench.plan()
     wanted = "fabric ai: %d objects; " % len(plan.objects)
-    rc, out = play(bench, "kubernetes", "--check", "-e", "kubernetes_wait=false")
-    assert rc == 0 and wanted + "%d created" % len(plan.objects) in out and bench.live(plan) == {}, out
-    rc, out = play(bench, "kubernetes", "-e", "kubernetes_wait=false")
-    assert rc == 0 and "2 nodes labelled anew" in out and "Nobody waited" in out, out
+    done = play(bench, "kubernetes", "--check", "-e", "kubernetes_wait=false")
+    assert done.returncode == 0 and wanted + "%d created" % len(plan.objects) in done.said, done.text
+    assert bench.live(plan) == {}
+    done = play(bench, "kubernetes", "-e", "kubernetes_wait=false")
+    assert done.returncode == 0 and "2 nodes labelled anew" in done.said and "Nobody waited" in done.said, done.text
     bench.proxy.seen.clear()
-    rc, out = play(bench, "kubernetes", "-e", "kubernetes_wait_timeout=1")
-    assert rc == 2 and "changed=0" in out and bench.proxy.writes == [], out
-    assert wanted + "nothing differs" in out
-    assert "fabric ai: 0 of 4 resources of 2 nodes at the planned number" in out
-    assert "node-1, node-2: is not Ready. Likely: its kubelet does not run or says so (NoKubelet" in out
-    rc, out = play(bench, "teardown")
-    assert rc == 2 and "consent with -e teardown_consent=ai" in out and len(bench.live(plan)) == len(plan.objects), out
-    rc, out = play(bench, "teardown", "-e", "teardown_consent=ai")
-    assert rc == 0 and "%d removed" % len(plan.objects) in out and bench.live(plan) == {}, out
-    assert "Traceback" not in out
+    done = play(bench, "kubernetes", "-e", "kubernetes_wait_timeout=1")
+    assert done.returncode == 2 and "changed=0" in done.said and bench.proxy.writes == [], done.text
+    assert wanted + "nothing differs" in done.said
+    assert "fabric ai: 0 of 4 resources of 2 nodes at the planned number" in done.said
+    assert "node-1, node-2: is not Ready. Likely: its kubelet does not run or says so (NoKubelet" in done.said
+    done = play(bench, "teardown")
+    assert done.returncode == 2 and "consent with -e teardown_consent=ai" in done.said, done.text
+    assert len(bench.live(plan)) == len(plan.objects)
+    done = play(bench, "teardown", "-e", "teardown_consent=ai")
+    assert done.returncode == 0 and "%d removed" % len(plan.objects) in done.said, done.text
+    assert bench.live(plan) == {}
 
 
 def test_a_missing_kind_says_what_its_cluster_says(bench: Bench) -> None:
     bench.plan()
     options = dict(OPTIONS, node_feature_rule=True)
-    _rc, out = play(bench, "kubernetes", options=options)
-    assert "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: install Node Feature Discovery" in out
-    rc, out = play(
-        bench, "kubernetes", "-e", json.dumps({"kubernetes_kinds_from": "make lab CRDS=DIR"}), options=options
-    )
-    assert rc == 2 and "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: make lab CRDS=DIR" in out
+    said = "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: "
+    assert said + "install Node Feature Discovery" in play(bench, "kubernetes", options=options).said
+    done = play(bench, "kubernetes", "-e", json.dumps({"kubernetes_kinds_from": "make lab CRDS=DIR"}), options=options)
+    assert done.returncode == 2 and said + "make lab CRDS=DIR" in done.said, done.text
 
 
 def test_the_labs_inventory_without_an_operator_runs_as_it_is(bench: Bench) -> None:
     cni = "inventories/lab-cni/fabric.yml"
     try:
-        rc, out = run_play(bench, "kubernetes", cni)
-        assert rc == 0 and "changed=0" not in out and "fabric lab-cni" in out, out
-        rc, out = run_play(bench, "kubernetes", cni)
-        assert rc == 0 and "changed=0" in out and "nothing differs" in out, out
+        done = run_play(bench, "kubernetes", cni)
+        assert done.returncode == 0 and "changed=0" not in done.said and "fabric lab-cni" in done.said, done.text
+        done = run_play(bench, "kubernetes", cni)
+        assert done.returncode == 0 and "changed=0" in done.said and "nothing differs" in done.said, done.text
     finally:
-        rc, out = run_play(bench, "teardown", cni, "-e", "teardown_consent=lab-cni")
-    assert rc == 0, out
+        done = run_play(bench, "teardown", cni, "-e", "teardown_consent=lab-cni")
+    assert done.returncode == 0, done.text

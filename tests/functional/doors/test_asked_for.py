@@ -5,20 +5,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from tests.functional.doors.test_verify import judge
+from tests import playbook
+from tests.functional.doors.test_verify import FABRIC, judge
+from tests.playbook import Played
 from tests.unit.fabric.verify_nodes import World
 
-ROOT = Path(__file__).resolve().parents[3]
-FABRIC = ROOT / "inventories/macvlan-roce/fabric.yml"
 # One that nobody serves: who asks it is refused.
 SERVER = {"apiVersion": "v1", "kind": "Config", "current-context": "none"}
 SERVER["clusters"] = [{"name": "none", "cluster": {"server": "https://127.0.0.1:1"}}]
@@ -26,14 +24,10 @@ SERVER["users"] = [{"name": "none", "user": {"token": "none"}}]
 SERVER["contexts"] = [{"name": "none", "context": {"cluster": "none", "user": "none"}}]
 
 
-def play(playbook: str, inventory: str, *words: str) -> tuple[int, str]:
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("K8S_AUTH", "KUBECONFIG"))}
-    env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="3")
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, playbook, *words]
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    said = " ".join((done.stdout + done.stderr).split())
-    assert "Traceback" not in said and "[WARNING]" not in said, said
-    return done.returncode, said
+def play(book: str | Path, *words: str, inventory: str | Path = FABRIC, **given: t.Any) -> Played:
+    done = playbook.play(book, *words, inventory=inventory, given=given, env={"ANSIBLE_TIMEOUT": "3"})
+    assert "[WARNING]" not in done.text, done.text
+    return done
 
 
 def test_plugins_that_may_not_be_installed_are_not(tmp_path: Path) -> None:
@@ -43,8 +37,8 @@ def test_plugins_that_may_not_be_installed_are_not(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
     looked = {}
     for answer in ("false", "true"):
-        _rc, said = play(str(tmp_path / "play.yml"), "localhost,", "--check", "-e", "cni_install=" + answer)
-        task = said.partition("See which plugins are missing]")[2].partition("TASK [")[0]
+        done = play(tmp_path / "play.yml", "--check", "-e", "cni_install=" + answer, inventory="localhost,")
+        task = done.said.partition("See which plugins are missing]")[2].partition("TASK [")[0]
         looked[answer] = "skipping" not in task and bool(task)
     assert looked == {"false": False, "true": True}
 
@@ -72,29 +66,28 @@ def test_the_end_of_a_whole_run_cordons_and_drift_never_does(
 
 
 def test_nodes_are_cordoned_in_no_cluster_that_nobody_named() -> None:
-    words = ["playbooks/verify.yml", str(FABRIC), "-e", "verify_cordon=true", "-e", "ansible_host=192.0.2.1"]
-    rc, said = play(*words)
-    assert rc == 2 and "verify_cordon: no cluster is named" in said and "Read the node]" not in said, said
+    done = play("playbooks/verify.yml", "-e", "verify_cordon=true", "-e", "ansible_host=192.0.2.1")
+    assert done.returncode == 2 and "verify_cordon: no cluster is named" in done.said, done.text
+    assert "Read the node]" not in done.said, done.text
 
 
 def test_a_verdict_that_cannot_be_written_is_told(tmp_path: Path, sick: World) -> None:
     """It took a whole proof to find out."""
     (tmp_path / "taken").write_text("")
     done = judge(tmp_path, sick, "-e", "verify_report_dir=%s" % (tmp_path / "taken"))
-    said = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode == 2 and "RV404" in said and "rails proven between 2 nodes" in said, said
-    assert "name a directory that you may write, with -e verify_report_dir=DIR" in said and "Traceback" not in said
+    assert done.returncode == 2 and "RV404" in done.said and "rails proven between 2 nodes" in done.said, done.text
+    assert "name a directory that you may write, with -e verify_report_dir=DIR" in done.said
 
 
 @pytest.mark.parametrize("batch", ["0", "-1", "0%", "two"])
 def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_none(batch: str) -> None:
-    rc, said = play("playbooks/hosts.yml", str(FABRIC), "-e", json.dumps({"railyard_reboot_batch": batch}))
-    assert rc == 2 and "railyard_reboot_batch: %s is no number of nodes" % batch in " ".join(said.split())
-    assert "TASK [railyard.fabric.preflight" not in said
+    done = play("playbooks/hosts.yml", railyard_reboot_batch=batch)
+    assert done.returncode == 2 and "railyard_reboot_batch: %s is no number of nodes" % batch in done.said, done.text
+    assert "TASK [railyard.fabric.preflight" not in done.said
 
 
 @pytest.mark.parametrize("words", [(), ("-e", "railyard_reboot_batch=4"), ("-e", "railyard_reboot_batch=10%")])
 def test_a_batch_of_some_or_none_named_goes_on_to_the_hosts(words: tuple[str, ...]) -> None:
     # to this machine, which has none of the rails
-    _rc, said = play("playbooks/hosts.yml", str(FABRIC), "--check", "--connection=local", *words)
-    assert "TASK [railyard.fabric.preflight" in said and "reboot_batch:" not in said
+    done = play("playbooks/hosts.yml", "--check", "--connection=local", *words)
+    assert "TASK [railyard.fabric.preflight" in done.said and "reboot_batch:" not in done.said, done.text
