@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import masked
+
 
 class RailyardError(Exception):
-    """Something is wrong with the request or with the node.
+    """Something is wrong with the request or with the node. No text of it tells a password of a URL.
 
     :param message: what is wrong, with the values, without a final full stop.
     :param place: where, in the user's own words: an option (``ports[2].vfs.count``), a netdev, a file.
@@ -18,10 +20,10 @@ class RailyardError(Exception):
     """
 
     def __init__(self, message: str, place: str = "", remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.place = place
-        self.remedy = remedy
+        self.message = masked(message)
+        self.place = masked(place)
+        self.remedy = masked(remedy)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         text = "%s: %s" % (self.place, self.message) if self.place else self.message

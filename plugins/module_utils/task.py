@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Erro
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import Subsystem, converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import all_masked
 
 Builder = t.Callable[[t.Mapping[str, t.Any], System], Subsystem]
 
@@ -41,7 +42,7 @@ def run(module: AnsibleModule, build: Builder) -> t.NoReturn:
 def read(module: AnsibleModule, look: t.Callable[[t.Mapping[str, t.Any], System], dict[str, t.Any]]) -> t.NoReturn:
     """Run a module that only reads; ``look`` gives its results."""
     try:
-        module.exit_json(changed=False, **look(module.params, System()))
+        module.exit_json(**_told(module, changed=False, **look(module.params, System())))
     except RailyardError as error:
         fail(module, error, [])
     except Exception as error:
@@ -59,15 +60,20 @@ def fail(module: AnsibleModule, error: RailyardError, done: t.Sequence[Change], 
     }
     if trace:
         result["exception"] = trace
-    module.fail_json(**result)
+    module.fail_json(**_told(module, **result))
 
 
 def _exit(module: AnsibleModule, subsystem: Subsystem, changes: t.Sequence[Change], **results: t.Any) -> t.NoReturn:
     for warning in subsystem.warnings:
-        module.warn(warning)
-    module.exit_json(
-        changed=bool(changes), changes=[change.as_dict() for change in changes], diff=as_diff(changes), **results
-    )
+        module.warn(all_masked(warning))
+    rows = [change.as_dict() for change in changes]
+    module.exit_json(**_told(module, changed=bool(changes), changes=rows, diff=as_diff(changes), **results))
+
+
+def _told(module: AnsibleModule, **results: t.Any) -> dict[str, t.Any]:
+    """What the module ends with, without passwords of URLs. Ansible would add the options as they were given."""
+    told: dict[str, t.Any] = all_masked(dict(results, invocation={"module_args": module.params}))
+    return told
 
 
 def _unforeseen(error: Exception) -> RailyardError:

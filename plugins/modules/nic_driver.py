@@ -43,6 +43,8 @@ options:
     description:
       - Where the packages are. Needed with O(kind=doca) and O(kind=mlnx).
       - A URL is a repository, C(https:), C(http:) or C(file:), flat for apt. Its address is laid down and stays.
+      - A user and a password in it (C(https://USER:PASSWORD@HOST/PATH), signs other than letters and digits in per
+        cent) are laid down in a file that root alone can read, and shown nowhere.
       - A path on the node is an ISO or a C(.tgz) of MLNX_OFED, a C(.deb) or C(.rpm) of DOCA that brings its repository,
         or a directory that holds such a repository. An ISO is mounted and an archive unpacked only while it is needed.
     type: str
@@ -136,7 +138,7 @@ gathered:
       type: str
       sample: 2.9.3-0.2.2
     source:
-      description: The repository that is laid down; null where there is none.
+      description: The repository that is laid down, without user and password; null where there is none.
       type: str
     packages:
       description: The installed packages that stand for a whole driver.

@@ -25,6 +25,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.charts import Chart
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import File
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import parted
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WEB = ("https://", "http://")
@@ -116,6 +117,8 @@ def _verified(content: bytes, file: File, where: str, place: str) -> bytes:
 
 def _fetched(url: str, place: str) -> bytes:
     try:
+        # the client's own words on an address that it cannot read hold a part of the password
+        parted(url)
         content: bytes = open_url(url, timeout=_TIMEOUT, http_agent="railyard").read(_LARGEST + 1)
     except Exception as error:  # urllib's tree, TLS's and the proxy's
         raise RailyardError(

@@ -120,3 +120,13 @@ def test_the_unforeseen_is_one_line_and_keeps_its_trace_aside(
     result = lamps({})
     assert result["msg"].startswith("unforeseen: ZeroDivisionError")
     assert "Traceback" not in result["msg"]
+
+
+def test_no_password_of_a_url_is_told(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+    url = "https://me:hush@mirror.example/lamps"
+    Lamps.live[url] = False
+    for told in (lamps({url: True}, check=True), lamps({url: True}), lamps({}, state="gathered")):
+        assert "hush" not in json.dumps(told) and "https://me:***@mirror.example/lamps" in json.dumps(told)
+        assert told["invocation"]["module_args"]["state"]
+    told = lamps({url + "/gone": True})
+    assert told["failed"] and "hush" not in json.dumps(told) and "me:***@" in told["msg"]

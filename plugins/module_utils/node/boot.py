@@ -69,6 +69,7 @@ PACKED = (
     "node.subsystem",
     "node.system",
     "node.vf_setter",
+    "urls",
 )
 
 UNIT_TEXT = """\

@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.system import
 
 RECORD = "/var/lib/railyard/cni.json"
 # What railyard-rail reaches by import; a unit test holds this list against the imports themselves.
-PACKED = ("errors", "node.cni_rail", "node.links", "node.netlink", "node.rtnetlink", "node.vf_setter")
+PACKED = ("errors", "node.cni_rail", "node.links", "node.netlink", "node.rtnetlink", "node.vf_setter", "urls")
 # Who makes the plugins that are not among the CNI project's own.
 MAKERS = {"rdma": "rdma-cni", "sriov": "sriov-cni"}
 # Larger ones are no plugins, and would only fill the memory.

@@ -13,7 +13,6 @@ Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5)
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
@@ -499,10 +498,3 @@ def detect(system: System) -> str:
         "backend",
         "enable systemd-networkd (it leaves alone what it has no file for), or set persist to false",
     )
-
-
-def mode_of(system: System, path: str) -> int | None:
-    try:
-        return os.stat(system.path(path)).st_mode & 0o777
-    except OSError:
-        return None

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.initramfs imp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.kernel_modules import KernelModules
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import HIDDEN, masked
 
 INBOX = "inbox"
 CONTAINER = "container"
@@ -130,9 +131,9 @@ class NicDriver(Subsystem):
         for line in text.splitlines():
             words = line.split()
             if words[:1] == ["deb"]:
-                return words[-2].rstrip("/")
+                return masked(words[-2].rstrip("/"))
             if line.startswith("baseurl="):
-                return line.partition("=")[2].rstrip("/")
+                return masked(line.partition("=")[2].rstrip("/"))
         return None
 
     def _releases(self, running: str) -> list[str]:
@@ -181,13 +182,17 @@ class NicDriver(Subsystem):
         elif source.form == sources.REPOSITORY:
             # its file is held against the options all the same, and says whether packages are checked
             raise_all(source.problems(self._unsigned))
-        changes = []
+        files = manager.files(source.source, key, self._metas[0], self._version, source.login)
         if source.form == sources.REPOSITORY:
-            changes = self._files(manager.files(self._source_text, key, self._metas[0], self._version))
-        elif manager.pin:
+            changes = self._files(files)
+            if not source.login:
+                changes += self._gone([manager.login])
+        else:
             # what is installed from media stays pinned too
-            files = manager.files(self._source_text, key, self._metas[0], self._version)
             changes = self._files([file for file in files if file.path == manager.pin])
+            if source.form != sources.PACKAGE and not right:
+                # a repository's own file goes with the media
+                changes += self._gone([manager.login])
         if not right:
             changes += self._packages(state, source, manager)
         wanted = "%s %s" % (self._kind, self._version)
@@ -201,7 +206,7 @@ class NicDriver(Subsystem):
         errors = source.problems(self._unsigned)
         if not self._allow_unlisted:
             on = nic_driver_match.Node(**state["node"])
-            errors += nic_driver_match.problems(self._kind, self._version, self._source_text, on)
+            errors += nic_driver_match.problems(self._kind, self._version, source.source, on)
             doubt = nic_driver_match.doubt(self._kind, self._version, on)
             if doubt and doubt not in self.warnings:
                 self.warnings.append(doubt)
@@ -242,16 +247,27 @@ class NicDriver(Subsystem):
         changes = []
         for file in wanted:
             held = self._system.read_file(file.path)
+            mode = self._system.mode(file.path)
+
+            def act(file: packages.File = file) -> None:
+                self._system.write_file(file.path, file.text, file.mode)
+
             if held != file.text:
                 before, after = _shown(held), _shown(file.text)
+                if before == after:
+                    after = str(after).replace(HIDDEN, "%s (another)" % HIDDEN)
+                changes.append(Change(file.path, "content", before, after, act))
+            elif file.mode == packages.SECRET and mode is not None and mode != file.mode:
+                changes.append(Change(file.path, "mode", "%04o" % mode, "%04o" % file.mode, act))
+        return changes
+
+    def _gone(self, paths: t.Sequence[str]) -> list[Change]:
+        changes = []
+        for path in paths:
+            held = self._system.read_file(path) if path else None
+            if held is not None:
                 changes.append(
-                    Change(
-                        file.path,
-                        "content",
-                        before,
-                        after,
-                        lambda file=file: self._system.write_file(file.path, file.text),  # type: ignore[misc]
-                    )
+                    Change(path, "content", _shown(held), None, lambda path=path: self._system.remove_file(path))  # type: ignore[misc]
                 )
         return changes
 
@@ -350,12 +366,7 @@ class NicDriver(Subsystem):
             changes = [
                 Change(name, "version", version, own[name], do) for (name, version), do in zip(installed.items(), acts)
             ]
-        for path in (manager.pin, manager.repository, manager.key):
-            held = self._system.read_file(path) if path else None
-            if held is not None:
-                changes.append(
-                    Change(path, "content", _shown(held), None, lambda path=path: self._system.remove_file(path))  # type: ignore[misc]
-                )
+        changes += self._gone([manager.pin, manager.repository, manager.login, manager.key])
         for release, stack in state["kernels"].items():
             if stack == OFED:
                 changes.append(
@@ -479,9 +490,11 @@ def _kind(installed: t.Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def _shown(text: str | None) -> str | None:
-    """A file in a list of changes; of a key no more than which it is."""
-    if text is None or "BEGIN PGP" not in text:
-        return text
+    """A file in a list of changes; of a key no more than which it is, and of a password nothing."""
+    if text is None:
+        return None
+    if "BEGIN PGP" not in text:
+        return packages.shown(text)
     return "key, SHA-256 %s" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 
 

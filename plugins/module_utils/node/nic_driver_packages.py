@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import HIDDEN, Login, masked
 
 # The vendor's packages: those of its own names, and those of others' names with its mark in the version, such as
 # rdma-core 2410mlnx54-1.2410068, knem 1.1.4.90mlnx3-OFED.23.10.0.2.1.1 and ucx 1.18.0-1.2410068.
@@ -30,11 +31,24 @@ ASK_SECONDS = 120.0
 MEND = "mend what it says and run the task again"
 
 
+# Of a file that everybody may read, and of one with a password in it.
+OPEN, SECRET = 0o644, 0o600
+_PASSWORD = re.compile(r"\b(password[ =])\S+")
+_USER = re.compile(r"\b(login |username=)\S+")
+
+
 class File(t.NamedTuple):
     """A file of the package manager as it shall be."""
 
     path: str
     text: str
+    mode: int = OPEN
+
+
+def shown(text: str) -> str:
+    """A file's text as it may be told: no password, and no user without one, which may be a token."""
+    secret = _PASSWORD if _PASSWORD.search(text) else _USER
+    return secret.sub(r"\g<1>" + HIDDEN, masked(text))
 
 
 def is_vendors(name: str, version: str) -> bool:
@@ -58,6 +72,8 @@ class Packages:
     repository = ""
     key = ""
     pin = ""
+    #: where the repository's password is, where that is not in the repository's own file
+    login = ""
     #: where an unpacked MLNX_OFED has its packages
     directory = ""
 
@@ -75,8 +91,11 @@ class Packages:
     def repair(self) -> None:
         """Bring what was interrupted to its end."""
 
-    def files(self, url: str, key: str | None, package: str, version: str) -> list[File]:
-        """The repository's files; ``key`` is the key's text, None for one that is not checked."""
+    def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
+        """The repository's files; ``key`` is the key's text, None for one that is not checked.
+
+        :param url: without user and password, which are ``login``.
+        """
         raise NotImplementedError
 
     def refresh(self, own: bool = True) -> None:
@@ -112,6 +131,8 @@ class Apt(Packages):
     repository = "/etc/apt/sources.list.d/railyard-nic-driver.list"
     key = "/etc/apt/keyrings/railyard-nic-driver.asc"
     pin = "/etc/apt/preferences.d/railyard-nic-driver"
+    # the list must be everybody's to read: apt fails for others otherwise
+    login = "/etc/apt/auth.conf.d/railyard-nic-driver.conf"
     directory = "DEBS"
     # no questions, no restarts of services by needrestart, and a turn behind other package managers
     _QUIET = (*ENVIRONMENT, "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "UCF_FORCE_CONFFOLD=1")
@@ -150,10 +171,18 @@ class Apt(Packages):
         _check(self._system, [*self._QUIET, "dpkg", "--force-confdef", "--force-confold"], ["--configure", "-a"])
         self._apt("-f", "install")
 
-    def files(self, url: str, key: str | None, package: str, version: str) -> list[File]:
+    def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
         option = "signed-by=%s" % self.key if key else "trusted=yes"
         head = "# Written by railyard.fabric.nic_driver.\n"
-        found = [File(self.repository, "%sdeb [%s] %s ./\n" % (head, option, url.rstrip("/") + "/"))]
+        found = []
+        if login:
+            # apt gives it to plain http only where the entry says http, writes an IPv6 host without brackets, and holds
+            # the entry's path against the beginning of one that is no longer in per cent
+            machine = re.sub(r"[][]", "", url.rstrip("/") + "/").partition("%")[0]
+            words = (("machine", machine), ("login", login.user), ("password", login.password))
+            text = head + " ".join("%s %s" % each for each in words if each[1]) + "\n"
+            found.append(File(self.login, text, SECRET))
+        found += [File(self.repository, "%sdeb [%s] %s ./\n" % (head, option, url.rstrip("/") + "/"))]
         if key:
             found.append(File(self.key, key))
         pin = "%sPackage: %s\nPin: version %s*\nPin-Priority: 1001\n" % (head, package, version)
@@ -163,7 +192,7 @@ class Apt(Packages):
         only = ["-o", "Dir::Etc::sourcelist=" + self.repository, "-o", "Dir::Etc::sourceparts=-"]
         only += ["-o", "APT::Get::List-Cleanup=0"]
         argv = ["apt-get", "update", *(only if own else []), "-o", "DPkg::Lock::Timeout=300"]
-        remedy = "see that the repository can be reached from the node, and that key is its own"
+        remedy = "see that the node can reach the repository with source's user and password, and that key is its own"
         result = self._system.run([*argv, "-o", "APT::Update::Error-Mode=any"], SECONDS)
         said = [line for line in (result.err + result.out).splitlines() if line[:2] in ("E:", "W:")]
         # older releases call a repository that they could not read a warning
@@ -232,13 +261,17 @@ class Dnf(Packages):
         rows = [line.partition("\t") for line in told.splitlines()]
         return {name: version for name, _tab, version in rows if is_vendors(name, version)}
 
-    def files(self, url: str, key: str | None, package: str, version: str) -> list[File]:
+    def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
         lines = ["# Written by railyard.fabric.nic_driver.", "[railyard-nic-driver]", "name=NIC driver"]
         # file:/path is apt's writing, file:///path everybody's
         address = re.sub(r"^file:/(?!/)", "file:///", url)
         lines += ["baseurl=%s/" % address.rstrip("/"), "enabled=1", "gpgcheck=%d" % bool(key), "metadata_expire=0"]
         lines += ["gpgkey=file://" + self.key] if key else []
-        return [File(self.repository, "\n".join(lines) + "\n")] + ([File(self.key, key)] if key else [])
+        if login:
+            words = (("username", login.user), ("password", login.password))
+            lines += ["%s=%s" % each for each in words if each[1]]
+        found = [File(self.repository, "\n".join(lines) + "\n", SECRET if login else OPEN)]
+        return found + ([File(self.key, key)] if key else [])
 
     def refresh(self, own: bool = True) -> None:
         argv = ["dnf", "-q", "makecache"]
@@ -246,7 +279,7 @@ class Dnf(Packages):
         result = self._system.run(argv, SECONDS)
         if result.rc:
             said = [line.strip() for line in (result.err + result.out).splitlines() if line.strip()]
-            remedy = "see that the repository can be reached from the node"
+            remedy = "see that the node can reach the repository with source's user and password"
             raise RailyardError(" / ".join(said[:3]) or "exit status %d" % result.rc, "source", remedy)
 
     def versions(self, package: str) -> list[str]:

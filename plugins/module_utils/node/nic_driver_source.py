@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver_packages import Packages
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import Login, parted
 
 REPOSITORY = "repository"
 ISO = "iso"
@@ -31,6 +32,7 @@ SCRATCH = "/var/tmp/railyard-nic-driver"  # noqa: S108 - a fixed name, made for 
 # Keeps a package's script from starting or restarting the stack while it is installed; gone with the next boot anyway.
 MASK = "/run/systemd/system/openibd.service"
 UNIT = "openibd.service"
+_PER_CENT = "write signs other than letters and digits in user and password in per cent: %2F for a slash, %40 for an @"
 _INDEXES = ("Packages", "Packages.gz", "Packages.xz", "repodata")
 _UNPACK_SECONDS = 1800.0
 # How dpkg and rpm start a package's script, which goes on where they are killed. Seconds: for it to end, as long as the
@@ -56,16 +58,27 @@ class Source:
 
     def __init__(self, system: System, source: str, key: str | None) -> None:
         self._system = system
-        self.source = source
         self.form = form(source)
         self.key = key
+        #: without user and password, which are its ``login``
+        self.source = source
+        self.login: Login | None = None
+        self._wrong: list[RailyardError] = []
+        try:
+            if self.form == REPOSITORY:
+                self.source, self.login = parted(source)
+        except ValueError as error:
+            self._wrong = [RailyardError("%s cannot be read: %s" % (source, error), "source", _PER_CENT)]
+        if any(ord(sign) <= ord(" ") or sign == "\x7f" for sign in "".join(self.login or ())):
+            message = "user or password has white space in it, which a package manager cannot be told"
+            self._wrong = [RailyardError(message, "source", "have the repository's server give another one")]
 
     def problems(self, unsigned: bool) -> list[RailyardError]:
         """What is wrong with it before anything is done."""
         if self.form == REPOSITORY:
             if self.key or unsigned:
-                return []
-            return [
+                return list(self._wrong)
+            return self._wrong + [
                 RailyardError("the repository has no key", "key", "give the key, or set unsigned: true if it has none")
             ]
         if not self.source.startswith("/"):

@@ -307,7 +307,7 @@ class RailPorts(Subsystem):
         files = dict(network_files.common_files(kept), **backend.files(kept))
         changes: list[Change] = []
         for path, file in sorted(files.items()):
-            text, mode = system.read_file(path), network_files.mode_of(system, path)
+            text, mode = system.read_file(path), system.mode(path)
             act = _writer(system, backend, path, file)
             if text != file.text:
                 changes.append(Change(path, "content", text, file.text, act))

@@ -109,6 +109,13 @@ class System:
         except OSError:
             return 0
 
+    def mode(self, path: str) -> int | None:
+        """A file's permissions, such as 0o644; None where there is none."""
+        try:
+            return stat.S_IMODE(os.stat(self.path(path)).st_mode)
+        except OSError:
+            return None
+
     def listdir(self, path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""
         try:
@@ -174,11 +181,8 @@ class System:
 
     def edit_file(self, path: str, text: str) -> None:
         """Replace a file, which keeps its permissions. See :meth:`read_exact`."""
-        try:
-            mode = stat.S_IMODE(os.stat(self.path(path)).st_mode)
-        except OSError:
-            mode = 0o644
-        self.write_file(path, text, mode)
+        mode = self.mode(path)
+        self.write_file(path, text, 0o644 if mode is None else mode)
 
     def remove_file(self, path: str) -> None:
         """Remove a file; nothing where there is none. Raises :class:`RailyardError`."""

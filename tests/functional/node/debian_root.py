@@ -9,14 +9,18 @@ initial RAM filesystem's tools, systemctl. Each scenario runs in a child process
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import ctypes
 import functools
 import gzip
 import hashlib
+import http.server
 import os
 import shutil
 import subprocess
 import textwrap
+import threading
 import typing as t
 from pathlib import Path
 
@@ -231,6 +235,40 @@ def key(name: str) -> str:
     Path("/srv/gnupg").mkdir(mode=0o700, exist_ok=True)
     sh("gpg", "--batch", "--passphrase", "", "--quick-gen-key", name, "ed25519", "sign", "never")
     return sh("gpg", "--export", "--armor", name)
+
+
+@contextlib.contextmanager
+def web(place: str, logins: t.Mapping[str, str]) -> t.Iterator[str]:
+    """A web server of this machine with the files of ``place``: its address, without the scheme.
+
+    :param logins: user -> password; who gives none of them is refused. It may change while the server runs.
+    """
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: t.Any) -> None:
+            super().__init__(*arguments, directory=place)
+
+        def do_GET(self) -> None:
+            said = (self.headers.get("Authorization") or "").rpartition(" ")[2]
+            user, _colon, password = base64.b64decode(said).decode().partition(":")
+            if logins.get(user) == password:
+                super().do_GET()
+                return
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="packages"')
+            self.end_headers()
+
+        def log_message(self, *_arguments: t.Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        os.environ.pop(name, None)
+    try:
+        yield "127.0.0.1:%d" % server.server_port
+    finally:
+        server.shutdown()
 
 
 @functools.lru_cache(None)

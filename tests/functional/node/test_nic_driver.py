@@ -135,6 +135,52 @@ def test_a_signed_repository_and_the_wrong_key(node: DebianNode) -> None:
 
 
 @on_debian
+def test_a_repository_with_a_password(node: DebianNode) -> None:
+    doca()
+    logins = {"me@site": "h/s%h:"}
+    with debian_root.web("/srv", logins) as address:
+        place = "%s/%s" % (address, DOCA[len("/srv/") :])
+        options = dict(DRIVER, source="http://me%%40site:h%%2Fs%%25h:@%s" % place)
+        done, told = apply(node, options)
+        (change,) = [each for each in done if each["subject"] == Apt.login]
+        assert change["after"].splitlines()[1:] == ["machine http://%s/ login me@site password ***" % place]
+        assert "h/s%h" not in str([done, told]) and "h%2Fs" not in str([done, told])
+        assert told["gathered"]["source"] == "http://" + place and node.dpkg()["doca-ofed"] == "2.9.3-0.2.2"
+        # the password is in one file, which is root's alone
+        holding = sh("grep", "-rlF", "h/s%h", "/etc/apt", "/var/lib/apt").split()
+        assert holding == [Apt.login] and node.mode(Apt.login) == 0o600 and node.mode(Apt.repository) == 0o644
+        assert "h%2Fs" not in Path(Apt.repository).read_text()
+        os.chmod(Apt.login, 0o644)
+        done, _told = apply(node, options)
+        assert done == [{"subject": Apt.login, "attribute": "mode", "before": "0644", "after": "0600"}]
+
+        # a password that became another one is told, and neither of them is
+        logins["me@site"] = "whisper"
+        driver = made(node, dict(options, version="2.9.4", allow_unlisted=True))
+        with pytest.raises(RailyardError) as caught:
+            converge(driver, {}, driver.changes(driver.observe()), [])
+        assert "401" in str(caught.value) and "user and password" in caught.value.remedy, str(caught.value)
+        assert "h/s%h" not in str(caught.value) and "h%2Fs" not in str(caught.value)
+        apply(node, options)
+        done, _told = apply(node, dict(options, source="http://me%%40site:whisper@%s" % place))
+        (change,) = done
+        assert change["before"].replace("***", "*** (another)") == change["after"], change
+        assert "whisper" not in str(done) and "password whisper\n" in Path(Apt.login).read_text()
+        sh("apt-get", "update")
+
+        # to one without a password, and back; what an earlier release wrote is no more told than what this one does
+        done, _told = apply(node, DRIVER)
+        assert [each["after"] for each in done if each["subject"] == Apt.login] == [None]
+        assert not os.path.exists(Apt.login)
+        Path(Apt.repository).write_text("deb [trusted=yes] http://me%%40site:whisper@%s/ ./\n" % place)
+        done, _told = apply(node, dict(options, source="http://me%%40site:whisper@%s" % place))
+        assert "me%%40site:***@%s/" % place in str(done) and "whisper" not in str(done)
+        assert "whisper" not in Path(Apt.repository).read_text()
+        apply(node, {"kind": "inbox"})
+        assert sh("find", "/etc/apt", "-name", "railyard*") == ""
+
+
+@on_debian
 def test_mlnx_ofed_from_an_iso_and_then_doca(node: DebianNode) -> None:
     mlnx()
     iso = MLNX + ".iso"

@@ -141,6 +141,7 @@ def test_partition_keys(text: str, expected: int | None) -> None:
         (("kind: inbox", "kind: inbox, packages: [x]"), "RY520", "groups.old_kernel.driver.packages"),
         (("file:/srv/doca", "/srv/MLNX_OFED_LINUX.iso"), "RY521", "profiles.hgx.driver.source"),
         (("file:/srv/doca", "/srv/doca-host_2.9.2.deb"), "RY522", "profiles.hgx.driver.source"),
+        (("file:/srv/doca", "https://me:hush@mirror.example/doca"), "RY526", "profiles.hgx.driver.source"),
         (("relaxed_ordering", "relaxed-ordering"), "RY530", "profiles.hgx.firmware.parameters.relaxed-ordering"),
         (("[3]", "[8]"), "RY531", "profiles.hgx.firmware.parameters.roce_cc_priorities"),
         (("relaxed_ordering: true", "LINK_TYPE_P1: 1"), "RY532", "profiles.hgx.firmware.parameters.LINK_TYPE_P1"),
@@ -157,3 +158,4 @@ def test_what_is_wrong_is_said_at_its_place(change: tuple[str, str], code: str, 
     assert change[0] in FILE
     found = lint(example.whole(FILE.replace(*change)).encode("utf-8")).findings
     assert [(finding.code, finding.place) for finding in found] == [(code, place)]
+    assert "hush" not in found[0].text()

@@ -17,7 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import NicDriver
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import Login
 from tests.unit.node.trees import Tree
 
 JAMMY = match.Node("ubuntu22.04", "5.15.0-25-generic", "x86_64")
@@ -319,6 +320,66 @@ DOCA: dict[str, t.Any] = {
     "source": "https://m.example.com/rhel9.4/x86_64",
     "unsigned": True,
 }
+
+
+def test_a_password_for_dnf_is_in_a_file_of_roots_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rocky = Rocky(tmp_path)
+    file = rocky.tree.root / packages.Dnf.repository.lstrip("/")
+
+    def told(source: str) -> dict[str, t.Any]:
+        (change,) = [
+            each
+            for each in rocky.apply(monkeypatch, **dict(DOCA, source=source))
+            if each.subject == packages.Dnf.repository
+        ]
+        assert "hush" not in repr(change) and "h%2Fush" not in repr(change)
+        return change.as_dict()
+
+    after = told("https://me:h%2Fush@m.example.com/rhel9.4/x86_64")["after"]
+    assert "baseurl=https://m.example.com/rhel9.4/x86_64/\n" in after and "username=me\npassword=***\n" in after
+    assert "password=h/ush\n" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
+    row = told("https://me:hushhush@m.example.com/rhel9.4/x86_64")
+    assert row["before"] == after and row["after"] == after.replace("***", "*** (another)")
+    # a token alone is as secret
+    row = told("https://hush@m.example.com/rhel9.4/x86_64")
+    assert "username=***\n" in row["after"] and "username=hush\n" in file.read_text()
+    told("https://m.example.com/rhel9.4/x86_64")
+    assert "username" not in file.read_text() and file.stat().st_mode & 0o777 == 0o644
+    # as an earlier release wrote it
+    file.write_text(file.read_text().replace("https://", "https://me:hush@"))
+    assert rocky.driver(monkeypatch, **DOCA).observe()["source"] == "https://me:***@m.example.com/rhel9.4/x86_64"
+    assert "me:***@m" in told("https://m.example.com/rhel9.4/x86_64")["before"]
+
+
+@pytest.mark.parametrize(
+    ("url", "machine"),
+    [
+        ("https://m.example.com:8443/doca", "https://m.example.com:8443/doca/"),
+        ("http://[fd00::1]:80/doca/", "http://fd00::1:80/doca/"),
+        ("https://m.example.com/do%2Bca/x", "https://m.example.com/do"),
+    ],
+)
+def test_what_apt_looks_a_password_up_by(url: str, machine: str) -> None:
+    login, repository, _pin = packages.Apt(System()).files(url, None, "doca-ofed", "2.9.3", Login("me", "hush"))
+    assert login.text.splitlines()[1] == "machine %s login me password hush" % machine and login.mode == 0o600
+    assert repository.mode == 0o644 and "hush" not in repository.text
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("https://me:hu/sh@m.example.com/x", "is no port, or a sign in user or password ends them.*%2F for a slash"),
+        ("https://me:hu%0Ash@m.example.com/x", "user or password has white space in it"),
+        ("https://me:hu%20sh@m.example.com/x", "user or password has white space in it"),
+    ],
+)
+def test_a_password_that_cannot_be_used_is_refused_and_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, said: str
+) -> None:
+    driver = Rocky(tmp_path).driver(monkeypatch, **dict(DOCA, source=source))
+    with pytest.raises(RailyardError, match=said) as caught:
+        driver.changes(driver.observe())
+    assert "hu" not in str(caught.value) and caught.value.place == "source"
 
 
 def test_dnf_installs_one_version_and_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

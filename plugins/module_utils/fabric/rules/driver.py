@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import CONNECTED, NETDEV_MAX
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Firmware, Port
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import masked
 
 _PORTS = """
     ports:
@@ -104,6 +105,16 @@ APART = rule(
     WARNING,
     why="The operator's policy has one driver for all nodes of the fabric, and its container unloads the"
     " host's modules.",
+)
+PASSWORD = rule(
+    "RY526",
+    "A repository's address holds a password",
+    _profile(
+        'driver: {kind: doca, version: 2.9.3, source: "https://me:hush@mirror.example.com/doca", key: /etc/doca.asc}'
+    ),
+    _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca, key: /etc/doca.asc}"),
+    why="A fabric file holds no secret: plans, reports and pages show what it says. The variable ofed_source takes the"
+    " source's place on nodes, with user and password, and can be in a file that ansible-vault encrypts.",
 )
 PARAMETER = rule(
     "RY530",
@@ -220,8 +231,12 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
     elif ending and driver.version and driver.version not in driver.source:
         message = "%s does not name the release %s" % (shown(driver.source.rpartition("/")[2]), shown(driver.version))
         report.add(RELEASE, path, message, "write the version of the source, or name another source")
+    source = masked(driver.source)
+    if source != driver.source:
+        remedy = "take user and password out, and give the whole address as ofed_source, from a file of ansible-vault"
+        report.add(PASSWORD, path, "%s holds a password, which would be shown" % shown(source), remedy)
     if driver.source.startswith(REMOTE) and not driver.key and not driver.unsigned:
-        message = "the repository %s has no key" % shown(driver.source)
+        message = "the repository %s has no key" % shown(source)
         report.add(UNSIGNED, path, message, "name the key's file with key, or set unsigned: true")
 
 

@@ -99,6 +99,19 @@ def test_what_a_web_server_gives_wrong_is_neither_used_nor_kept(
     assert not list(own_cache.rglob("*.tgz"))
 
 
+def test_no_password_of_an_address_is_told(
+    served: tuple[str, list[str]], archive: Path, tmp_path: Path, own_cache: Path
+) -> None:
+    url = served[0].replace("://", "://me:hush@")
+    assert archives.found("spiderpool", url, File(NAME, software_files.digest(archive))).content
+    assert not [path for path in own_cache.rglob("*") if "hush" in str(path)]
+    denied = program(tmp_path / "denied", 'echo "Error: $2: 401" >&2; exit 1\n')
+    for source in (url, url + "/no", url.replace("http:", "oci:"), "http://me:hu/sh@127.0.0.1:1"):
+        with pytest.raises(RailyardError) as caught:
+            archives.found("spiderpool", source, File(NAME, "0" * 64), denied)
+        assert "hu" not in str(caught.value) and "me:***@127.0.0.1" in str(caught.value), str(caught.value)
+
+
 def program(path: Path, text: str) -> str:
     path.write_text("#!/bin/sh\n" + text)
     path.chmod(0o755)

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A repository's address with a password, as a person gives it to the role: nothing that Ansible prints tells it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from tests import playbook
+
+
+def test_at_no_verbosity_is_the_password_shown(tmp_path: Path) -> None:
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "connection": "local",
+        "roles": ["railyard.fabric.ofed"],
+        "vars": {
+            "ansible_python_interpreter": sys.executable,
+            # what cannot be read of it is what programs would tell of it
+            "ofed_source": "https://me:hush%2Fhush/hush@mirror.example/doca",
+            "ofed_driver": {"kind": "doca", "version": "2.9.3", "source": "https://mirror.example/doca"},
+        },
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    played = playbook.run(
+        "ansible-playbook", "-i", "node-1,", str(tmp_path / "play.yml"), "--check", "--diff", "-vvv", timeout=120
+    )
+    assert played.returncode == 2, played.text
+    assert "hush" not in played.text
+    assert "source: https://me:***@mirror.example/doca cannot be read: " in played.said, played.text
+    _before, invocation, options = played.text.partition("invocation:")
+    assert invocation and "source: https://me:***@mirror.example/doca\n" in options, played.text
