@@ -12,7 +12,6 @@ import copy
 import json
 import os
 import subprocess
-import sys
 import typing as t
 from concurrent import futures
 from pathlib import Path
@@ -24,10 +23,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
 from lab.cluster import schemas, tools
 from lab.image import cache_directory
+from tests import playbook
 from tests.integration.cluster import Cluster, Object
 from tests.unit.fabric.kubernetes import plans, software_files
 
-ROOT = Path(__file__).resolve().parents[2]
 GROUP = "railyard.example"
 FABRIC = "ai"
 
@@ -64,15 +63,10 @@ class Bench:
             "cluster_wait": False,
             **more,
         }
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "playbooks/%s.yml" % name]
-        argv += ["-e", json.dumps(given), *words]
-        own = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "XDG_CACHE_HOME": str(self.place)}
-        done = subprocess.run(
-            argv, cwd=ROOT, env={**os.environ, **own, **(env or {})}, capture_output=True, text=True, timeout=400
-        )
-        said = " ".join((done.stdout + done.stderr).split())
-        assert "Traceback" not in said, said
-        return done.returncode, said
+        known = {"XDG_CACHE_HOME": str(self.place), **(env or {})}
+        book = "playbooks/%s.yml" % name
+        done = playbook.play(book, *words, inventory="localhost,", given=given, env=known, timeout=400)
+        return done.returncode, done.said
 
     def releases(self) -> dict[str, t.Any]:
         listed = json.loads(self.cluster.helm("list", "-A", "-a", "-o", "json"))
