@@ -253,12 +253,14 @@ ip:
     - What IP is set on the NICs' netdevs. C(addresses) are those that reach further than the link.
     - C(routes) are those that somebody has set, with C(table) null for the main table. C(rules) are the policy rules
       that select by the port's address or netdev alone.
+    - C(dynamic) is what the node was given and nobody has set, an address with a lifetime or of a router's
+      advertisement, a route of such an advertisement or of DHCP.
   returned: when O(subset) has V(ip)
   type: dict
   version_added: 0.2.0
   sample:
-    addresses: [{netdev: enp11s0f0np0, address: 172.16.11.201/24, secondary: false}]
-    routes: [{netdev: enp11s0f0np0, to: 0.0.0.0/0, via: 172.16.11.254, table: 101}]
+    addresses: [{netdev: enp11s0f0np0, address: 172.16.11.201/24, secondary: false, dynamic: false}]
+    routes: [{netdev: enp11s0f0np0, to: 0.0.0.0/0, via: 172.16.11.254, table: 101, dynamic: false}]
     rules: [{from: 172.16.11.201/32, oif: null, table: 101, priority: 10001}]
 sysctls:
   description: By netdev, the settings of IPv4 that the kernel acts by, those of C(all) reckoned in.

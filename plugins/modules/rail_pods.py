@@ -82,13 +82,13 @@ pods:
       returned: always
       type: list
       elements: dict
-      sample: [{netdev: net1, address: 172.16.11.7/24, secondary: false}]
+      sample: [{netdev: net1, address: 172.16.11.7/24, secondary: false, dynamic: false}]
     routes:
       description: Routes but the kernel's own, C(table) null for the main one.
       returned: always
       type: list
       elements: dict
-      sample: [{netdev: net1, to: 0.0.0.0/0, via: 172.16.11.254, table: 101}]
+      sample: [{netdev: net1, to: 0.0.0.0/0, via: 172.16.11.254, table: 101, dynamic: false}]
     rules:
       description: Policy rules that select by one of its addresses or interfaces alone.
       returned: always

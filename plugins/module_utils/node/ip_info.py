@@ -9,14 +9,29 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
+    IFA_F_MANAGETEMPADDR,
+    IFA_F_PERMANENT,
     IFA_F_SECONDARY,
     NARROW_SCOPES,
+    PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
+    PROTOCOL_RA,
+    PROTOCOL_REDIRECT,
     TABLE_MAIN,
+    Address,
     Rtnetlink,
 )
 
 Row = t.Dict[str, t.Any]
+# Routes that another host has told this one.
+_TOLD = (PROTOCOL_RA, PROTOCOL_DHCP, PROTOCOL_REDIRECT)
+
+
+def _dynamic(address: Address) -> bool:
+    """Whether it is there for a time alone, as a lease is, or what a router advertised. The kernel marks those of its
+    own even where the router gave no time.
+    """
+    return not address.flags & IFA_F_PERMANENT or bool(address.flags & IFA_F_MANAGETEMPADDR)
 
 
 def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
@@ -30,6 +45,7 @@ def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
             "netdev": netdevs[each.ifindex],
             "address": str(each.interface),
             "secondary": bool(each.interface.version == 4 and each.flags & IFA_F_SECONDARY),
+            "dynamic": _dynamic(each),
         }
         for each in table.addresses()
         if each.ifindex in netdevs and each.scope not in NARROW_SCOPES
@@ -40,6 +56,7 @@ def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
             "to": str(each.destination),
             "via": str(each.gateway) if each.gateway else None,
             "table": None if each.table == TABLE_MAIN else each.table,
+            "dynamic": each.protocol in _TOLD,
         }
         for version in (4, 6)
         for each in table.routes(version)

@@ -48,7 +48,7 @@ IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST, IFA_FLAGS = 1, 2, 4, 8
 IFA_F_SECONDARY = 0x01
 # Of IPv6: another host has it; it is not yet known whether one has, and may be used meanwhile; it may not.
 IFA_F_DADFAILED, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE = 0x08, 0x04, 0x40
-IFA_F_NOPREFIXROUTE = 0x200
+IFA_F_PERMANENT, IFA_F_MANAGETEMPADDR, IFA_F_NOPREFIXROUTE = 0x80, 0x100, 0x200
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_TABLE = 1, 4, 5, 6, 7, 15
 FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL = 1, 2, 6, 15, 17, 21
 # A rule's attributes that select nothing: suppressors (where unset), the flow realm, padding, who made it.
@@ -63,7 +63,7 @@ TABLE_LOCAL = 255
 RESERVED_TABLES = frozenset((0, 253, TABLE_MAIN, TABLE_LOCAL))
 # What systemd-networkd says of the routes and rules in its files, so that its and ours are the same.
 PROTOCOL_STATIC = 4
-PROTOCOL_KERNEL = 2
+PROTOCOL_REDIRECT, PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP = 1, 2, 9, 16
 SCOPE_UNIVERSE, SCOPE_LINK = 0, 253
 # Of addresses: those that the kernel gives by itself, or that reach no further than the link.
 NARROW_SCOPES = (SCOPE_LINK, 254, 255)

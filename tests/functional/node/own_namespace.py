@@ -148,20 +148,24 @@ class LiveNode:
         inside = ["nsenter", "--net=/proc/%d/ns/net" % self._leaf.pid, *command]
         return subprocess.run(inside, check=True, capture_output=True, text=True).stdout
 
-    def advertise(self, number: int) -> None:
-        """Let the leaf say on a rail that it is a router, with a prefix to take an address from (RFC 4861)."""
-        self.leaf(sys.executable, "-c", ADVERTISER, "leaf%d" % number)
+    def advertise(self, number: int, valid: int = 3600) -> None:
+        """Let the leaf say on a rail that it is a router, with a prefix to take an address from (RFC 4861).
+
+        :param valid: seconds for which the address may be used.
+        """
+        self.leaf(sys.executable, "-c", ADVERTISER, "leaf%d" % number, str(valid))
 
 
 # A router advertisement: hop limit 64, lifetime 1800 s; prefix 2001:db8:77::/64, on link and for addresses
 ADVERTISER = """
 import socket, struct, sys, time
 sock = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
-index = socket.if_nametoindex(sys.argv[1])
+index, valid = socket.if_nametoindex(sys.argv[1]), int(sys.argv[2])
 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
 body = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
-body += struct.pack("!BBBBIII16s", 3, 4, 64, 0xC0, 3600, 1800, 0, socket.inet_pton(socket.AF_INET6, "2001:db8:77::"))
+prefix = socket.inet_pton(socket.AF_INET6, "2001:db8:77::")
+body += struct.pack("!BBBBIII16s", 3, 4, 64, 0xC0, valid, min(valid, 1800), 0, prefix)
 for _try in range(100):
     try:
         sock.sendto(body, ("ff02::1", 0, 0, index))

@@ -10,8 +10,12 @@ from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import ip_info
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
+    IFA_F_MANAGETEMPADDR,
+    IFA_F_PERMANENT,
     IFA_F_SECONDARY,
+    PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
+    PROTOCOL_RA,
     PROTOCOL_STATIC,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
@@ -21,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink imp
     Rtnetlink,
     Rule,
 )
-from tests.functional.node.own_namespace import LiveNode, in_own_namespace
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 from tests.functional.node.test_ports_live import port, run
 from tests.unit.fabric import live_nodes
 from tests.unit.node.test_info import link, node
@@ -42,10 +46,10 @@ class Table:
             return Address(index, ipaddress.ip_interface(text), scope, flags)
 
         return [
-            one(4, "172.16.11.201/24"),
+            one(4, "172.16.11.201/24", flags=IFA_F_PERMANENT),
             one(4, "172.16.11.240/24", flags=IFA_F_SECONDARY),
             one(4, "fe80::1/64", SCOPE_LINK),
-            one(5, "fd00:11::201/64", flags=IFA_F_SECONDARY),
+            one(5, "fd00:11::201/64", flags=IFA_F_SECONDARY | IFA_F_PERMANENT | IFA_F_MANAGETEMPADDR),
             one(9, "10.0.0.1/8"),
         ]
 
@@ -55,11 +59,11 @@ class Table:
             return Route(table, ipaddress.ip_network(to), oif, gateway, None, 0, protocol, 0)
 
         if version == 6:
-            return [one(102, "::/0", 5, "fd00:11::1")]
+            return [one(102, "::/0", 5, "fd00:11::1", PROTOCOL_RA)]
         return [
             one(TABLE_MAIN, "172.16.11.0/24", 4, None, PROTOCOL_KERNEL),
             one(101, "0.0.0.0/0", 4, "172.16.11.254"),
-            one(TABLE_MAIN, "10.64.0.0/20", 4, "172.16.11.254"),
+            one(TABLE_MAIN, "10.64.0.0/20", 4, "172.16.11.254", PROTOCOL_DHCP),
             one(TABLE_MAIN, "0.0.0.0/0", 9, "10.0.0.254"),
         ]
 
@@ -81,14 +85,14 @@ def test_what_is_set_on_the_nics(tmp_path: Path) -> None:
     look: t.Any = node(tree, [link("ens1", 4), link("ens2", 5), link("dummy0", 9)], table=Table).look
     assert look(["ip"])["ip"] == {
         "addresses": [
-            {"netdev": "ens1", "address": "172.16.11.201/24", "secondary": False},
-            {"netdev": "ens1", "address": "172.16.11.240/24", "secondary": True},
-            {"netdev": "ens2", "address": "fd00:11::201/64", "secondary": False},
+            {"netdev": "ens1", "address": "172.16.11.201/24", "secondary": False, "dynamic": False},
+            {"netdev": "ens1", "address": "172.16.11.240/24", "secondary": True, "dynamic": True},
+            {"netdev": "ens2", "address": "fd00:11::201/64", "secondary": False, "dynamic": True},
         ],
         "routes": [
-            {"netdev": "ens1", "to": "0.0.0.0/0", "via": "172.16.11.254", "table": 101},
-            {"netdev": "ens1", "to": "10.64.0.0/20", "via": "172.16.11.254", "table": None},
-            {"netdev": "ens2", "to": "::/0", "via": "fd00:11::1", "table": 102},
+            {"netdev": "ens1", "to": "0.0.0.0/0", "via": "172.16.11.254", "table": 101, "dynamic": False},
+            {"netdev": "ens1", "to": "10.64.0.0/20", "via": "172.16.11.254", "table": None, "dynamic": True},
+            {"netdev": "ens2", "to": "::/0", "via": "fd00:11::1", "table": 102, "dynamic": True},
         ],
         "rules": [
             {"from": "172.16.11.201/32", "oif": None, "table": 101, "priority": 10001},
@@ -125,3 +129,38 @@ def test_what_rail_ports_has_set_is_told_by_the_kernel(live: LiveNode) -> None:
         # The kernel's own order is none, and link-local networks are routes of a rail's table too.
         found = [row for row in told[part] if not str(row.get("to", "")).startswith("fe80")]
         assert sorted(map(str, found)) == sorted(map(str, simulated[part])), part
+
+
+@in_own_namespace
+def test_what_a_router_or_a_lease_gave_is_told_apart_by_the_kernel(live: LiveNode) -> None:
+    """A router may give no time at all, 0xffffffff seconds; a lease is what a client of DHCP sets."""
+    for number, valid in ((1, 3600), (2, 0xFFFFFFFF)):
+        live.rail(number)
+        ip("link", "set", "rail%d" % number, "up")
+        ip("address", "add", "fd00:%d::201/64" % number, "dev", "rail%d" % number)
+        live.advertise(number, valid)
+    ip("address", "add", "172.16.1.201/24", "dev", "rail1", "valid_lft", "3600", "preferred_lft", "1800")
+    ip("address", "add", "172.16.2.201/24", "dev", "rail2")
+    ip("route", "add", "10.64.0.0/20", "via", "172.16.2.254", "proto", "dhcp")
+
+    def told() -> dict[str, bool]:
+        with Rtnetlink() as table:
+            names = {each.ifindex: each.name for each in table.links() if each.name.startswith("rail")}
+            found = ip_info.look(table, names)
+        return {
+            "%s %s" % (row["netdev"], row.get("to") or ipaddress.ip_interface(row["address"]).network): row["dynamic"]
+            for row in found["addresses"] + found["routes"]
+        }
+
+    live.wait_for(lambda: len(told()) == 9, "the routers' addresses and default routes do not come: %s" % told())
+    assert told() == {
+        "rail1 2001:db8:77::/64": True,
+        "rail1 fd00:1::/64": False,
+        "rail1 172.16.1.0/24": True,
+        "rail1 ::/0": True,
+        "rail2 2001:db8:77::/64": True,
+        "rail2 fd00:2::/64": False,
+        "rail2 172.16.2.0/24": False,
+        "rail2 10.64.0.0/20": True,
+        "rail2 ::/0": True,
+    }

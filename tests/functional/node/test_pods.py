@@ -107,7 +107,10 @@ def test_of_devices_that_all_share_a_pod_has_the_gids_of_its_addresses() -> None
         {"device": "mlx5_0", "port": 1, "index": index, "type": kinds[index % 2], "address": address, "netdev": None}
         for index, address in enumerate(("172.16.11.201", "172.16.11.7", "172.16.11.8", "fd00:11::7", None))
     ]
-    held = [{"netdev": "net1", "address": each, "secondary": False} for each in ("172.16.11.7/24", "fd00:11::7/64")]
+    held = [
+        {"netdev": "net1", "address": each, "secondary": False, "dynamic": False}
+        for each in ("172.16.11.7/24", "fd00:11::7/64")
+    ]
     row = pods._row({"uid": UIDS[0], "why": ""}, {"addresses": held}, gids)
     assert [(each["index"], each["type"]) for each in row["gids"]] == [(1, "RoCE v2"), (3, "RoCE v2")]
     own = [dict(gids[1], device="mlx5_9", index=5)]
@@ -208,7 +211,9 @@ def test_a_pods_interfaces_tables_and_rules_are_read_from_the_node(live: LiveNod
         assert os.readlink("/proc/self/ns/net") == here
         assert one["why"] == other["why"] == "" and one["namespace"] == os.readlink("/proc/%d/ns/net" % pid)
         assert [(row["netdev"], row["up"], row["mtu"]) for row in one["links"]] == [("net1", True, 4200)]
-        assert one["addresses"] == [{"netdev": "net1", "address": "172.16.11.7/24", "secondary": False}]
+        assert one["addresses"] == [
+            {"netdev": "net1", "address": "172.16.11.7/24", "secondary": False, "dynamic": False}
+        ]
         assert {(row["netdev"], row["to"], row["via"], row["table"]) for row in one["routes"]} == {
             ("net1", "0.0.0.0/0", "172.16.11.254", 101),
             ("net1", "172.16.11.0/24", None, 101),

@@ -157,7 +157,7 @@ def _ip(ports: t.Sequence[Row]) -> Row:
             if not address:
                 continue
             plain = ipaddress.ip_interface(address)
-            found["addresses"].append({"netdev": netdev, "address": address, "secondary": False})
+            found["addresses"].append({"netdev": netdev, "address": address, "secondary": False, "dynamic": False})
             everything = "::/0" if six else "0.0.0.0/0"
             ways = [(everything, port["gateway" + six], table)] if port["gateway" + six] else []
             ways += [(way["to"], way["via"], way["table"]) for way in port["routes"] if (":" in way["to"]) == bool(six)]
@@ -166,5 +166,7 @@ def _ip(ports: t.Sequence[Row]) -> Row:
                 source = "%s/%d" % (plain.ip, plain.max_prefixlen)
                 rule = {"from": source, "oif": None, "table": table, "priority": port["rule_priority"]}
                 found["rules"] += [rule, dict(rule, **{"from": None, "oif": netdev})]
-            found["routes"] += [{"netdev": netdev, "to": to, "via": via, "table": own} for to, via, own in ways]
+            found["routes"] += [
+                {"netdev": netdev, "to": to, "via": via, "table": own, "dynamic": False} for to, via, own in ways
+            ]
     return found

@@ -416,6 +416,44 @@ def test_another_prefix_length_gateway_mtu_table_and_a_second_address(told: list
     assert "gateway: 172.16.12.254" in outcome.text
 
 
+def given(told: t.Sequence[Told], address: str, **more: t.Any) -> None:
+    """An address for a time on each port, in the kernel's order, which is none."""
+    for number, each in enumerate(told, 1):
+        for row in each.result["nics"]:
+            if row["netdev"]:
+                found = {"netdev": row["netdev"], "address": address % number, "secondary": False, "dynamic": True}
+                each.result["ip"]["addresses"].insert(0, dict(found, **more))
+
+
+def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[Told]) -> None:
+    before = look(told)
+    # as leaves advertise it, with routes of theirs; the NIC of the management network has a lease, as it should
+    given(told, "2001:db8:77::%d/64")
+    for each in told:
+        ways = [{"netdev": row["netdev"], "via": "fe80::1", "table": None} for row in each.result["nics"]]
+        each.result["ip"]["routes"] += [dict(way, to="2001:db8::/32", dynamic=True) for way in ways]
+    outcome = look(told)
+    found = of(outcome, "DS312")
+    assert [doubt.place[1] for doubt in found] == ["gpu%02d" % rail for rail in range(1, 9)]
+    assert {doubt.nodes for doubt in found} == {tuple(each.name for each in told)}
+    assert {doubt.message for doubt in found} == {
+        "a router's advertisement or DHCP gave ports IPv6 addresses such as 2001:db8:77::1/64"
+    }
+    assert codes(outcome) - codes(before) == {"DS312"}
+    assert yaml.safe_load(outcome.text) == yaml.safe_load(before.text)
+
+
+def test_ports_with_leases_alone_have_no_addresses(told: list[Told]) -> None:
+    for each in told:
+        for row in each.result["ip"]["addresses"]:
+            row["dynamic"] = True
+        each.result["ip"]["rules"], each.result["ip"]["routes"] = [], []
+    outcome = look(told)
+    assert {"DS301", "DS312"} <= codes(outcome) and "DS303" not in codes(outcome)
+    assert of(outcome, "DS301")[0].message == "no port of the rail has an address of its own"
+    assert "172.16.11.0/24" not in outcome.text
+
+
 def test_a_node_that_could_not_be_asked_and_one_without_ports(told: list[Told]) -> None:
     told[2] = told[2]._replace(result={})
     told[3].result["nics"] = [row for row in told[3].result["nics"] if row["branch"]]

@@ -108,10 +108,23 @@ def addressing(
         if rail not in found.schemes:
             found.modes[rail] = NONE if infiniband else SUBNET
             if not infiniband:
-                message = "no port of the rail has an address"
+                message = "no port of the rail has an address of its own"
                 doubts.add("DS301", ("rails", rail), message, "say its subnet, and which of it are hosts' and pods'")
     _foreign(tracks, doubts)
+    _leased(ports, doubts)
     return found
+
+
+def _leased(ports: Ports, doubts: Doubts) -> None:
+    """What a rail's ports were given for a time: once for a rail and family, however many they are."""
+    for rail in ports:
+        for bits, family in ((IPV4, "IPv4"), (IPV6, "IPv6")):
+            given = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
+            if given:
+                first = next(iter(given.values()))
+                message = "a router's advertisement or DHCP gave ports %s addresses such as %s" % (family, first)
+                remedy = "see that nobody gives rail ports addresses, or that the rail's subnet leaves these out"
+                doubts.add("DS312", ("rails", rail), message, remedy, given)
 
 
 def _tracks(rail: str, ports: t.Mapping[str, Nic], doubts: Doubts) -> t.Iterator[Track]:

@@ -48,6 +48,7 @@ CODES: dict[str, tuple[str, str]] = {
     "DS309": (ERROR, "A rail's address is in another rail's network"),
     "DS310": (ERROR, "Nodes have blocks of pods' addresses, and nothing says how large"),
     "DS311": (WARNING, "A port has no address where others of its rail have one"),
+    "DS312": (WARNING, "A rail port was given an address for a time"),
     "DS401": (WARNING, "MTUs of a rail's ports differ"),
     "DS402": (WARNING, "A rail port has no RDMA device"),
     "DS403": (WARNING, "VFs of a rail's ports differ"),

@@ -38,6 +38,7 @@ class Route(t.NamedTuple):
 class Nic:
     """One port of a node. ``near``: GPU's index -> how near it is; ``speed`` in Gb/s, ``mtu`` in bytes.
 
+    ``leased``: an address that it was given for a time, by family.
     ``card``: what its functions have in common. ``carries``: why it must not be touched. ``soft``: the type of its soft
     RDMA device. ``vfs``: attributes of each. ``table`` and ``priority``: the routing table that rules lead to.
     """
@@ -57,6 +58,7 @@ class Nic:
     soft: str | None = None
     vfs: list[Row] = field(default_factory=list)
     held: dict[int, Held] = field(default_factory=dict)
+    leased: dict[int, str] = field(default_factory=dict)
     routes: list[Route] = field(default_factory=list)
     table: int | None = None
     priority: int | None = None
@@ -168,6 +170,9 @@ def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], doubts: Doubts) -> None
             continue
         plain = ipaddress.ip_interface(row["address"])
         bits, address = plain.max_prefixlen, int(plain.ip)
+        if row.get("dynamic"):
+            nic.leased.setdefault(bits, str(row["address"]))
+            continue
         if bits in nic.held:
             if not row.get("secondary"):
                 message = "%s has %s beside %s" % (nic.netdev, row["address"], nic.held[bits].net)
@@ -178,7 +183,7 @@ def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], doubts: Doubts) -> None
         nic.held[bits] = Held(address, network(address, plain.network.prefixlen, bits))
     for row in told.get("routes") or ():
         nic = nics.get(row["netdev"])
-        if nic is None:
+        if nic is None or row.get("dynamic"):
             continue
         to = ipaddress.ip_network(row["to"])
         net = network(int(to.network_address), to.prefixlen, to.max_prefixlen) if to.prefixlen else None
