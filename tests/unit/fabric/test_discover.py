@@ -443,6 +443,18 @@ def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[Told]) -> N
     assert yaml.safe_load(outcome.text) == yaml.safe_load(before.text)
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_a_default_route_is_no_rails_whoever_gave_it(told: list[Told], dynamic: bool) -> None:
+    for each in told:
+        more = next(dict(row) for row in each.result["nics"] if row["netdev"] == "enp11s0f0np0")
+        more.update(netdev="ens99", pci="0001:99:00.0", serial="other", rdma=[], gpus={})
+        each.result["nics"].append(more)
+        row = {"netdev": "ens99", "to": "0.0.0.0/0", "via": "10.2.0.1", "table": None, "dynamic": dynamic}
+        each.result["ip"]["routes"].append(row)
+    ports = yaml.safe_load(look(told).text)["profiles"]["server"]["other_ports"]
+    assert ports["ens99"]["role"] == "management"
+
+
 def test_ports_with_leases_alone_have_no_addresses(told: list[Told]) -> None:
     for each in told:
         for row in each.result["ip"]["addresses"]:

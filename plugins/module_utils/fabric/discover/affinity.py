@@ -182,8 +182,7 @@ def _others(nics: t.Sequence[Nic], found: Choice) -> None:
         if nic.pci in rails:
             continue
         slow = nic.speed is not None and nic.speed < STORAGE_SPEED
-        routed = any(route.to is None and route.table is None for route in nic.routes)
-        management = bool(nic.carries) or slow or routed or not (nic.has_rdma or nic.speed)
+        management = bool(nic.carries) or slow or nic.routed or not (nic.has_rdma or nic.speed)
         found.others[nic.pci] = "management" if management else "storage"
 
 

@@ -38,7 +38,8 @@ class Route(t.NamedTuple):
 class Nic:
     """One port of a node. ``near``: GPU's index -> how near it is; ``speed`` in Gb/s, ``mtu`` in bytes.
 
-    ``leased``: an address that it was given for a time, by family.
+    ``leased``: an address that it was given for a time, by family. ``routed``: whether it has a default route in the
+    main table, whoever gave it; ``routes`` are those that somebody has set.
     ``card``: what its functions have in common. ``carries``: why it must not be touched. ``soft``: the type of its soft
     RDMA device. ``vfs``: attributes of each. ``table`` and ``priority``: the routing table that rules lead to.
     """
@@ -60,6 +61,7 @@ class Nic:
     held: dict[int, Held] = field(default_factory=dict)
     leased: dict[int, str] = field(default_factory=dict)
     routes: list[Route] = field(default_factory=list)
+    routed: bool = False
     table: int | None = None
     priority: int | None = None
     leaf: str | None = None
@@ -183,9 +185,12 @@ def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], doubts: Doubts) -> None
         nic.held[bits] = Held(address, network(address, plain.network.prefixlen, bits))
     for row in told.get("routes") or ():
         nic = nics.get(row["netdev"])
-        if nic is None or row.get("dynamic"):
+        if nic is None:
             continue
         to = ipaddress.ip_network(row["to"])
+        nic.routed = nic.routed or not (to.prefixlen or row.get("table"))
+        if row.get("dynamic"):
+            continue
         net = network(int(to.network_address), to.prefixlen, to.max_prefixlen) if to.prefixlen else None
         via = int(ipaddress.ip_address(row["via"])) if row.get("via") else None
         nic.routes.append(Route(net, via, row.get("table"), to.max_prefixlen))
