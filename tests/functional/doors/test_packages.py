@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests import playbook
+from tests.playbook import Played
+
 # A package manager as ansible.builtin.package reaches any: without new lists it knows no package.
 MANAGER = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
@@ -26,37 +26,30 @@ module.exit_json(changed=True)
 """
 
 
-def install(tmp_path: Path, known: list[str], *words: str) -> tuple[int, str]:
+def install(tmp_path: Path, known: list[str], *words: str) -> Played:
     (tmp_path / "library").mkdir()
     (tmp_path / "library/manager.py").write_text(MANAGER % known)
     play = {"hosts": "node-1", "gather_facts": False, "connection": "local", "roles": ["railyard.fabric.preflight"]}
     variables = {"preflight_packages": {"none": "perftest"}, "ansible_package_use": "ansible.legacy.manager"}
     play["vars"] = {**variables, "ansible_python_interpreter": sys.executable}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    argv = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        "-i",
-        "node-1,",
-        str(tmp_path / "play.yml"),
-        *words,
-    ]
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-    env["ANSIBLE_LIBRARY"] = str(tmp_path / "library")
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+    env = {"ANSIBLE_LIBRARY": str(tmp_path / "library")}
+    return playbook.play(tmp_path / "play.yml", *words, inventory="node-1,", env=env)
 
 
 def test_lists_that_were_never_read_are_read(tmp_path: Path) -> None:
-    rc, said = install(tmp_path, ["perftest"])
-    assert rc == 0 and "changed=1" in said and "rescued=1" in said, said
+    done = install(tmp_path, ["perftest"])
+    assert done.returncode == 0 and "changed=1" in done.said and "rescued=1" in done.said, done.text
 
 
 def test_a_package_that_nobody_has_is_named(tmp_path: Path) -> None:
-    rc, said = install(tmp_path, [])
-    assert rc == 2 and "failed=1" in said and "No package matching 'perftest' is available" in said, said
+    done = install(tmp_path, [])
+    assert done.returncode == 2 and "failed=1" in done.said, done.text
+    assert "No package matching 'perftest' is available" in done.said
 
 
 @pytest.mark.parametrize("known", [[], ["perftest"]])
 def test_check_mode_does_not_fail_where_a_run_would_not(tmp_path: Path, known: list[str]) -> None:
-    rc, said = install(tmp_path, known, "--check")
-    assert rc == 0 and "node-1 lacks perftest; whether there are such packages is seen without --check" in said, said
+    done = install(tmp_path, known, "--check")
+    said = "node-1 lacks perftest; whether there are such packages is seen without --check"
+    assert done.returncode == 0 and said in done.said, done.text

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.playbook import ROOT, play
+
 # As systemd's: it says how the boot ended when it has, and fails where any service did.
 SYSTEMCTL = """#!/bin/sh
 [ "$*" = "is-system-running --wait" ] || exit 9
@@ -33,19 +33,10 @@ def test_nothing_is_done_before_the_boot_has_ended(tmp_path: Path, words: list[s
     (tmp_path / "systemctl").chmod(0o755)
     see = {"name": "See", "ansible.builtin.stat": {"path": str(ended)}, "register": "seen"}
     said = {"name": "Say", "ansible.builtin.debug": {"msg": "the boot has ended: {{ seen.stat.exists }}"}}
-    play = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [wait, see, said]}
-    play["environment"] = {"PATH": "%s:%s" % (tmp_path, os.environ["PATH"])}
-    play["vars"] = {"reboot_reasons": ["the RDMA mode"]}
-    play["vars"]["ansible_python_interpreter"] = sys.executable
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    argv = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        "-i",
-        "node-1,",
-        str(tmp_path / "play.yml"),
-        *words,
-    ]
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "changed=0" in done.stdout, done.stdout + done.stderr
+    book = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [wait, see, said]}
+    book["environment"] = {"PATH": "%s:%s" % (tmp_path, os.environ["PATH"])}
+    book["vars"] = {"reboot_reasons": ["the RDMA mode"], "ansible_python_interpreter": sys.executable}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
+    done = play(tmp_path / "play.yml", *words, inventory="node-1,")
+    assert done.returncode == 0 and "changed=0" in done.stdout, done.text
     assert "the boot has ended: %s" % (not words) in done.stdout, done.stdout

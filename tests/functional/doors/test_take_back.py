@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -14,7 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests import playbook
+from tests.playbook import ROOT, Played
+
 PREPARE = ROOT / "playbooks/tasks/prepare.yml"
 TAKE_BACK = ROOT / "playbooks/tasks/take_back.yml"
 # These see to it that others can work, or cannot be taken back.
@@ -93,7 +94,7 @@ def test_what_stays_of_every_layer_is_noted() -> None:
     assert found == 10
 
 
-def play(tmp_path: Path, connection: str, *words: str) -> tuple[int, str]:
+def play(tmp_path: Path, *words: str, connection: str = "ssh") -> Played:
     """Take the hosts of a fabric back that is one node: nobody's address, or this machine, which is only looked at."""
     node: dict[str, t.Any] = {"railyard_node": {"name": "node-1", "nccl": None, "ports": []}}
     node.update(ansible_connection=connection, ansible_host="192.0.2.1", ansible_become=False)
@@ -101,52 +102,52 @@ def play(tmp_path: Path, connection: str, *words: str) -> tuple[int, str]:
     group = {"hosts": {"node-1": node}, "vars": {"railyard_fabric": {"name": "ai"}}}
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(yaml.safe_dump({"all": {"children": {"railyard_nodes": group}}}))
-    given = ["-e", "kubernetes_enabled=false"]
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="3")
-    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), "playbooks/teardown.yml"]
-    done = subprocess.run([*argv, *given, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    said = " ".join((done.stdout + done.stderr).split())
-    assert "Traceback" not in said and "[WARNING]" not in said, said
-    return done.returncode, said
+    given, env = {"kubernetes_enabled": "false"}, {"ANSIBLE_TIMEOUT": "3"}
+    done = playbook.play("playbooks/teardown.yml", *words, inventory=inventory, given=given, env=env)
+    assert "[WARNING]" not in done.text, done.text
+    return done
 
 
 @pytest.mark.parametrize("consent", ["", "another"])
 def test_without_consent_no_host_is_touched(tmp_path: Path, consent: str) -> None:
-    rc, said = play(tmp_path, "ssh", "-e", "teardown_hosts=true", "-e", "teardown_consent=%s" % consent)
-    assert rc == 2 and "nobody consented to take the hosts of fabric ai back" in said, said
-    assert "consent with -e teardown_consent=ai" in said and "UNREACHABLE" not in said
+    done = play(tmp_path, "-e", "teardown_hosts=true", "-e", "teardown_consent=%s" % consent)
+    assert done.returncode == 2 and "nobody consented to take the hosts of fabric ai back" in done.said, done.text
+    assert "consent with -e teardown_consent=ai" in done.said and "UNREACHABLE" not in done.said
 
 
 def test_one_layer_alone_takes_the_same_consent_and_then_a_host(tmp_path: Path) -> None:
-    rc, said = play(tmp_path, "ssh", "-e", "teardown_hosts=true", "--tags", "sriov")
-    assert rc == 2 and "nobody consented" in said and "UNREACHABLE" not in said
+    done = play(tmp_path, "-e", "teardown_hosts=true", "--tags", "sriov")
+    assert done.returncode == 2 and "nobody consented" in done.said and "UNREACHABLE" not in done.said
     # with it, nobody is there
-    words = ("-e", "teardown_consent=ai", "--tags", "sriov", "-e", "teardown_hosts=true")
-    rc, said = play(tmp_path, "ssh", *words)
-    assert rc == 4 and "UNREACHABLE" in said and "nobody consented" not in said
+    done = play(tmp_path, "-e", "teardown_consent=ai", "--tags", "sriov", "-e", "teardown_hosts=true")
+    assert done.returncode == 4 and "UNREACHABLE" in done.said and "nobody consented" not in done.said
 
 
 def test_a_layer_that_is_left_out_takes_no_consent_with_it(tmp_path: Path) -> None:
-    rc, said = play(tmp_path, "ssh", "-e", "teardown_hosts=true", "--skip-tags", "sriov,qos")
-    assert rc == 2 and "nobody consented" in said and "UNREACHABLE" not in said, said
+    done = play(tmp_path, "-e", "teardown_hosts=true", "--skip-tags", "sriov,qos")
+    assert done.returncode == 2 and "nobody consented" in done.said and "UNREACHABLE" not in done.said, done.text
 
 
 def test_pods_are_not_driven_away_between_it_and_a_reboot(tmp_path: Path) -> None:
     words = ("-e", "teardown_hosts=true", "-e", "reboot_allowed=true", "-e", "reboot_drain=true", "--check")
-    rc, said = play(tmp_path, "ssh", *words)
-    assert rc == 2 and "reboot_drain: pods leave a node before it is taken back" in said and "UNREACHABLE" not in said
+    done = play(tmp_path, *words)
+    assert done.returncode == 2 and "UNREACHABLE" not in done.said, done.text
+    assert "reboot_drain: pods leave a node before it is taken back" in done.said
 
 
 def test_hosts_are_left_where_nobody_asked_for_them(tmp_path: Path) -> None:
-    rc, said = play(tmp_path, "ssh", "-e", "teardown_consent=ai")
-    assert rc == 0 and "UNREACHABLE" not in said and "Stop without consent" not in said, said
+    done = play(tmp_path, "-e", "teardown_consent=ai")
+    assert done.returncode == 0 and "UNREACHABLE" not in done.said, done.text
+    assert "Stop without consent" not in done.said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
 def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
     """In check mode, for whoever runs the tests where Railyard is at work."""
-    rc, said = play(tmp_path, "local", "-e", "teardown_hosts=true", "--check")
-    assert rc == 0 and said.count("included: railyard.fabric.") == len(LAYERS), said
-    assert "What stays on hosts is the NIC driver" in said
-    rc, said = play(tmp_path, "local", "-e", "teardown_hosts=true", "--check", "--tags", "limits")
-    assert rc == 0 and said.count("included: railyard.fabric.") == 1 and "fabric.limits : Set the limits" in said, said
+    words = ("-e", "teardown_hosts=true", "--check")
+    done = play(tmp_path, *words, connection="local")
+    assert done.returncode == 0 and done.said.count("included: railyard.fabric.") == len(LAYERS), done.text
+    assert "What stays on hosts is the NIC driver" in done.said
+    done = play(tmp_path, *words, "--tags", "limits", connection="local")
+    assert done.returncode == 0 and done.said.count("included: railyard.fabric.") == 1, done.text
+    assert "fabric.limits : Set the limits" in done.said
