@@ -447,7 +447,7 @@ def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[Told]) -> N
 def test_a_default_route_is_no_rails_whoever_gave_it(told: list[Told], dynamic: bool) -> None:
     for each in told:
         more = next(dict(row) for row in each.result["nics"] if row["netdev"] == "enp11s0f0np0")
-        more.update(netdev="ens99", pci="0001:99:00.0", serial="other", rdma=[], gpus={})
+        more.update(netdev="ens99", pci="0001:99:00.0", serial="other", rdma=["mlx5_99"], speed=200000)
         each.result["nics"].append(more)
         row = {"netdev": "ens99", "to": "0.0.0.0/0", "via": "10.2.0.1", "table": None, "dynamic": dynamic}
         each.result["ip"]["routes"].append(row)
