@@ -8,8 +8,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
@@ -17,16 +15,14 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from tests import playbook
+from tests.playbook import ROOT, Played
 
-ROOT = Path(__file__).resolve().parents[3]
 GOOD = ROOT / "inventories" / "macvlan-roce" / "fabric.yml"
 
 
-def play(name: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """``ansible-playbook`` with the checkout's ansible.cfg."""
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_FORCE_COLOR="0")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(ROOT / "playbooks" / name), *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+def play(name: str, *words: str, inventory: str | Path = "localhost,", cwd: Path = ROOT, **given: object) -> Played:
+    return playbook.play("playbooks/" + name, *words, inventory=inventory, given=given, cwd=cwd)
 
 
 @pytest.fixture
@@ -40,17 +36,15 @@ def bad(tmp_path: Path) -> Path:
 
 
 def test_a_good_inventory_passes_by_itself() -> None:
-    done = play("validate.yml", "-i", "inventories/macvlan-roce")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = play("validate.yml", inventory="inventories/macvlan-roce")
+    assert done.returncode == 0, done.text
     assert "inventories/macvlan-roce/fabric.yml: no findings" in done.stdout
     assert "changed=0" in done.stdout and "failed=0" in done.stdout
 
 
 def test_a_bad_file_is_reported_and_fails(bad: Path, tmp_path: Path) -> None:
-    done = play(
-        *("validate.yml", "-i", "localhost,", "-e", "fabric_file=cluster", "-e", "report_dir=out"), cwd=tmp_path
-    )
-    assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
+    done = play("validate.yml", cwd=tmp_path, fabric_file="cluster", report_dir="out")
+    assert done.returncode == 2, done.text
     assert re.search(r"RY112\s+error\s+fabric\.mtu\s+jumbo is not a whole number", done.stdout)
     assert "cluster/fabric.yml: 1 error. Remedy: " in done.stdout
     out = tmp_path / "out"
@@ -63,7 +57,7 @@ def test_a_bad_file_is_reported_and_fails(bad: Path, tmp_path: Path) -> None:
 
 def test_a_bad_inventory_still_stops_before_any_play(bad: Path) -> None:
     for name in ("validate.yml", "plan.yml", "hosts.yml"):
-        done = play(name, "-i", str(bad))
+        done = play(name, inventory=bad)
         assert done.returncode != 0 and "PLAY" not in done.stdout
         assert "%s:" % bad in done.stderr and "RY112" in done.stderr
 
@@ -71,12 +65,15 @@ def test_a_bad_inventory_still_stops_before_any_play(bad: Path) -> None:
 def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
     file = tmp_path / "fabric.yml"
     shutil.copy(GOOD, file)
-    here = ("-i", "localhost,", "-e", "fabric_file=fabric.yml", "-e", "report_dir=out")
-    would = play("plan.yml", *here, "--check", cwd=tmp_path)
-    assert would.returncode == 0 and "changed=1" in would.stdout, would.stdout + would.stderr
+
+    def plan(*words: str, **given: str) -> Played:
+        return play("plan.yml", *words, cwd=tmp_path, fabric_file="fabric.yml", report_dir="out", **given)
+
+    would = plan("--check")
+    assert would.returncode == 0 and "changed=1" in would.stdout, would.text
     assert not (tmp_path / "out").exists()
 
-    done = play("plan.yml", *here, cwd=tmp_path)
+    done = plan()
     assert done.returncode == 0 and "changed=1" in done.stdout
     for said in ("fabric ai-10-1-16: ", "172.16.11.201/24", "172.16.18.254", "mlx5_gpu01"):
         assert said in done.stdout
@@ -87,39 +84,38 @@ def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
     assert len((out / "ports.csv").read_text().splitlines()) == 17
 
     shutil.copy(out / "plan.json", tmp_path / "old.json")
-    against = (*here, "-e", "plan_diff=old.json", "-e", "plan_fail_on=renumbered,removed")
-    same = play("plan.yml", *against, cwd=tmp_path)
+    against = {"plan_diff": "old.json", "plan_fail_on": "renumbered,removed"}
+    same = plan(**against)
     assert same.returncode == 0 and "against old.json: the plans are the same" in same.stdout
     assert json.loads((out / "diff.json").read_text())["changes"] == []
-    again = play("plan.yml", *against, cwd=tmp_path)
+    again = plan(**against)
     assert again.returncode == 0 and "changed=0" in again.stdout
 
     file.write_text(file.read_text().replace("172.16.", "172.17."))
-    other = play("plan.yml", *against, cwd=tmp_path)
+    other = plan(**against)
     assert other.returncode == 2
-    assert "!!! RENUMBERED: " in other.stdout and "[WARNING]" in other.stderr + other.stdout
+    assert "!!! RENUMBERED: " in other.stdout and "[WARNING]" in other.text
     assert json.loads((out / "diff.json").read_text())["counts"]["renumbered"] >= 16
 
     kept = (tmp_path / "old.json").read_bytes()
     (out / "plan.json").write_bytes(kept)
     for _time in range(2):
-        itself = play("plan.yml", *here, "-e", "plan_diff=out/plan.json", "-e", "plan_fail_on=renumbered", cwd=tmp_path)
-        assert itself.returncode == 2 and "out/plan.json is left as it was" in itself.stdout + itself.stderr
+        itself = plan(plan_diff="out/plan.json", plan_fail_on="renumbered")
+        assert itself.returncode == 2 and "out/plan.json is left as it was" in itself.text
         assert (out / "plan.json").read_bytes() == kept
-    taken = play("plan.yml", *here, "-e", "plan_diff=out/plan.json", cwd=tmp_path)
+    taken = plan(plan_diff="out/plan.json")
     assert taken.returncode == 0 and (out / "plan.json").read_bytes() != kept
 
 
 def test_a_plan_that_is_to_fail_on_differences_from_nothing_says_so() -> None:
-    done = play("plan.yml", "-i", "localhost,", "-e", "fabric_file=%s" % GOOD, "-e", "plan_fail_on=renumbered")
-    assert done.returncode == 2 and "no earlier plan is named" in done.stdout + done.stderr
-    assert "-e plan_diff=OLD/plan.json" in done.stdout + done.stderr
+    done = play("plan.yml", fabric_file=str(GOOD), plan_fail_on="renumbered")
+    assert done.returncode == 2 and "no earlier plan is named" in done.text
+    assert "-e plan_diff=OLD/plan.json" in done.text
 
 
 def test_a_plan_of_a_bad_file_says_its_errors(bad: Path) -> None:
-    done = play("plan.yml", "-i", "localhost,", "-e", "fabric_file=%s" % bad)
-    assert done.returncode == 2 and "Traceback" not in done.stdout + done.stderr
-    assert "RY112 fabric.mtu: jumbo is not a whole number" in done.stdout + done.stderr
+    done = play("plan.yml", fabric_file=str(bad))
+    assert done.returncode == 2 and "RY112 fabric.mtu: jumbo is not a whole number" in done.text
 
 
 # -- which files, and writing them
