@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 
+from tests.playbook import ROOT, Played, play
 from tests.standins.awx import Awx, serve
 
-ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "tests/unit/awx/sample.yml"
 SECRETS = {
     "git": {"ssh_key_data": "-----BEGIN KEY-----\nKEY-of-git\n-----END KEY-----\n"},
@@ -37,19 +34,16 @@ class Site:
 
     def play(
         self, *arguments: str, file: Path = SAMPLE, secrets: t.Any = SECRETS, **environment: str
-    ) -> tuple[subprocess.CompletedProcess[str], list[t.Any]]:
+    ) -> tuple[Played, list[t.Any]]:
         """Run it; gives what it said, and what it wrote."""
         vault = self.place / "secrets.json"
         vault.write_text(json.dumps({"awx_secrets": secrets}))
-        env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), HOME=str(self.place), ANSIBLE_NOCOLOR="1")
-        env.update(CONTROLLER_HOST="http://127.0.0.1:%d" % self.server.server_port)
+        env = {"HOME": str(self.place), "CONTROLLER_HOST": "http://127.0.0.1:%d" % self.server.server_port}
         env.update(CONTROLLER_REQUEST_TIMEOUT="120")  # a busy machine is no failure
         env.update({"CONTROLLER_OAUTH_TOKEN": self.awx.token, **environment})
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,"]
-        command += [str(ROOT / "playbooks" / "awx.yml"), "-e", "awx_file=%s" % file, "-e", "@%s" % vault, *arguments]
+        words, given = ("-e", "@%s" % vault, *arguments), {"awx_file": str(file)}
         before = len(self.awx.writes())
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-        assert "Traceback" not in done.stdout + done.stderr
+        done = play("playbooks/awx.yml", *words, inventory="localhost,", given=given, env=env)
         return done, self.awx.writes()[before:]
 
 
@@ -61,13 +55,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Site]:
     site.server.server_close()
 
 
-def ok(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.returncode == 0, done.stdout + done.stderr
+def ok(done: Played) -> None:
+    assert done.returncode == 0, done.text
 
 
-def hidden(done: subprocess.CompletedProcess[str]) -> None:
+def hidden(done: Played) -> None:
     for each in ("KEY-of", "PASSWORD-of", "KUBECONFIG-of", "TOKEN-of"):
-        assert each not in done.stdout + done.stderr
+        assert each not in done.text
 
 
 # These build on one another, as a person's runs do: each full run takes dozens of calls of modules.
