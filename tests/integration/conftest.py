@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import time
 import typing as t
 from pathlib import Path
@@ -17,8 +16,8 @@ import pytest
 
 from tests.integration.cluster import clean_cluster, cluster, namespace  # noqa: F401  (fixtures for every test here)
 from tests.integration.modules import Modules
+from tests.playbook import PROGRAMS, ROOT, environment
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 LAB = os.environ.get("RAILYARD_LAB", "default")
 LAB_DIR = Path(os.environ.get("RAILYARD_LAB_DIR", str(ROOT / ".lab"))) / LAB
 
@@ -79,7 +78,7 @@ class Node:
     def module_process(self, name: str, options: dict[str, t.Any], check: bool = False) -> subprocess.Popen[str]:
         """Start a module of the collection on the guest, for tests that interrupt it."""
         argv = [
-            *(str(Path(sys.executable).with_name("ansible")), self.name, "-i", "%s," % self.name),
+            *(str(PROGRAMS / "ansible"), self.name, "-i", "%s," % self.name),
             *("-m", "railyard.fabric.%s" % name, "-a", json.dumps(options), "--become", "--user", "ops"),
             *("-e", "ansible_python_interpreter=/usr/bin/python3"),
             *("--timeout", "120"),  # sudo, on a guest that is emulated beside other work
@@ -88,8 +87,7 @@ class Node:
             *("--ssh-common-args", "-F %s" % (LAB_DIR / "ssh_config")),
             *(["--check"] if check else []),
         ]
-        env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-        env.update(ANSIBLE_CALLBACK_RESULT_FORMAT="json", ANSIBLE_FORCE_COLOR="0")
+        env = environment(ANSIBLE_CALLBACK_RESULT_FORMAT="json")
         return subprocess.Popen(
             argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
         )

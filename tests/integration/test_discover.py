@@ -4,12 +4,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
@@ -18,6 +14,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from lab import cli
+from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT
 
 pytestmark = pytest.mark.lab
@@ -33,14 +30,10 @@ def restored() -> t.Iterator[None]:
     assert cli.main(["snapshot", "delete", TAG, "--name", LAB]) == 0
 
 
-def play(playbook: str, *arguments: str, **variables: t.Any) -> str:
+def play(name: str, *words: str, inventory: str | Path | None = None, **given: t.Any) -> str:
     """What a playbook prints; it must succeed."""
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "playbooks/" + playbook, *arguments]
-    if variables:
-        command += ["-e", json.dumps(variables)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = playbook.play("playbooks/" + name, *words, inventory=inventory, given=given, timeout=1800)
+    assert done.returncode == 0, done.text
     return done.stdout
 
 
@@ -52,7 +45,7 @@ def changed(output: str) -> dict[str, int]:
 @pytest.mark.parametrize("scenario", ["lab", "lab-sriov"])
 def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> None:
     inventory = "inventories/" + scenario
-    play("hosts.yml", "-i", inventory, "-e", "reboot_allowed=true")
+    play("hosts.yml", inventory=inventory, reboot_allowed="true")
     # Nodes without a plan: their names, and how to reach them.
     plain = tmp_path / "plain" / "hosts.yml"
     plain.parent.mkdir()
@@ -68,12 +61,12 @@ def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> N
 
     found = tmp_path / "found" / "fabric.yml"
     wishes = {"discover_name": scenario, "fabric_file": str(found)}
-    said = play("discover.yml", "-i", str(plain), **wishes)
+    said = play("discover.yml", inventory=plain, **wishes)
     assert changed(said).get("node-2") == 0, said
     outcome = lint(found.read_bytes())
     assert outcome.plan, [finding.text() for finding in outcome.findings]
     assert "DECIDE" not in found.read_text(encoding="utf-8").partition("---\n")[2], found.read_text(encoding="utf-8")
-    assert set(changed(play("discover.yml", "-i", str(plain), **wishes)).values()) == {0}
+    assert set(changed(play("discover.yml", inventory=plain, **wishes)).values()) == {0}
 
     wanted = lint((ROOT / inventory / "fabric.yml").read_bytes()).plan
     assert wanted
@@ -87,7 +80,7 @@ def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> N
 
     shutil.copytree(ROOT / inventory / "group_vars", found.parent / "group_vars")
     reached = {"lab_dir": str(LAB_DIR.parent), "lab_name": LAB_DIR.name}
-    checked = play("hosts.yml", "-i", str(found), "--check", "--diff", **reached)
+    checked = play("hosts.yml", "--check", "--diff", inventory=found, **reached)
     assert set(changed(checked).values()) == {0}, checked
-    done = play("hosts.yml", "-i", str(found), **reached)
+    done = play("hosts.yml", inventory=found, **reached)
     assert set(changed(done).values()) == {0}, done

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 import typing as t
@@ -23,8 +20,10 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY
 from lab import cli
+from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
 from tests.integration.faults import Faults, cable
+from tests.playbook import Played
 
 pytestmark = pytest.mark.lab
 
@@ -242,14 +241,11 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def play(inventory: Path, playbook: str, *words: str) -> subprocess.CompletedProcess[str]:
+def play(inventory: Path, name: str, *words: str) -> Played:
     """Run a playbook as a person does."""
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", RAILYARD_LAB=LAB)
-    env["RAILYARD_LAB_DIR"] = str(LAB_DIR.parent)
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    given = ["-e", "verify_report_dir=%s" % (inventory.parent / "reports"), "-e", "verify_lldp_seconds=0"]
-    command = [program, "-i", str(inventory), "playbooks/" + playbook, *given, *words]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=900)
+    env = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
+    given = {"verify_report_dir": str(inventory.parent / "reports"), "verify_lldp_seconds": "0"}
+    return playbook.play("playbooks/" + name, *words, inventory=inventory, given=given, env=env)
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 import typing as t
-from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import LAB, ROOT, Node
+from tests.integration.conftest import LAB, Node
+from tests.playbook import PROGRAMS, ROOT, environment, words_of
 
 pytestmark = pytest.mark.lab
 
@@ -26,7 +26,6 @@ INVENTORY = "inventories/lab-sriov"
 NODES = ("node-1", "node-2")
 TIMES = int(os.environ.get("RAILYARD_INTERRUPTIONS", "1"))
 SEED = int(os.environ.get("RAILYARD_SEED", str(random.randrange(10**6))))
-BIN = Path(sys.executable).parent
 
 # All that the host phase lays down, taken away with other tools than the collection's.
 PRISTINE = """
@@ -52,11 +51,10 @@ true
 
 
 def start() -> subprocess.Popen[str]:
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), RAILYARD_LAB=LAB, ANSIBLE_NOCOLOR="1")
     return subprocess.Popen(
-        [str(BIN / "ansible-playbook"), "-i", INVENTORY, "playbooks/hosts.yml"],
+        [PROGRAMS / "ansible-playbook", *words_of("playbooks/hosts.yml", inventory=INVENTORY)],
         cwd=ROOT,
-        env=env,
+        env=environment(RAILYARD_LAB=LAB),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,

@@ -8,10 +8,7 @@ Without guests: the nodes' addresses are nobody's, so that whoever touches a hos
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
@@ -21,9 +18,9 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import LABEL
 from lab.cluster import schemas
 from tests.integration.cluster import Cluster
+from tests.playbook import Played, play
 from tests.unit.fabric.kubernetes import plans
 
-ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {"metrics": False, "operator_namespace": "kube-system"}
 NOBODY = "are brought to no Kubernetes cluster, because none is named"
 
@@ -38,24 +35,11 @@ class Site:
         # 192.0.2.0/24 is for documents alone; a moment is enough to see that nobody is there
         whole["nodes"] = {"node-[1:2]": {"profile": "hgx", "address": "192.0.2.[1:2]"}}
         self.file.write_text(yaml.safe_dump(whole, sort_keys=False))
-        self.env = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith("K8S_AUTH_") and key not in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")
-        }
-        self.env.update(
-            ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="3", HOME=str(place)
-        )
 
-    def run(self, *words: str, given: dict[str, t.Any] | None = None, **environment: str) -> tuple[int, str]:
+    def run(self, *words: str, given: dict[str, t.Any] | None = None, **environment: str) -> Played:
         variables = {"kubernetes_options": OPTIONS, "kubernetes_wait": False, **(given or {})}
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.file), "site.yml"]
-        argv += ["-e", json.dumps(variables), *words]
-        env = {**self.env, **environment}
-        done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
-        text = " ".join((done.stdout + done.stderr).split())
-        assert "Traceback" not in text
-        return done.returncode, text
+        env = {"ANSIBLE_TIMEOUT": "3", "HOME": str(self.place), **environment}
+        return play("site.yml", *words, inventory=self.file, given=variables, env=env, timeout=300)
 
     def pools(self) -> set[str]:
         found = json.loads(self.cluster.kubectl("get", "spiderippools", "-o", "json"))
@@ -73,9 +57,9 @@ def site(clean_cluster: Cluster, tmp_path: Path) -> t.Iterator[Site]:
 
 
 def test_without_a_cluster_it_says_so_in_a_line(site: Site) -> None:
-    rc, out = site.run("--tags", "kubernetes", KUBECONFIG=str(site.cluster.kubeconfig))
-    assert rc == 0 and out.count(NOBODY) == 1 and "-e kubernetes_kubeconfig=PATH" in out, out
-    assert site.pools() == set()
+    done = site.run("--tags", "kubernetes", KUBECONFIG=str(site.cluster.kubeconfig))
+    assert done.returncode == 0 and done.said.count(NOBODY) == 1, done.text
+    assert "-e kubernetes_kubeconfig=PATH" in done.said and site.pools() == set()
 
 
 @pytest.mark.parametrize("how", ["variable", "awx", "environment", "consent"])
@@ -94,43 +78,44 @@ def test_the_cluster_that_is_named_gets_the_networks(site: Site, how: str) -> No
         env = {"K8S_AUTH_KUBECONFIG": config}
     else:
         given, env = {"kubernetes_enabled": True}, {"KUBECONFIG": config}
-    rc, out = site.run("--tags", "kubernetes", given=given, **env)
-    assert rc == 0 and NOBODY not in out and site.pools() == {"ai-gpu01", "ai-gpu02"}, out
+    done = site.run("--tags", "kubernetes", given=given, **env)
+    assert done.returncode == 0 and NOBODY not in done.said and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text
 
 
 def test_check_mode_predicts_and_a_second_run_changes_nothing(site: Site) -> None:
     words, given = ("--tags", "kubernetes"), {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
-    rc, out = site.run(*words, "--check", "--diff", given=given)
+    done = site.run(*words, "--check", "--diff", given=given)
     # a namespace or what others share may be there already
-    created = re.search(r"[67] created", out)
-    assert rc == 0 and created and "SpiderIPPool ai-gpu01" in out and site.pools() == set(), out
-    rc, out = site.run(*words, given=given)
-    assert rc == 0 and created[0] in out and site.pools() == {"ai-gpu01", "ai-gpu02"}, out
-    rc, out = site.run(*words, given=given)
-    assert rc == 0 and "nothing differs" in out and "changed=0" in out, out
+    created = re.search(r"[67] created", done.said)
+    assert done.returncode == 0 and created and "SpiderIPPool ai-gpu01" in done.said, done.text
+    assert site.pools() == set()
+    done = site.run(*words, given=given)
+    assert done.returncode == 0 and created[0] in done.said and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text
+    done = site.run(*words, given=given)
+    assert done.returncode == 0 and "nothing differs" in done.said and "changed=0" in done.said, done.text
 
 
 def test_a_wrong_cluster_is_one_finding_before_any_host_is_touched(site: Site) -> None:
     site.cluster.kubectl("delete", "crd", "spiderippools.spiderpool.spidernet.io")
     try:
-        rc, out = site.run(given={"kubernetes_kubeconfig": str(site.cluster.kubeconfig)})
+        done = site.run(given={"kubernetes_kubeconfig": str(site.cluster.kubeconfig)})
     finally:
         site.cluster.load_crds(schemas.DEFAULT)
-    assert rc == 2 and "the cluster has no kind SpiderIPPool" in out, out
-    assert "UNREACHABLE" not in out and "node-1" not in out
+    assert done.returncode == 2 and "the cluster has no kind SpiderIPPool" in done.said, done.text
+    assert "UNREACHABLE" not in done.said and "node-1" not in done.said
 
 
 def test_a_cluster_that_is_not_there_is_told_before_any_host_is_touched(site: Site) -> None:
-    rc, out = site.run(K8S_AUTH_HOST="https://127.0.0.1:1", K8S_AUTH_API_KEY="very-secret-token")
-    assert rc == 2 and "https://127.0.0.1:1: the API server does not answer" in out, out
-    assert "UNREACHABLE" not in out and "node-1" not in out
-    rc, out = site.run("-vvv", K8S_AUTH_HOST="https://127.0.0.1:1", K8S_AUTH_API_KEY="very-secret-token")
-    assert rc == 2 and "very-secret-token" not in out
+    done = site.run(K8S_AUTH_HOST="https://127.0.0.1:1", K8S_AUTH_API_KEY="very-secret-token")
+    assert done.returncode == 2 and "https://127.0.0.1:1: the API server does not answer" in done.said, done.text
+    assert "UNREACHABLE" not in done.said and "node-1" not in done.said
+    done = site.run("-vvv", K8S_AUTH_HOST="https://127.0.0.1:1", K8S_AUTH_API_KEY="very-secret-token")
+    assert done.returncode == 2 and "very-secret-token" not in done.said
 
 
 def test_a_limit_leaves_the_cluster_alone(site: Site) -> None:
     given = {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
-    rc, out = site.run("--limit", "node-1", "--tags", "kubernetes", given=given)
-    assert rc == 0 and site.pools() == set(), out
-    rc, out = site.run("--limit", "node-1,localhost", "--tags", "kubernetes", given=given)
-    assert rc == 0 and site.pools() == {"ai-gpu01", "ai-gpu02"}, out
+    done = site.run("--limit", "node-1", "--tags", "kubernetes", given=given)
+    assert done.returncode == 0 and site.pools() == set(), done.text
+    done = site.run("--limit", "node-1,localhost", "--tags", "kubernetes", given=given)
+    assert done.returncode == 0 and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text

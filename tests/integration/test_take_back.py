@@ -7,15 +7,13 @@ One guest with four rails, SR-IOV, soft RDMA and the layers of hosts that a gues
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from lab import cli
+from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
 
 pytestmark = pytest.mark.lab
@@ -108,15 +106,12 @@ class Host(t.NamedTuple):
     inventory: Path
     before: dict[str, list[str]]
 
-    def play(self, playbook: str, *words: str) -> str:
+    def play(self, name: str, *words: str) -> str:
         """Run a playbook as a person does; what it says. It must succeed."""
-        env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", RAILYARD_LAB=LAB)
-        env["RAILYARD_LAB_DIR"] = str(LAB_DIR.parent)
-        program = str(Path(sys.executable).with_name("ansible-playbook"))
-        command = [program, "-i", str(self.inventory), "playbooks/" + playbook, *words]
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=1500)
-        assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout[-6000:] + done.stderr
-        return " ".join(done.stdout.split())
+        env = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
+        done = playbook.play("playbooks/" + name, *words, inventory=self.inventory, env=env, timeout=1500)
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr
+        return done.said
 
     def take_back(self, *words: str) -> str:
         given = ("-e", "kubernetes_enabled=false", "-e", "teardown_hosts=true")

@@ -5,12 +5,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 import typing as t
-from pathlib import Path
 
 import pytest
 
@@ -26,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
 from lab.cluster import api, nodes
 from tests.integration.cluster import Cluster, Object
-from tests.integration.conftest import ROOT
 from tests.integration.test_kube_objects import Bench, bench, proxy  # noqa: F401  (fixtures)
+from tests.playbook import run
 
 NODES = ("node-1", "node-2")
 DEFINITIONS = "/apis/k8s.cni.cncf.io/v1/namespaces/%s/network-attachment-definitions"
@@ -36,22 +32,9 @@ DEFINITIONS = "/apis/k8s.cni.cncf.io/v1/namespaces/%s/network-attachment-definit
 def action(bench: Bench, name: str, **options: t.Any) -> Object:  # noqa: F811
     """What an action returns in check mode, as the role verify asks it."""
     given = {"file": str(bench.place / "fabric.yml"), "kubeconfig": str(bench.kubeconfig), **options}
-    program = str(Path(sys.executable).with_name("ansible"))
-    command = [
-        program,
-        "localhost",
-        "-i",
-        "localhost,",
-        "--check",
-        "-m",
-        "railyard.fabric." + name,
-        "-a",
-        json.dumps(given),
-    ]
-    env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-    env["ANSIBLE_CALLBACK_RESULT_FORMAT"] = "json"
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert "=> " in done.stdout, done.stdout + done.stderr
+    words = ("localhost", "-i", "localhost,", "--check", "-m", "railyard.fabric." + name, "-a", json.dumps(given))
+    done = run("ansible", *words, env={"ANSIBLE_CALLBACK_RESULT_FORMAT": "json"})
+    assert "=> " in done.stdout, done.text
     result: Object = json.loads(done.stdout.partition("=> ")[2])
     return result
 
