@@ -45,7 +45,7 @@ _STATES = {
 }
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "
-_PROBED, _REFUSED = "__proof_results", "__proof_refused"
+_PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_others"
 # Options of the role nccl that stand over the plan.
 _OWN = ("nccl_settings", "nccl_ucx_settings")
 _INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
@@ -171,6 +171,7 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
         inside_why=why,
         pod_probed=list(held.get(_POD_PROBED) or ()),
         pod_refused=pod_refused[0] if pod_refused else "",
+        others=list(held.get(_OTHERS) or ()),
     )
 
 

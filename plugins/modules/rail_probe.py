@@ -28,7 +28,7 @@ options:
       - V(serve) starts one C(ib_write_bw) server a port and returns; each ends after one transfer, or
         some time after its client should have come (see O(lifetime)).
       - V(probe) probes each of O(targets).
-      - V(stop) ends servers that still wait.
+      - V(stop) ends servers that still wait, of O(run) alone where that is given, else all of them.
     type: str
     choices: [serve, probe, stop]
     default: probe
@@ -37,6 +37,14 @@ options:
       - The uid of a pod on this node in whose network all of this is done, with its interfaces, addresses and RDMA
         devices. The programs are the node's.
     type: str
+    version_added: 0.2.0
+  run:
+    description:
+      - A name of this run, unlike that of any other. Servers of other runs are left alone, and RV(others) tells of
+        them.
+      - Those of a run that was cut off end by themselves, see O(lifetime).
+    type: str
+    default: ""
     version_added: 0.2.0
   meet:
     description:
@@ -247,6 +255,15 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+others:
+  description:
+    - Other runs that have probed on this node since O(run) came to it, each with its C(run) and C(since) when it is
+      here. What was measured meanwhile may be less than a rail can do.
+    - Always empty without O(run).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{run: "anna@bastion (48213)", since: "2026-11-22T10:02:05Z"}]
 results:
   description: One entry a port or target, in the order given.
   returned: success
@@ -335,7 +352,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node import probe
+from ansible_collections.railyard.fabric.plugins.module_utils.node import probe, probe_runs
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 RAIL = {
@@ -353,12 +370,17 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
         from ansible_collections.railyard.fabric.plugins.module_utils.node import holders_elsewhere, pods
 
         holders_elsewhere.move(system, pods.namespace(system, options["pod"]))
-    if options["mode"] == "serve":
-        return {"results": probe.serve(options, system)}
-    if options["mode"] == "stop":
-        probe.stop(system)
-        return {"results": []}
-    return {"results": probe.probe(options, system)}
+    run = options["run"]
+    with probe_runs.turn(system):
+        others = probe_runs.others(system, run, options["mode"] == "probe")
+        if options["mode"] == "serve":
+            return {"results": probe.serve(options, system), "others": others}
+        if options["mode"] == "stop":
+            probe_runs.stop(system, run or None)
+            return {"results": [], "others": others}
+    results = probe.probe(options, system)
+    with probe_runs.turn(system):
+        return {"results": results, "others": probe_runs.others(system, run)}
 
 
 def main() -> None:
@@ -380,6 +402,7 @@ def main() -> None:
     spec = {
         "mode": {"type": "str", "choices": ["serve", "probe", "stop"], "default": "probe"},
         "pod": {"type": "str"},
+        "run": {"type": "str", "default": ""},
         "meet": {"type": "str"},
         "tcp_ports": {"type": "str"},
         "ports": {"type": "list", "elements": "dict", "options": RAIL, "default": []},

@@ -18,7 +18,6 @@ import ipaddress
 import os
 import re
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -27,8 +26,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, probe_meet
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import started
+from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, probe_meet, probe_runs
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 Options = t.Mapping[str, t.Any]
@@ -37,7 +35,6 @@ Result = t.Dict[str, t.Any]
 PMTUDISC_PROBE = 3
 IPV6_DONTFRAG = 62
 ICMP6_FILTER = 1
-SERVER_DIR = "/run/railyard/probe"
 PROGRAM = "ib_write_bw"
 LATENCY = "ib_write_lat"
 # Seconds that a server waits beyond the transfers before its own: for packets that are sent first, and slow nodes.
@@ -308,14 +305,18 @@ def _sizes(options: Options) -> list[str]:
 def serve(options: Options, system: System) -> list[Result]:
     """Start one ``ib_write_bw`` server for each port. Each ends after one transfer, or when its client is long overdue.
 
+    What an earlier call of the same run started ends before; to be called in :func:`.probe_runs.turn`.
+
     :return: for each port its ``rail``, ``gpu`` (whether data is in GPU memory), and ``port`` (TCP) where it listens,
         or ``error``; ``meet`` is the address at which it does, None where that is the rail's own.
     """
     program = _program(system)
     latency = _program(system, LATENCY) if options.get("latency") else None
-    stop(system)
+    run = str(options.get("run") or "")
+    probe_runs.stop(system, run)
     elsewhere = _elsewhere(options, system)
-    free = iter(_free_ports(options.get("tcp_ports"), len(options["ports"]) * (2 if latency else 1)))
+    count = len(options["ports"]) * (2 if latency else 1)
+    free = iter(_free_ports(options.get("tcp_ports"), count, lambda: probe_runs.waiting(system, run)))
     # the transfers come one after the other, and each before the last may hang for its whole time
     lifetime = int(options["lifetime"]) * len(options["ports"]) * (2 if latency else 1) + SLACK
     results: list[Result] = []
@@ -336,13 +337,15 @@ def serve(options: Options, system: System) -> list[Result]:
             result.update(error=error.message, remedy=error.remedy)
             continue
         arguments += meeting
-        result["port"] = _start(system, program, [*arguments, *memory, *_sizes(options)], next(free), lifetime)
+        argv = [program, *arguments, *memory, *_sizes(options)]
+        result["port"] = _start(system, argv, next(free), lifetime, run)
         if latency:
-            result["latency_port"] = _start(system, latency, [*arguments, *LATENCY_SIZES], next(free), lifetime)
+            argv = [latency, *arguments, *LATENCY_SIZES]
+            result["latency_port"] = _start(system, argv, next(free), lifetime, run)
     deadline = time.monotonic() + 30
     waiting = [result for result in results if result["port"]]
     while waiting and time.monotonic() < deadline:
-        listening = _listening(system)
+        listening = probe_runs.listening(system)
         waiting = [each for each in waiting if not {each["port"], each["latency_port"] or each["port"]} <= listening]
         time.sleep(0.1)
     for result in waiting:
@@ -362,34 +365,25 @@ def _elsewhere(options: Options, system: System) -> str | None:
     return probe_meet.management_address(system, netdevs, addresses)
 
 
-def _start(system: System, program: str, arguments: t.Sequence[str], tcp: int, lifetime: int) -> int:
+def _start(system: System, argv: t.Sequence[str], tcp: int, lifetime: int, run: str) -> int:
     """Start a server of perftest in the background; the TCP port that it is told to listen on."""
     # 'timeout' ends a server whose client never comes; a session of its own outlives this module
     server = subprocess.Popen(
-        ["timeout", str(lifetime), program, *arguments, "-p", str(tcp), "-F"],
+        ["timeout", str(lifetime), *argv, "-p", str(tcp), "-F"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    system.write_file("%s/%d" % (SERVER_DIR, server.pid), started(system, server.pid) or "")
+    probe_runs.note(system, probe_runs.Server(server.pid, tcp, time.time() + lifetime, run))
     return tcp
 
 
-def stop(system: System) -> None:
-    """End servers of an earlier round that still wait, by the pid that was noted for them."""
-    for name in system.listdir(SERVER_DIR):
-        pid = int(name) if name.isdigit() else 0
-        if pid and started(system, pid) == system.read("%s/%s" % (SERVER_DIR, name)):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGTERM)
-        system.remove_file("%s/%s" % (SERVER_DIR, name))
-
-
-def _free_ports(said: str | None, count: int) -> list[int]:
+def _free_ports(said: str | None, count: int, others: t.Callable[[], str] = str) -> list[int]:
     """TCP ports that nobody listens on, each once.
 
     :param said: ``FIRST-LAST``; the kernel chooses where it is not given.
+    :param others: whose servers wait here besides, in words.
     :raises RailyardError: where it is no range of ports, or too few of it are free.
     """
     choice = [0] * count
@@ -412,19 +406,14 @@ def _free_ports(said: str | None, count: int) -> list[int]:
                 return found
     if count:
         what = "%d of the TCP ports %s are free, and %d are needed" % (len(found), said, count)
-        raise RailyardError(what, "tcp_ports", "give a larger range: two ports a rail")
+        remedy = "give a larger range: two ports a rail"
+        theirs = others()
+        if theirs:
+            what += "; servers of other runs wait: %s" % theirs
+            remedy += " for each run under way at a time; or wait. Servers of a run that was cut off can be ended by"
+            remedy += " railyard.fabric.rail_probe with mode=stop"
+        raise RailyardError(what, "tcp_ports", remedy)
     return []
-
-
-def _listening(system: System) -> set[int]:
-    """TCP ports in state LISTEN, from ``/proc/net/tcp`` and ``tcp6``."""
-    ports: set[int] = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in (system.read(table) or "").splitlines()[1:]:
-            field = line.split()
-            if field[3] == "0A":
-                ports.add(int(field[1].rpartition(":")[2], 16))
-    return ports
 
 
 def transfer(target: Options, options: Options, system: System) -> Result:

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.node import probe_runs
 from ansible_collections.railyard.fabric.plugins.plugin_utils import history
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.playbook import ROOT, Played, environment, play
 from tests.unit.fabric.verify_nodes import World
 
@@ -27,6 +31,7 @@ PLAY = """
         __verify_began: "{{ now(utc=true).timestamp() }}"
         verify_readable: true
         __proof_results: "{{ told[inventory_hostname].probes }}"
+        __proof_others: "{{ told[inventory_hostname].others }}"
         __verify_after: {}
         rail_ports_result: "{{ told[inventory_hostname].rail_ports }}"
         __verify_info: "{{ told[inventory_hostname].info }}"
@@ -54,6 +59,7 @@ def judge(tmp_path: Path, world: World, *arguments: str) -> Played:
         name: {
             "info": {"unreachable": True, "msg": world.dark[name]} if name in world.dark else info,
             "probes": world.probes[name],
+            "others": world.others.get(name, []),
             "rail_ports": world.states[name]["rail_ports"],
         }
         for name, info in world.infos.items()
@@ -65,9 +71,12 @@ def judge(tmp_path: Path, world: World, *arguments: str) -> Played:
 
 
 def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, world: World) -> None:
+    world.others = {"ai-10-1-16-2": [{"run": "anna@bastion (48213)", "since": "2026-11-22T10:02:05Z"}]}
     done = judge(tmp_path, world)
     assert done.returncode == 0, done.text
     assert "8 of 8 rails proven between 2 nodes" in done.stdout
+    assert "warning: RV856 ai-10-1-16-2: bandwidth and latency of ai-10-1-16-2: expected this run alone" in done.stdout
+    world.others = {}
     reports = tmp_path / "reports"
     verdict = json.loads((reports / "verify.json").read_text())
     assert verdict["ok"] and verdict["kind"] == "verify" and len(verdict["plan"]) == 64
@@ -164,13 +173,23 @@ ROUND = """
   vars:
     ansible_python_interpreter: "{{ python }}"
   tasks:
+    - ansible.builtin.include_role: &role
+        name: railyard.fabric.proof
+        tasks_from: mark
     - ansible.builtin.include_role:
         name: railyard.fabric.proof
         tasks_from: round
       vars:
         __proof_pairs: [[ib-1, ib-2]]
+        __proof_last: false
+    - ansible.builtin.set_fact:
+        known: "{{ [__proof_run, __proof_others] }}"
+    - ansible.builtin.include_role: *role
+      vars: {awx_job_id: 12, awx_user_name: anna}
     - ansible.builtin.copy:
-        content: "{{ [hostvars['ib-1'].__proof_served, hostvars['ib-2'].__proof_results] | to_json }}"
+        content: >-
+          {{ [hostvars['ib-1'].__proof_served, hostvars['ib-2'].__proof_results,
+              hostvars['ib-1'].known, hostvars['ib-2'].known, __proof_run] | to_json }}
         dest: "{{ answer }}"
         mode: "0600"
       run_once: true
@@ -199,10 +218,26 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
     (tmp_path / "fabric.yml").write_text(INFINIBAND)
     (tmp_path / "play.yml").write_text(ROUND)
     given = {"python": sys.executable, "answer": str(tmp_path / "answer.json"), "proof_meet": "127.0.0.9"}
-    path = {"PATH": "%s:%s" % (programs, environment()["PATH"])}
-    done = play(tmp_path / "play.yml", inventory=tmp_path / "fabric.yml", given=given, env=path)
-    assert done.returncode == 0, done.text
-    served, probed = json.loads((tmp_path / "answer.json").read_text())
+    env = {"PATH": "%s:%s" % (programs, environment()["PATH"]), "USER": "ben"}
+
+    @in_own_namespace
+    def scenario(_live: LiveNode) -> None:
+        # one that comes back to the node while this one is there
+        other = {"run": "anna@bastion (48213)", "since": time.time(), "last": time.time() + 600, "sends": None}
+        place = Path(probe_runs.RUNS_DIR)
+        place.mkdir(parents=True)
+        (place / "other.json").write_text(json.dumps(dict(other, waiting={}, met={})))
+        done = play(tmp_path / "play.yml", inventory=tmp_path / "fabric.yml", given=given, env=env)
+        assert done.returncode == 0, done.text
+        (tmp_path / "said").write_text(done.stdout)
+
+    scenario()
+    said = (tmp_path / "said").read_text()
+    served, probed, *known, of_job = json.loads((tmp_path / "answer.json").read_text())
+    # one name for the whole run, and whom it met on each node
+    assert known[0][0] == known[1][0] and re.match(r"ben@\S+ \(\d{5}\)\Z", known[0][0])
+    assert [[each["run"] for each in others] for _run, others in known] == [["anna@bastion (48213)"]] * 2
+    assert re.match(r"job 12 of AWX, by anna \(\d{5}\)\Z", of_job)
     assert [(each["rail"], each["meet"]) for each in served["results"]] == [
         ("gpu01", "127.0.0.9"),
         ("gpu02", "127.0.0.9"),
@@ -214,6 +249,6 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
     ]
     assert {each["error"] for each in probed} == {"the other side has no server: there is no RDMA device of the port"}
     # what still waits is ended with the round, by who served
-    assert "TASK [railyard.fabric.proof : End servers that still wait]" in done.stdout
-    ended = done.stdout.partition("End servers that still wait")[2].partition("TASK")[0]
+    assert "TASK [railyard.fabric.proof : End servers that still wait]" in said
+    ended = said.partition("End servers that still wait")[2].partition("TASK")[0]
     assert "ok: [ib-1]" in ended and "skipping: [ib-2]" in ended

@@ -864,6 +864,31 @@ def test_slower_servers_of_another_model_do_not_stand_out() -> None:
     assert [each["code"] for each in world.document()["warnings"]] == ["RV854"]
 
 
+def test_what_is_measured_beside_another_run_fails_nothing_and_is_told_once(world: World) -> None:
+    congested(world)
+    next(row for row in world.probes[NODE] if row["rail"] == "gpu01")["transfer"]["latency_us"] = 90.0
+    assert found(world) == [("RV853", NODE, RAIL)]
+    other = {"run": "anna@bastion (48213)", "since": "2026-11-22T10:02:05Z"}
+    partners = [name for name in world.plans if name != NODE]
+    world.others = {name: [dict(other)] for name in (NODE, partners[-1])}
+    world.others[NODE].append({"run": "job 12 of AWX, by a schedule (10001)", "since": "2026-11-22T10:03:00Z"})
+    world.others[NODE][0]["since"] = "2026-11-22T10:02:01Z"
+    verdict = world.document()
+    assert verdict["ok"] and verdict["proof"][RAIL]["state"] == "proven"
+    both, one = verdict["warnings"]
+    nodes = ", ".join(name for name in world.plans if name in world.others)
+    assert (both["code"], both["what"]) == ("RV856", "bandwidth and latency of %s" % nodes)
+    assert both["found"] == "anna@bastion (48213) too, since 2026-11-22T10:02:01Z"
+    assert one["what"] == "bandwidth and latency of %s" % NODE and one["found"].startswith("job 12 of AWX")
+    # nobody else has slow transfers excused by it
+    world.others = {partners[-1]: [other]}
+    assert found(world) == [("RV853", NODE, RAIL)]
+    # and a transfer that fails is a failure, whoever else is there
+    world.others[NODE] = [other]
+    fails_rdma(world)
+    assert found(world) == [("RV852", NODE, RAIL)]
+
+
 def test_a_threshold_is_of_link_and_bus(world: World) -> None:
     for transfer in world.transfers(NODE, RAIL):
         transfer["gbits"] = 330.0
@@ -1001,4 +1026,4 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         | {"RV950"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )
-    assert set(CODES) <= harmed | {"RV807", "RV854", "RV855", "RV861", "RV870", "RV904"}
+    assert set(CODES) <= harmed | {"RV807", "RV854", "RV855", "RV856", "RV861", "RV870", "RV904"}

@@ -81,6 +81,7 @@ class World:
         self.after: dict[str, Row] = {name: copy.deepcopy(info["counters"]) for name, info in self.infos.items()}
         self.dark: dict[str, str] = {}
         self.refused: dict[str, str] = {}
+        self.others: dict[str, list[Row]] = {}
         self.cluster: Row | None = {"server": "https://[::1]:6443", "error": "", "lacks": [], "changes": []}
         self.insides: dict[str, Row] = {}
         self.pod_probes: dict[str, list[Row]] = {name: [] for name in self.plans}
@@ -282,7 +283,8 @@ class World:
                 rest = (self.infos[name], self.states[name], self.probes[name], self.after[name])
                 made = Told(name, node, *rest, refused=self.refused.get(name, ""), inside=self.insides.get(name))
                 refused = self.pod_refused.get(name, "")
-                found.append(made._replace(pod_probed=self.pod_probes[name], pod_refused=refused))
+                made = made._replace(pod_probed=self.pod_probes[name], pod_refused=refused)
+                found.append(made._replace(others=self.others.get(name, ())))
         return found
 
     def verdict(self, kind: str = VERIFY, **asked: t.Any) -> Verdict:

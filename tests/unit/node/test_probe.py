@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import branch, netns, probe, probe_meet
+from ansible_collections.railyard.fabric.plugins.module_utils.node import branch, netns, probe, probe_meet, probe_runs
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.modules import rail_probe
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
 
@@ -172,15 +178,17 @@ def test_only_the_noted_process_is_ended(tmp_path: Path) -> None:
 
     class Noted(System):
         def path(self, path: str) -> str:
-            return str(tmp_path / Path(path).name) if path.startswith(probe.SERVER_DIR) else path
+            return str(tmp_path / Path(path).name) if path.startswith(probe_runs.SERVER_DIR) else path
 
         def listdir(self, path: str) -> list[str]:
-            return sorted(os.listdir(tmp_path)) if path == probe.SERVER_DIR else super().listdir(path)
+            return sorted(os.listdir(tmp_path)) if path == probe_runs.SERVER_DIR else super().listdir(path)
 
     try:
-        (tmp_path / str(server.pid)).write_text(str(netns.started(system, server.pid)))
-        (tmp_path / str(other.pid)).write_text("1")  # an earlier process of the same number
-        probe.stop(Noted())
+        noted = {"port": 1, "until": 0, "run": "", "started": netns.started(system, server.pid)}
+        (tmp_path / str(server.pid)).write_text(json.dumps(dict(noted, pid=server.pid)))
+        # an earlier process of the same number
+        (tmp_path / str(other.pid)).write_text(json.dumps(dict(noted, pid=other.pid, started="1")))
+        probe_runs.stop(Noted())
         assert server.wait(timeout=10) < 0
         assert other.poll() is None
         assert os.listdir(tmp_path) == []
@@ -194,9 +202,9 @@ def test_only_the_noted_process_is_ended(tmp_path: Path) -> None:
 def test_a_listening_port_is_seen() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        assert sock.getsockname()[1] not in probe._listening(System())
+        assert sock.getsockname()[1] not in probe_runs.listening(System())
         sock.listen()
-        assert sock.getsockname()[1] in probe._listening(System())
+        assert sock.getsockname()[1] in probe_runs.listening(System())
 
 
 SIX = {"source6": "::1", "address6": "::1"}
@@ -383,7 +391,8 @@ with open({log!r}, "a") as log:
     log.write(" ".join(sys.argv[1:]) + "\\n")
 at = sys.argv[sys.argv.index("--bind_source_ip") + 1] if "--bind_source_ip" in sys.argv else "0.0.0.0"
 with socket.create_server((at, int(sys.argv[sys.argv.index("-p") + 1]))) as server:
-    server.accept()
+    client = server.accept()[0]
+client.recv(1)
 """
 
 
@@ -395,7 +404,7 @@ class Node(System):
         self.place = place
 
     def path(self, path: str) -> str:
-        own = ("/sys/class/infiniband", "/sys/bus/pci/devices", probe.SERVER_DIR)
+        own = ("/sys/class/infiniband", "/sys/bus/pci/devices", probe_runs.SERVER_DIR)
         return str(self.place / path.lstrip("/")) if path.startswith(own) else path
 
     def which(self, program: str) -> str | None:
@@ -415,7 +424,7 @@ def server(tmp_path: Path) -> t.Iterator[Node]:
     (tmp_path / "sys/bus/pci/devices/0000:18:00.0/infiniband/mlx5_0").mkdir(parents=True)
     node = Node(tmp_path)
     yield node
-    probe.stop(node)
+    probe_runs.stop(node)
 
 
 PORT = {"rail": "gpu01", "device": None, "address": None, "pci": "0000:18:00.0", "netdev": "ibrail01", "gpu": None}
@@ -480,7 +489,9 @@ def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tm
 def test_a_server_outlives_transfers_that_hang_before_its_own(server: Node, tmp_path: Path) -> None:
     roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
     probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, lifetime=5), server)
-    waiting = [Path("/proc/%s/cmdline" % pid).read_bytes().split(b"\0") for pid in server.listdir(probe.SERVER_DIR)]
+    waiting = [
+        Path("/proc/%s/cmdline" % pid).read_bytes().split(b"\0") for pid in server.listdir(probe_runs.SERVER_DIR)
+    ]
     assert len(waiting) == 4
     assert {(words[0], int(words[1])) for words in waiting} == {(b"timeout", 4 * 5 + probe.SLACK)}
 
@@ -511,3 +522,163 @@ def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch
 def test_addresses_of_an_interface_are_those_that_reach_further_than_it() -> None:
     # the loopback's are host-wide, and so nobody's management address
     assert probe_meet._held(["lo"]) == []
+
+
+# -- several runs at the same time -------------------------------------------------------------------------------------
+
+ONE, TWO = "anna@bastion (48213)", "job 12 of AWX, by a schedule (10001)"
+ROCE = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
+
+
+def call(server: Node, mode: str, run: str, **other: t.Any) -> dict[str, t.Any]:
+    """As the module is called."""
+    return rail_probe.look(options(mode=mode, run=run, pod=None, **other), server)
+
+
+def serve(server: Node, run: str, **other: t.Any) -> tuple[int, list[str]]:
+    """The port of a run's server, and whom it was told of."""
+    found = call(server, "serve", run, ports=[ROCE], **other)
+    assert found["results"][0]["error"] == ""
+    return found["results"][0]["port"], [each["run"] for each in found["others"]]
+
+
+def waits(port: int) -> bool:
+    return port in probe_runs.listening(System())
+
+
+def test_a_run_leaves_the_servers_of_another_alone(server: Node) -> None:
+    first, _told = serve(server, ONE)
+    second, _told = serve(server, TWO)
+    assert first != second and waits(first) and waits(second)
+    # its own of an earlier round end
+    again, _told = serve(server, TWO)
+    gone_by(lambda: not waits(second))
+    assert waits(first) and waits(again)
+    call(server, "stop", TWO)
+    gone_by(lambda: not waits(again))
+    assert waits(first)
+    # who names no run ends all, as of one that was cut off
+    call(server, "stop", "")
+    gone_by(lambda: not waits(first))
+    assert server.listdir(probe_runs.SERVER_DIR) == []
+
+
+def gone_by(done: t.Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = taken.getsockname()[1] + 1
+    wish = "%d-%d" % (first, first + 7)
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(serve, server, "run %d" % number, tcp_ports=wish) for number in range(4)]
+        ports = [each.result()[0] for each in found]
+    assert len(set(ports)) == 4 and all(waits(port) for port in ports)
+
+
+def test_too_few_ports_say_whose_servers_are_on_them(server: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = taken.getsockname()[1] + 1
+    wish = "%d-%d" % (first, first)
+    serve(server, ONE, tcp_ports=wish)
+    with pytest.raises(RailyardError) as refused:
+        serve(server, TWO, tcp_ports=wish)
+    assert "servers of other runs wait: 1 of %s, until 20" % ONE in refused.value.message
+    assert "mode=stop" in refused.value.remedy
+
+
+def test_runs_that_overlap_are_told_of_each_other(server: Node) -> None:
+    assert serve(server, ONE)[1] == []
+    time.sleep(0.01)
+    serve(server, TWO)
+    told = call(server, "stop", ONE)["others"]
+    assert [each["run"] for each in told] == [TWO]
+    assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z", told[0]["since"])
+    assert [each["run"] for each in call(server, "stop", TWO)["others"]] == [ONE]
+    # one that begins when both have ended has met nobody
+    time.sleep(0.01)
+    assert call(server, "serve", "later", ports=[])["others"] == []
+
+
+def test_what_a_run_that_was_cut_off_has_left_is_nobody_until_it_is_made_use_of(server: Node) -> None:
+    left, _told = serve(server, ONE)
+    time.sleep(0.01)
+    assert serve(server, TWO)[1] == [] and call(server, "stop", TWO)["others"] == []
+    with socket.create_connection(("127.0.0.1", left), timeout=5):
+        gone_by(lambda: not waits(left))
+        # a transfer is under way
+        assert serve(server, "third")[1] == [ONE]
+    gone_by(lambda: not [each for each in probe_runs.servers(server) if each.run == ONE])
+    # it waited when this run looked before, and is gone
+    assert [each["run"] for each in call(server, "stop", TWO)["others"]] == [ONE, "third"]
+
+
+def test_a_server_whose_time_was_over_was_not_made_use_of(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve(server, ONE)
+    time.sleep(0.01)
+    serve(server, TWO)
+    (left,) = [each for each in probe_runs.servers(server) if each.run == ONE]
+    os.killpg(left.pid, signal.SIGTERM)
+    gone_by(lambda: len(probe_runs.servers(server)) == 1)
+    monkeypatch.setattr(probe_runs.time, "time", lambda: left.until + 1)
+    assert call(server, "stop", TWO)["others"] == []
+
+
+def test_a_run_that_sends_all_the_while_is_seen(server: Node) -> None:
+    sender = subprocess.Popen(
+        [sys.executable, "-c", "import sys, time; sys.stdin.readline(); time.sleep(60)"], stdin=subprocess.PIPE
+    )
+    try:
+        call(server, "probe", ONE)
+        (record,) = (server.place / probe_runs.RUNS_DIR.lstrip("/")).glob("*.json")
+        row = json.loads(record.read_text())
+        # between its two looks at the node
+        row["sends"] = [sender.pid, netns.started(System(), sender.pid)]
+        record.write_text(json.dumps(row))
+        time.sleep(0.01)
+        assert [each["run"] for each in call(server, "probe", TWO)["others"]] == [ONE]
+    finally:
+        sender.kill()
+        sender.wait()
+    time.sleep(0.01)
+    assert call(server, "probe", "later")["others"] == []
+
+
+HOLDS = """
+import fcntl, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(fd, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_run_that_is_killed_while_it_starts_servers_holds_up_nobody(
+    server: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe_runs, "PATIENCE", 0.3)
+    with probe_runs.turn(server):
+        pass
+    lock = server.path(probe_runs.RUNS_DIR + "/lock")
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS, lock], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout and holder.stdout.readline() == "held\n"
+        with pytest.raises(RailyardError, match="another run starts servers on this node") as refused:
+            serve(server, ONE)
+        assert "fuser" in refused.value.remedy
+    finally:
+        holder.kill()
+        holder.wait()
+    assert serve(server, ONE)[0]
+
+
+def test_half_a_note_is_no_harm(server: Node) -> None:
+    serve(server, ONE)
+    for place, name in ((probe_runs.SERVER_DIR, "1"), (probe_runs.RUNS_DIR, "x.json")):
+        (server.place / place.lstrip("/") / name).write_text('{"run": "b"')
+    time.sleep(0.01)
+    assert serve(server, TWO)[1] == []

@@ -527,6 +527,15 @@ _CODES = (
         drift=False,
     ),
     Code(
+        "RV856",
+        "rdma",
+        "another run probed at the same time",
+        "a job by the clock and a person, or two jobs, have the same nodes",
+        "run again when the other one has ended, for figures that count",
+        None,
+        drift=False,
+    ),
+    Code(
         "RV861",
         "rdma",
         "error counters rose meanwhile",

@@ -31,6 +31,8 @@ _IB_CAUSE = (
     "the subnet manager has no route between the two, their partitions differ, a device is broken, or, where the two "
     "did not meet, TCP between the nodes' management addresses is filtered"
 )
+# Nodes that a line names.
+_NAMED = 4
 NOBODY = "there are no two nodes to pair"
 
 Pair = t.Tuple[str, str]
@@ -276,6 +278,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     for probe in bad:
         if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
             _tell_rdma(run, probe, blame)
+    good = _alone(run, good)
     could = [_could(run, probe) for probe in good]
     medians = _medians(good, could)
     least = [_too_slow(probe, each, share) for probe, each in zip(good, could)]
@@ -292,6 +295,24 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
         if not short:
             _stands_out(run, probe, medians, _kind(probe, each))
     _counters(run)
+
+
+def _alone(run: Run, good: t.Sequence[Probe]) -> list[Probe]:
+    """The transfers whose speed counts: what two runs measure at the same time is less than a rail can do."""
+    ends = {node for probe in good for node in (probe.client, probe.server)}
+    met: dict[str, list[tuple[str, str]]] = {}
+    for told in run.nodes():
+        for each in told.others if told.name in ends else ():
+            met.setdefault(each["run"], []).append((told.name, each["since"]))
+    # once for each run, and not again for each node
+    for other, places in met.items():
+        nodes = [node for node, _since in places]
+        rest = " and %d more" % (len(nodes) - _NAMED) if len(nodes) > _NAMED else ""
+        what = "bandwidth and latency of %s%s" % (", ".join(nodes[:_NAMED]), rest)
+        found = "%s too, since %s" % (other, min(since for _node, since in places))
+        run.warn("RV856", nodes[0], None, what, expected="this run alone", found=found)
+    shared = {node for places in met.values() for node, _since in places}
+    return [probe for probe in good if not shared.intersection((probe.client, probe.server))]
 
 
 def _unreached(probe: Probe) -> bool:

@@ -25,6 +25,7 @@ class Told(t.NamedTuple):
     :param code: which code ``why`` is of. ``refused``: why it could not serve or probe, empty where it could.
     :param inside: ``rail_pods``'s result; None where it was not asked, or (``inside_why``) could not tell.
     :param pod_probed, pod_refused: what ``probed`` and ``refused`` are, of its test pod.
+    :param others: runs that probed on the node at the same time, each with ``run`` (its name) and ``since``.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Told(t.NamedTuple):
     inside_why: str = ""
     pod_probed: t.Sequence[Row] = ()
     pod_refused: str = ""
+    others: t.Sequence[t.Mapping[str, str]] = ()
 
 
 class Failure(t.NamedTuple):
