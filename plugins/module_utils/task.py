@@ -12,8 +12,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import Subsystem, converge
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem, converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.urls import all_masked
 
@@ -24,19 +25,39 @@ def run(module: AnsibleModule, build: Builder) -> t.NoReturn:
     """Run a module to its end. ``build`` makes the subsystem from the module's options; see :class:`Subsystem`."""
     done: list[Change] = []
     try:
-        subsystem = build(module.params, System())
+        system = System()
+        subsystem = build(module.params, system)
+        gather = module.params.get("state") == "gathered"
+        if subsystem.at_boot and not gather:
+            turn.wait(system, turn.SECONDS)
         state = subsystem.observe()
-        if module.params.get("state") == "gathered":
+        if gather:
             _exit(module, subsystem, [], gathered=state, **subsystem.outcome(state, []))
         changes = subsystem.changes(state)
         pending = changes if module.check_mode else []
         if not module.check_mode:
-            state = converge(subsystem, state, changes, done)
+            state = _converge(module, subsystem, system, state, changes, done)
         _exit(module, subsystem, pending or done, gathered=state, **subsystem.outcome(state, pending))
     except RailyardError as error:
         fail(module, error, done)
     except Exception as error:
         fail(module, _unforeseen(error), done, traceback.format_exc())
+
+
+def _converge(
+    module: AnsibleModule,
+    subsystem: Subsystem,
+    system: System,
+    state: State,
+    changes: t.Sequence[Change],
+    done: list[Change],
+) -> State:
+    """Do the changes; where the boot program may do them too, when it is this module's turn, and as it is then."""
+    if not (subsystem.at_boot and changes):
+        return converge(subsystem, state, changes, done)
+    with turn.turn(system, "the module %s" % module._name, turn.SECONDS):
+        state = subsystem.observe()
+        return converge(subsystem, state, subsystem.changes(state), done)
 
 
 def read(module: AnsibleModule, look: t.Callable[[t.Mapping[str, t.Any], System], dict[str, t.Any]]) -> t.NoReturn:

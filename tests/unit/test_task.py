@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import json
+import threading
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils import task
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
@@ -130,3 +133,52 @@ def test_no_password_of_a_url_is_told(lamps: t.Callable[..., dict[str, t.Any]]) 
         assert told["invocation"]["module_args"]["state"]
     told = lamps({url + "/gone": True})
     assert told["failed"] and "hush" not in json.dumps(told) and "me:***@" in told["msg"]
+
+
+def test_what_the_boot_program_lays_down_too_is_done_in_turn(
+    lamps: t.Callable[..., dict[str, t.Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = System(str(tmp_path))
+    monkeypatch.setattr(task, "System", lambda: system)
+    monkeypatch.setattr(Lamps, "light", _in_turn(system, Lamps.light))
+    Lamps.at_boot = True
+    try:
+        assert lamps({"a": True})["changed"] and not system.exists(turn.FILE)
+        seen, ready, go_on = Lamps.observe, threading.Event(), threading.Event()
+
+        def another() -> None:
+            with turn.turn(system, "the boot's own run", 5):
+                ready.set()
+                assert go_on.wait(20)
+                Lamps.live["b"] = True
+
+        # it comes between the module's first look and its turn, and does the same
+        def observe(self: Lamps) -> State:
+            state = seen(self)
+            if not ready.is_set():
+                thread.start()
+                assert ready.wait(20)
+                threading.Timer(0.3, go_on.set).start()
+            return state
+
+        thread = threading.Thread(target=another)
+        monkeypatch.setattr(Lamps, "observe", observe)
+        told = lamps({"b": True})
+        thread.join()
+        assert (told["changed"], told["changes"], told["gathered"]["lamps"]["b"]) == (False, [], True)
+        with turn.turn(system, "the boot's own run", 0):
+            monkeypatch.setattr(turn, "SECONDS", 0.3)
+            for check in (True, False):
+                told = lamps({"b": False}, check=check)
+                assert told["failed"] and "the boot's own run (pid" in told["msg"] and not told["changed"]
+            assert lamps({}, state="gathered")["gathered"]["lamps"]["b"], "what only reads waits for nobody"
+    finally:
+        Lamps.at_boot = False
+
+
+def _in_turn(system: System, act: t.Callable[..., None]) -> t.Callable[..., None]:
+    def light(self: Lamps, name: str, lit: bool) -> None:
+        assert system.exists(turn.FILE), "it is nobody's turn"
+        act(self, name, lit)
+
+    return light

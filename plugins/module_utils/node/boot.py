@@ -68,6 +68,7 @@ PACKED = (
     "node.sriov_wish",
     "node.subsystem",
     "node.system",
+    "node.turn",
     "node.vf_setter",
     "urls",
 )

@@ -9,12 +9,14 @@ Also of use by hand: ``python3 /usr/local/lib/railyard/boot.pyz --check`` says w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import Subsystem, converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -59,21 +61,26 @@ def read(path: str, system: System) -> tuple[str, dict[str, t.Any]]:
         raise RailyardError("is not a file of boot options", path, "run the playbook again to write it anew") from None
 
 
-def apply(path: str, system: System, check: bool) -> list[str]:
-    """Apply one file of options. Returns a line for each change. Raises :class:`RailyardError`."""
-    return _apply(*read(path, system), system=system, check=check)
+def apply(path: str, system: System, check: bool, until: float = 0) -> list[str]:
+    """Apply one file of options. Returns a line for each change. Raises :class:`RailyardError`.
+
+    :param until: when to wait no more for another one who is at work, on the monotonic clock; 0 waits for nobody.
+    """
+    return _apply(*read(path, system), system=system, check=check, until=until)
 
 
-def _apply(module: str, options: t.Mapping[str, t.Any], system: System, check: bool) -> list[str]:
+def _apply(module: str, options: t.Mapping[str, t.Any], system: System, check: bool, until: float) -> list[str]:
     subsystem = build(module, options, system)
-    state = subsystem.observe()
-    changes = subsystem.changes(state)
-    if not check:
-        converge(subsystem, state, changes, [])
+    who = "the program for boot, with %s," % module
+    with contextlib.nullcontext() if check else turn.turn(system, who, until - time.monotonic()):
+        state = subsystem.observe()
+        changes = subsystem.changes(state)
+        if not check:
+            converge(subsystem, state, changes, [])
     return ["%s %s: %r -> %r\n" % (c.subject, c.attribute, c.before, c.after) for c in changes]
 
 
-def one_by_one(path: str, system: System, check: bool) -> list[tuple[str, Exception]]:
+def one_by_one(path: str, system: System, check: bool, until: float) -> list[tuple[str, Exception]]:
     """Apply each port of a file alone: a card that has gone must not take the others along.
 
     :return: which port could not be, and why; empty where there are no ports to part.
@@ -86,7 +93,7 @@ def one_by_one(path: str, system: System, check: bool) -> list[tuple[str, Except
     ports = options.get("ports")
     for port in ports if isinstance(ports, list) and len(ports) > 1 else []:
         try:
-            sys.stdout.writelines(_apply(module, dict(options, ports=[port]), system, check))
+            sys.stdout.writelines(_apply(module, dict(options, ports=[port]), system, check, until))
         except Exception as error:
             named = port if isinstance(port, dict) else {}
             failed.append((str(named.get("pci") or named.get("netdev") or named.get("name")), error))
@@ -106,6 +113,8 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
     check = "--check" in given
     only = given[given.index("--only") + 1 :][:1] if "--only" in given else []
     deadline = time.monotonic() + (0 if check else patience)
+    # for all files together: systemd waits no longer than twice as long
+    until = time.monotonic() + turn.SECONDS
     status = 0
     for name in system.listdir(BOOT_DIR):
         if not name.endswith(".json") or (only and name != only[0] + ".json"):
@@ -113,7 +122,7 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
         path = "%s/%s" % (BOOT_DIR, name)
         while True:
             try:
-                sys.stdout.writelines(apply(path, system, check))
+                sys.stdout.writelines(apply(path, system, check, until))
                 break
             # whatever one file runs into, those after it are laid down
             except Exception as error:
@@ -121,7 +130,9 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
                     time.sleep(1)
                     continue
                 status = 1
-                failed = [("%s, %s" % (path, port), why) for port, why in one_by_one(path, system, check)]
+                # who waits for another one in vain does so once, and not for each port
+                alone = [] if isinstance(error, turn.Busy) else one_by_one(path, system, check, until)
+                failed = [("%s, %s" % (path, port), why) for port, why in alone]
                 for place, why in failed or [(path, error)]:
                     unforeseen = "" if isinstance(why, RailyardError) else type(why).__name__ + ": "
                     sys.stderr.write("%s: %s%s\n" % (place, unforeseen, why))

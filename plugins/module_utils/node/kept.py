@@ -24,6 +24,8 @@ class Kept(Subsystem):
     :param persist: whether what is kept for boot is touched at all.
     """
 
+    at_boot = True
+
     def __init__(self, system: System, rank: int, module: str, absent: bool, persist: bool) -> None:
         super().__init__()
         self._system = system

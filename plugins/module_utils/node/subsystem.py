@@ -21,6 +21,9 @@ class Subsystem:
     A subclass keeps no live state: :meth:`observe` reads it, and gives it in the shape of the module's options.
     """
 
+    #: whether the boot program lays it down too, so that only one at a time may change it
+    at_boot = False
+
     def __init__(self) -> None:
         self.warnings: list[str] = []
 

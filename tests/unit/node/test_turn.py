@@ -1,0 +1,179 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A module's run and the boot's own: one after the other, in processes of their own, by the kernel's own lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program, turn
+from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+
+ROOT = Path(__file__).resolve().parents[3]
+# Takes its turn at argv[1], says so, and goes on until its input ends.
+HOLDER = """
+import sys
+from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+with turn.turn(System(sys.argv[1]), "a test", 20):
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+# Takes its turn again and again, and each time reads a number and writes the next one.
+COUNTER = """
+import sys, time
+from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
+from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+turn._LOOK = 0.001
+system = System(sys.argv[1])
+for _time in range(100):
+    with turn.turn(system, "a test", 60):
+        number = system.read_int("/number") or 0
+        time.sleep(0.0005)
+        open(system.path("/number"), "w").write(str(number + 1))
+"""
+
+
+def start(program: str, root: Path) -> subprocess.Popen[str]:
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "collections"))
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(root)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> t.Iterator[subprocess.Popen[str]]:
+    process = start(HOLDER, tmp_path)
+    assert process.stdout and process.stdout.readline() == "mine\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_where_nobody_is_at_work_nothing_is_written(tmp_path: Path) -> None:
+    turn.wait(System(str(tmp_path)), 0)
+    assert os.listdir(tmp_path) == []
+    with turn.turn(System(str(tmp_path)), "a test", 0):
+        assert System(str(tmp_path)).exists(turn.FILE)
+    assert os.listdir(tmp_path / "run/railyard") == []
+
+
+def test_who_is_at_work_is_named(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    system = System(str(tmp_path))
+    for act in (lambda: turn.wait(system, 0.3), lambda: turn.turn(system, "another", 0.3).__enter__()):
+        began = time.monotonic()
+        with pytest.raises(turn.Busy) as caught:
+            act()
+        assert 0.3 <= time.monotonic() - began < 3
+        assert "a test (pid %d), since 20" % holder.pid in caught.value.message
+        assert caught.value.place == turn.FILE and caught.value.remedy
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_its_end_is_waited_for_however_it_comes(tmp_path: Path, holder: subprocess.Popen[str], killed: bool) -> None:
+    system = System(str(tmp_path))
+    end = (lambda: holder.send_signal(signal.SIGKILL)) if killed else holder.stdin.close  # type: ignore[union-attr]
+    threading.Timer(0.5, end).start()
+    with turn.turn(system, "another", 20):
+        assert (system.read(turn.FILE) or "").startswith("another (pid %d)" % os.getpid())
+        holder.wait(20)
+    turn.wait(system, 0)
+    assert not system.exists(turn.FILE)
+
+
+def test_a_child_that_goes_on_alone_holds_nobody_up(tmp_path: Path) -> None:
+    """As one of ``apart`` does, which the kernel holds up."""
+    system = System(str(tmp_path))
+    come, go = os.pipe()
+    with turn.turn(system, "a test", 0):
+        child = os.fork()
+        if not child:
+            os.close(go)
+            os.read(come, 1)
+            os._exit(0)
+    with turn.turn(system, "the next", 0):
+        pass
+    os.close(go)
+    os.close(come)
+    os.waitpid(child, 0)
+
+
+def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+    """The file comes and goes with each of them."""
+    processes = [start(COUNTER, tmp_path) for _number in range(3)]
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert (tmp_path / "number").read_text() == "300"
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(RailyardError, match="cannot be made: Not a directory") as caught:
+        turn.turn(System(str(tmp_path)), "a test", 0).__enter__()
+    assert caught.value.place == turn.FILE
+
+
+# -- the two that take turns
+
+
+class Value(Subsystem):
+    """A file that holds a number."""
+
+    at_boot = True
+
+    def __init__(self, system: System, wanted: int) -> None:
+        super().__init__()
+        self.system, self.wanted = system, wanted
+
+    def observe(self) -> State:
+        return {"value": self.system.read_int("/value")}
+
+    def changes(self, state: State) -> list[Change]:
+        def act() -> None:
+            assert self.system.exists(turn.FILE), "it is nobody's turn"
+            self.system.write_file("/value", str(self.wanted))
+
+        return [] if state["value"] == self.wanted else [Change("value", "number", state["value"], self.wanted, act)]
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    system = System(str(tmp_path))
+    for rank in (10, 20):
+        text = json.dumps({"module": "value", "options": {"wanted": 5}})
+        system.write_file("%s/%d-value.json" % (boot.BOOT_DIR, rank), text)
+    monkeypatch.setattr(boot_program, "build", lambda module, options, system: Value(system, options["wanted"]))
+    return system
+
+
+def test_the_boot_program_waits_for_a_module(kept: System, holder: subprocess.Popen[str]) -> None:
+    assert boot_program.main(["--check"], kept) == 0, "what only looks waits for nobody"
+    threading.Timer(0.5, holder.kill).start()
+    assert boot_program.main([], kept) == 0
+    assert kept.read("/value") == "5" and not kept.exists(turn.FILE)
+
+
+def test_the_boot_program_says_for_whom_it_waited_in_vain(
+    kept: System, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(turn, "SECONDS", 0.5)
+    began = time.monotonic()
+    assert boot_program.main([], kept, patience=0) == 1
+    assert time.monotonic() - began < 10, "all files together wait as long as one"
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and all("a test (pid %d)" % holder.pid in line for line in told)
+    assert kept.read("/value") is None
