@@ -9,11 +9,11 @@ from pathlib import Path
 
 import yaml
 
-from tests import playbook
+from tests.playbook import play
 
 
 def test_at_no_verbosity_is_the_password_shown(tmp_path: Path) -> None:
-    play = {
+    book = {
         "hosts": "all",
         "gather_facts": False,
         "connection": "local",
@@ -25,10 +25,8 @@ def test_at_no_verbosity_is_the_password_shown(tmp_path: Path) -> None:
             "ofed_driver": {"kind": "doca", "version": "2.9.3", "source": "https://mirror.example/doca"},
         },
     }
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    played = playbook.run(
-        "ansible-playbook", "-i", "node-1,", str(tmp_path / "play.yml"), "--check", "--diff", "-vvv", timeout=120
-    )
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
+    played = play(tmp_path / "play.yml", "--check", "--diff", "-vvv", inventory="node-1,", timeout=120)
     assert played.returncode == 2, played.text
     assert "hush" not in played.text
     assert "source: https://me:***@mirror.example/doca cannot be read: " in played.said, played.text
