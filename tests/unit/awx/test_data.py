@@ -49,6 +49,7 @@ WRONG = [
     ("organization: Platform", "prefix: X", r"awx.yml:1: organization: organization is missing"),
     ("type: machine", "type: machin", r"awx.yml:7: credentials.nodes.type: machin is none of .* Remedy: write machine"),
     ("{username: git}", "{usrname: git}", r"awx.yml:5: credentials.git.inputs.usrname: .* Remedy: write username"),
+    ("ssh://git@", "https://git:hush@", r"awx.yml:2: project.url: https://git:\*\*\*@git.example/\S+ holds a password"),
     ("become_method: sudo", "password: x", r"awx.yml:7: credentials.nodes.inputs.password: password is a secret"),
     ("credential: git", "credential: gti", r"awx.yml:2: project.credential: gti is none of .*write git"),
     ("credential: git", "credential: nodes", r"awx.yml:2: project.credential: nodes is of type machine"),

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import file as rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils.urls import HIDDEN, masked
 
 # What AWX takes for names of 512 characters, less what we put before and after.
 _MAX_NAME = 400
@@ -244,6 +245,10 @@ class _Reader:
         if not part:
             return None
         url = part.text("url", "write url: and the repository's address")
+        if url and ":%s@" % HIDDEN in masked(url):
+            remedy = "take it out, and name a credential of type source-control that has it"
+            message = "%s holds a password, which AWX would show" % shown(masked(url))
+            self._report.add(rules.UNKNOWN, part.path + ("url",), message, remedy)
         branch = part.text("branch") or ""
         credential = self._credential_at(part, "credential", credentials, ("source-control",))
         playbooks = (part.text("playbooks") or "playbooks").strip("/")
