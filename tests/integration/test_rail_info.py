@@ -119,6 +119,12 @@ def test_rdma_and_gids_of_a_soft_link(first: Node) -> None:
             first.run("mv /usr/lib/x86_64-linux-gnu/libibverbs.so.1.away /usr/lib/x86_64-linux-gnu/libibverbs.so.1")
         assert again["gids"] == found["gids"]
         assert again["rdma"][0]["active_mtu"] is None
+        # and that it was not taken before: without those files the answer is the same
+        first.run("mount -t tmpfs none /sys/class/infiniband/ryinfo0/ports/1/gids")
+        try:
+            assert first.module("rail_info", subset=["gids"], netdevs=[SOFT])["gids"] == found["gids"]
+        finally:
+            first.run("umount /sys/class/infiniband/ryinfo0/ports/1/gids")
     finally:
         down = "" if int(had[1], 16) & 1 else "ip link set %s down;" % SOFT
         first.run(

@@ -19,7 +19,6 @@ LIBRARY = "libibverbs.so.1"
 MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 # enum ibv_gid_type_sysfs and ibv_gid_type
 GID_TYPES = {0: "IB", 1: "RoCE v1", 2: "RoCE v2"}
-MOST_GIDS = 16384
 
 
 class GidEntry(ctypes.Structure):
@@ -32,6 +31,11 @@ class GidEntry(ctypes.Structure):
         ("gid_type", ctypes.c_uint32),
         ("ndev_ifindex", ctypes.c_uint32),
     ]
+
+
+# The kernel is told the room for the answer in 16 bits (struct ib_uverbs_attr). More than fits is cut off without a
+# word, and then refused.
+MOST_GIDS = 0xFFFF // ctypes.sizeof(GidEntry)
 
 
 class PortAttributes(ctypes.Structure):
