@@ -76,6 +76,13 @@ ExecStart=/lib/systemd/systemd-networkd-wait-online --ipv4 --interface=enp0s30
 EOF
 }
 
+bytecode() {
+    cp "$(dirname "$0")/guest-bytecode.py" "$root/usr/lib/python3/dist-packages/railyard_lab_bytecode.py"
+    echo 'import railyard_lab_bytecode' >"$root/usr/lib/python3/dist-packages/railyard-lab.pth"
+    # its own directory for whoever comes first; all others only read there
+    mkdir -m 1777 "$root/var/cache/railyard-lab"
+}
+
 quiet() {
     # Background work that a short-lived guest under emulation would only wait for.
     for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
@@ -100,6 +107,7 @@ late)
     people
     access
     network
+    bytecode
     quiet
     ;;
 *)

@@ -25,6 +25,7 @@ from lab.progress import run, say
 from lab.state import locked, write_file
 
 SETUP = Path(__file__).resolve().parent / "guest-setup.sh"
+BYTECODE = SETUP.with_name("guest-bytecode.py")
 PACKAGES = [
     # a host as the collection expects one
     *("systemd-sysv", "udev", "dbus", "openssh-server", "sudo", "python3", "python3-apt", "python3-pyroute2"),
@@ -84,7 +85,7 @@ def recipe(host: hosts.Host) -> dict[str, Any]:
         "packages": [host.distribution.kernel, *PACKAGES],
         "leave_out": list(LEAVE_OUT),
         "disk_gib": DISK_GIB,
-        "setup": SETUP.read_text(encoding="utf-8"),
+        "setup": [place.read_text(encoding="utf-8") for place in (SETUP, BYTECODE)],
     }
 
 
@@ -202,6 +203,7 @@ def _debootstrap(host: hosts.Host, work: Path, tree: Path, key: Path, log: Path)
     sources.write_text(host.release_sources(), encoding="utf-8")
     script = work / "guest-setup.sh"
     shutil.copy(SETUP, script)
+    shutil.copy(BYTECODE, work)
     command = [
         hosts.tool("mmdebstrap"),
         "--mode=root",

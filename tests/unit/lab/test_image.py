@@ -26,8 +26,11 @@ def test_recipe_changes_with_everything_that_shapes_the_image(monkeypatch: pytes
     hashes.append(image.recipe_hash(image.recipe(Host("ubuntu", "bookworm", "12"))))
     setup = tmp_path / "guest-setup.sh"
     setup.write_text(image.SETUP.read_text() + "\n# another\n")
+    bytecode = tmp_path / "guest-bytecode.py"
+    bytecode.write_text(image.BYTECODE.read_text() + "\n# another\n")
     for name, value in (
         ("SETUP", setup),
+        ("BYTECODE", bytecode),
         ("PACKAGES", [*image.PACKAGES, "jq"]),
         ("DISK_GIB", image.DISK_GIB + 1),
         ("LEAVE_OUT", image.LEAVE_OUT[1:]),
@@ -35,7 +38,7 @@ def test_recipe_changes_with_everything_that_shapes_the_image(monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(image, name, value)
             hashes.append(image.recipe_hash(image.recipe(DEBIAN)))
-    assert len(set(hashes)) == len(hashes) == 7
+    assert len(set(hashes)) == len(hashes) == 8
 
 
 def test_recipe_does_not_change_with_the_place_that_packages_come_from(tmp_path: Path) -> None:
