@@ -371,7 +371,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
 
         holders_elsewhere.move(system, pods.namespace(system, options["pod"]))
     run = options["run"]
-    with probe_runs.turn(system):
+    with probe_runs.in_turn(system, run):
         others = probe_runs.others(system, run, options["mode"] == "probe")
         if options["mode"] == "serve":
             return {"results": probe.serve(options, system), "others": others}
@@ -379,7 +379,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
             probe_runs.stop(system, run or None)
             return {"results": [], "others": others}
     results = probe.probe(options, system)
-    with probe_runs.turn(system):
+    with probe_runs.in_turn(system, run):
         return {"results": results, "others": probe_runs.others(system, run)}
 
 

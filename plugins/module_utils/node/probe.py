@@ -305,7 +305,7 @@ def _sizes(options: Options) -> list[str]:
 def serve(options: Options, system: System) -> list[Result]:
     """Start one ``ib_write_bw`` server for each port. Each ends after one transfer, or when its client is long overdue.
 
-    What an earlier call of the same run started ends before; to be called in :func:`.probe_runs.turn`.
+    What an earlier call of the same run started ends before; to be called in :func:`.probe_runs.in_turn`.
 
     :return: for each port its ``rail``, ``gpu`` (whether data is in GPU memory), and ``port`` (TCP) where it listens,
         or ``error``; ``meet`` is the address at which it does, None where that is the rail's own.

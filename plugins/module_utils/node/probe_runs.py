@@ -15,8 +15,6 @@ perftest closes its listening socket once its client has come (``ethernet_server
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -24,7 +22,7 @@ import signal
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import started
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -49,38 +47,12 @@ class Server(t.NamedTuple):
     run: str
 
 
-@contextlib.contextmanager
-def turn(system: System) -> t.Iterator[None]:
+def in_turn(system: System, run: str) -> t.ContextManager[None]:
     """Starts of servers, and looks at them, one after the other; whoever dies in it holds up nobody.
 
     :raises RailyardError: where another one does not come to an end.
     """
-    path = system.path(_LOCK)
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise RailyardError("cannot be written: %s" % error.strerror, _LOCK, "run the task with become") from None
-    try:
-        end = time.monotonic() + PATIENCE
-        while not _locked(fd):
-            if time.monotonic() >= end:
-                what = "another run starts servers on this node, and has not come to an end within %g s" % PATIENCE
-                raise RailyardError(what, _LOCK, "see who it is ('fuser -v %s'), and end it if it hangs" % _LOCK)
-            time.sleep(0.05)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    return True
+    return turn.turn(system, "the start of servers by %s" % (run or NAMELESS), PATIENCE, _LOCK)
 
 
 def note(system: System, server: Server) -> None:
@@ -112,7 +84,7 @@ def stop(system: System, run: str | None = None) -> None:
 
 
 def others(system: System, run: str, probing: bool = False) -> list[dict[str, str]]:
-    """Note that a run is here, and say which others have been since it came; to be called in :func:`turn`.
+    """Note that a run is here, and say which others have been since it came; to be called in :func:`in_turn`.
 
     Servers that only wait are none of them: their run may have been cut off.
 

@@ -661,15 +661,13 @@ def test_a_run_that_is_killed_while_it_starts_servers_holds_up_nobody(
     server: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe_runs, "PATIENCE", 0.3)
-    with probe_runs.turn(server):
-        pass
     lock = server.path(probe_runs.RUNS_DIR + "/lock")
+    Path(lock).parent.mkdir(parents=True)
     holder = subprocess.Popen([sys.executable, "-c", HOLDS, lock], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout and holder.stdout.readline() == "held\n"
-        with pytest.raises(RailyardError, match="another run starts servers on this node") as refused:
+        with pytest.raises(RailyardError, match="another run is at work on this node, and has not come to an end"):
             serve(server, ONE)
-        assert "fuser" in refused.value.remedy
     finally:
         holder.kill()
         holder.wait()
