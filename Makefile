@@ -1,5 +1,6 @@
 # Railyard. `make` lists what there is to do; nothing has to be installed beforehand.
 SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -42,7 +43,11 @@ lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on 
 lab-down: ## end the lab's guests
 	lab/lab down --all
 
-test: lint types docs changelog sanity molecule pytest browser ## every test there is
+test: $(VENV)/ready ## every test there is
+	$(MAKE) --jobs=2 --output-sync lint types docs changelog sanity
+	$(MAKE) molecule
+	$(MAKE) pytest
+	$(MAKE) browser
 
 lint: $(VENV)/ready ## ruff and ansible-lint
 	ruff check .
