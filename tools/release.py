@@ -56,8 +56,7 @@ def build(scratch: Path) -> Path:
     copy = scratch / "copy"
     copy.mkdir()
     run("git", "archive", "--output", str(scratch / "head.tar"), "HEAD")
-    with tarfile.open(scratch / "head.tar") as tar:
-        tar.extractall(copy, filter="tar")
+    run("tar", "--extract", "--file", str(scratch / "head.tar"), "--directory", str(copy))
     run(_ANSIBLE + "-galaxy", "collection", "build", "--output-path", str(scratch), cwd=copy)
     (built,) = scratch.glob("*.tar.gz")
     return built
