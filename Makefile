@@ -44,7 +44,7 @@ lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on 
 lab-down: ## end the lab's guests
 	lab/lab down --all
 
-test: $(VENV)/ready ## every test there is
+test: $(VENV)/ready ## every test but those of long
 	$(MAKE) --jobs=2 --output-sync lint types docs changelog sanity
 	$(MAKE) molecule
 	$(MAKE) pytest

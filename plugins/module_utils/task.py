@@ -12,7 +12,6 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem, converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
@@ -29,6 +28,9 @@ def run(module: AnsibleModule, build: Builder) -> t.NoReturn:
         subsystem = build(module.params, system)
         gather = module.params.get("state") == "gathered"
         if subsystem.at_boot and not gather:
+            # here and below, because the other modules need not pay for the import
+            from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
+
             turn.wait(system, turn.SECONDS)
         state = subsystem.observe()
         if gather:
@@ -55,6 +57,8 @@ def _converge(
     """Do the changes; where the boot program may do them too, when it is this module's turn, and as it is then."""
     if not (subsystem.at_boot and changes):
         return converge(subsystem, state, changes, done)
+    from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
+
     with turn.turn(system, "the module %s" % module._name, turn.SECONDS):
         state = subsystem.observe()
         return converge(subsystem, state, subsystem.changes(state), done)
