@@ -13,7 +13,7 @@ import pytest
 
 from lab import image
 
-# Imports the module "told" from the archive argv[3], with what is kept in argv[2]; says where it is from, and its value.
+# Imports the module "told" from the archive argv[3], with what is kept in argv[2]; says where it is from and its value.
 PROGRAM = """
 import runpy, sys, zipimport
 given = runpy.run_path(sys.argv[1])
