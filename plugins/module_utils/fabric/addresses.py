@@ -22,6 +22,7 @@ IPV6 = 128
 _OCTETS = re.compile(r"(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\Z")
 _SHORT = re.compile(r"(?:\.(?:0|[1-9][0-9]{0,2})){1,3}\Z")
 _SHORT6 = re.compile(r":(?::[0-9A-Fa-f]{1,4}){1,7}\Z")
+_OFFSET = re.compile(r"\+(0|[1-9][0-9]{0,38})\Z")
 _PREFIX = re.compile(r"(?:0|[1-9][0-9]{0,2})\Z")
 
 
@@ -88,9 +89,13 @@ def show(address: int, bits: int = IPV4) -> str:
 def parse_address(text: str, within: Network | None = None, bits: int = IPV4) -> int | None:
     """``172.16.11.254``, or ``.254`` for the address with these last octets in ``within``; None for anything else.
 
-    In an IPv6 network, ``::fe`` stands for the address with these last groups. The family is that of ``within``, and
-    without it that of ``bits``.
+    In an IPv6 network, ``::fe`` stands for the address with these last groups. In both, ``+10`` is the tenth address
+    after the network's own. The family is that of ``within``, and without it that of ``bits``.
     """
+    offset = _OFFSET.match(text) if within else None
+    if within and offset:
+        address = within.first + int(offset.group(1))
+        return address if address < 1 << within.bits else None
     if (within.bits if within else bits) == IPV6:
         return _parse6(text, within)
     if within and _SHORT.match(text):
@@ -105,6 +110,11 @@ def parse_address(text: str, within: Network | None = None, bits: int = IPV4) ->
             return None
         address = address << 8 | int(octet)
     return address
+
+
+def is_offset(text: str) -> bool:
+    """Whether an address or a range is written as offsets from a network's address, which both families have."""
+    return text.lstrip().startswith("+")
 
 
 def link_local(address: int, bits: int) -> bool:

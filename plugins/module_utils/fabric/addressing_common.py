@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
     IPV4,
     Range,
@@ -20,9 +24,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_
     LAST,
     MISSING,
     NONE,
-    OUTSIDE,
     OVERLAP,
     PODS,
+    REPEATED,
     SIZE,
     SMALL,
     TAKEN,
@@ -36,61 +40,123 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_
     Units,
     usable,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 
 
 class CommonPlanner(Planner):
-    """The modes subnet and block: all nodes are in the rail's one subnet, whatever their units."""
+    """The modes subnet and block: all nodes are in the rail's one subnet, whatever their units.
+
+    ``pods`` and ``hosts``: those of the scheme less what is taken, and in the mode subnet pods in rising order; None
+    where nothing is left.
+    """
 
     def __init__(self, scheme: Scheme, units: Units | None = None) -> None:
         super().__init__(scheme, units)
         self._low, self._high = usable(self.network.first, self.network.last, self.bits)
         gateway = {FIRST: self._low, LAST: self._high}.get(str(scheme.gateway), scheme.gateway)
         self.gateway = gateway if isinstance(gateway, int) else None
+        taken = scheme.excluded
+        self.hosts = scheme.hosts.less(taken) if scheme.hosts else None
+        self.pods = scheme.pods.less(taken) if scheme.pods else None
         self._step = (scheme.block or 0) if scheme.mode == BLOCK and scheme.pods else 0
-        rooms = [scheme.hosts.size] if scheme.hosts else []
+        rooms = [self.hosts.size if self.hosts else 0] if scheme.hosts else []
+        self._blocks: Ranges | None = None
+        self._holes: list[Range] = []
         if self._step and scheme.pods:
-            rooms.append(scheme.pods.size // self._step)
+            self._blocks = _whole(scheme.pods, self._step)
+            rooms.append(self._blocks.size // self._step if self._blocks else 0)
+            held = [both for part in (self._blocks.parts if self._blocks else ()) for both in _inside(part, taken)]
+            self._holes = sorted(held, key=lambda each: each.first)
         self.room = min(rooms) if rooms else None
         # What does not change from node to node is worked out once.
-        self._host = scheme.hosts.first - 1 if scheme.hosts else None
-        self._pods = scheme.pods.first if scheme.pods else None
-        self._pods_last = scheme.pods.last if scheme.pods else None
+        one = self.hosts and len(self.hosts.parts) == 1
+        self._host = self.hosts.first - 1 if self.hosts and one else None
+        common = self.pods.merged() if self.pods and not self._step else None
+        self._first = common.first if common else None
+        self._last = common.last if common else None
+        self._ranges = common.parts if common and len(common.parts) > 1 else None
 
     def share(self, unit: int, place: int, index: int) -> Share:
-        address = None if self._host is None else self._host + index
-        first, last = self._pods, self._pods_last
-        if self._step and first is not None:
-            first += (index - 1) * self._step
-            last = first + self._step - 1
-        return Share(address, self.network.prefix, self.gateway, self.network.first, first, last)
+        if self._host is not None:
+            address: int | None = self._host + index
+        else:
+            address = self.hosts.at(index - 1) if self.hosts else None
+        first, last, ranges = self._first, self._last, self._ranges
+        if self._step:
+            first, last, ranges = self._block(index)
+        return Share(address, self.network.prefix, self.gateway, self.network.first, first, last, ranges)
+
+    def _block(self, index: int) -> tuple[int | None, int | None, tuple[Range, ...] | None]:
+        """A node's block: its lowest and its highest address, and its ranges where they are several."""
+        blocks = self._blocks
+        if blocks is None:
+            return None, None, None
+        at = (index - 1) * self._step
+        first = blocks.first + at if len(blocks.parts) == 1 else blocks.at(at)
+        if first is None:
+            return None, None, None
+        last = first + self._step - 1
+        if not self._holes:
+            return first, last, None
+        left = Ranges.of(Range(first, last, self.bits)).less(self._holes_in(first, last))
+        if left is None:
+            return None, None, None
+        return left.first, left.last, left.parts if len(left.parts) > 1 else None
+
+    def _holes_in(self, first: int, last: int) -> list[Range]:
+        start = bisect.bisect_left(self._ends, first)
+        found = []
+        for each in self._holes[start:]:
+            if each.first > last:
+                break
+            found.append(each)
+        return found
+
+    @functools.cached_property
+    def _ends(self) -> list[int]:
+        return [each.last for each in self._holes]
+
+    def _short_blocks(self, need: int) -> int:
+        """How many blocks have fewer addresses than ``need``, because some of theirs are taken."""
+        gone: dict[int, int] = {}
+        whole = 0
+        for part in self._blocks.parts if self._blocks else ():
+            for each in _inside(part, self._holes):
+                low, high = (each.first - part.first) // self._step, (each.last - part.first) // self._step
+                whole += max(high - low - 1, 0)
+                for at in {low, high}:
+                    start = part.first + at * self._step
+                    both = each.overlap(Range(start, start + self._step - 1, self.bits))
+                    gone[start] = gone.get(start, 0) + (both.size if both else 0)
+        return whole + sum(self._step - size < need for size in gone.values())
 
     def problems(self, demand: Demand) -> list[Problem]:
         self._wrong = []
         net, six = self.network, self._six
-        if net.prefix > self.bits - 2:
-            message = "%s has no room for hosts" % net
-            self._add(SIZE, "subnet" + six, message, "take a /%d or larger" % (self.bits - 2))
+        if net.prefix > self.bits - 1:
+            message = "%s is one address, which has no room for two ports" % net
+            self._add(SIZE, "subnet" + six, message, "take a /%d or larger" % (self.bits - 1))
             return self._wrong
         self._check_gateway()
-        ranges = [("pods" + six, self.scheme.pods), ("hosts" + six, self.scheme.hosts)]
-        for key, held in ranges:
-            if held is not None:
-                self._check_range(key, held)
-        pods, hosts = self.scheme.pods, self.scheme.hosts
-        both = pods and hosts and pods.overlap(hosts)
+        given = [("pods" + six, self.scheme.pods), ("hosts" + six, self.scheme.hosts)]
+        for key, pool in given:
+            if pool is not None:
+                self._check_pool(key, pool)
+        both = self.pods and self.hosts and self.pods.overlap(self.hosts)
         if both:
-            message = "%s is in pods (%s) and in hosts (%s)" % (both, pods, hosts)
+            message = "%s is in pods (%s) and in hosts (%s)" % (both, self.scheme.pods, self.scheme.hosts)
             self._add(OVERLAP, "hosts" + six, message, "let one range end where the other begins")
         self._check_taken()
         for name, held in self.scheme.taken:
-            for key, given in ranges:
-                both = given and held.overlap(given)
-                if both:
-                    message = "%s is in %s (%s) and taken for %s" % (both, key, given, name)
-                    self._add(TAKEN, "taken.%s" % name, message, "let one range end where the other begins")
             if self.gateway is not None and held.holds(self.gateway):
                 message = "%s holds the gateway %s" % (held, self._show(self.gateway))
                 self._add(GATEWAY_HELD, "taken.%s" % name, message, "end the range before it, or move the gateway")
+        for (key, pool), left in zip(given, (self.pods, self.hosts)):
+            if pool is not None and left is None:
+                remedy = "give %s addresses that are free, or correct taken" % key
+                self._add(TAKEN, "taken", "all of %s (%s) is taken" % (key, pool), remedy)
+                return self._wrong
         self._check_block(demand)
         self._check_room(demand)
         return self._wrong
@@ -98,27 +164,49 @@ class CommonPlanner(Planner):
     def beyond(self, name: str, unit: int, place: int, index: int) -> Problem | None:
         if self.room is None or index <= self.room:
             return None
-        key, held, what = self._tightest()
-        message = "%s (%s) has room for %d%s, and %s has index %d" % (key, held, self.room, what, name, index)
-        size = index * (self._step if key.startswith("pods") else 1)
-        return Problem(FULL, key, message, "widen the range to %d addresses, or lower the index" % size)
+        return self._no_room(FULL, index, "%s has index %d" % (name, index), "lower the index")
+
+    def short(self, name: str, index: int, demand: Demand) -> Problem | None:
+        need = demand.pods_per_node or 1
+        if not self._holes or (self.room is not None and index > self.room):
+            return None
+        first, last, ranges = self._block(index)
+        have = 0
+        if first is not None and last is not None:
+            have = sum(each.size for each in ranges) if ranges else last - first + 1
+        if have >= need:
+            return None
+        message = "the block of %s (index %d) has %s that %s not taken, and a node needs %d" % (
+            name,
+            index,
+            count(have, "address", "addresses"),
+            "is" if have == 1 else "are",
+            need,
+        )
+        remedy = "give the node another index, or let taken hold less of pods%s" % self._six
+        return Problem(SMALL, "taken", message, remedy)
+
+    @property
+    def holed(self) -> bool:
+        return bool(self._holes)
 
     def capacity(self, demand: Demand) -> Capacity:
-        pods, hosts = self.scheme.pods, self.scheme.hosts
-        size = pods.size if pods else 0
+        size = self.pods.size if self.pods else 0
         if self._step:
-            size -= size % self._step
+            size = self._blocks.size - sum(each.size for each in self._holes) if self._blocks else 0
         each = demand.pods_per_node
         limits = [] if self.room is None else [self.room]
-        if pods and each and not self._step:
+        if self.pods and each and not self._step:
             limits.append(size // each)
         elif self._step and each and each > self._step:
             limits.append(0)
+        elif self._holes and self._blocks:
+            limits.append(self._blocks.size // self._step - self._short_blocks(each or 1))
         eaten = (
-            1,
-            int(self.bits == IPV4),
+            int(self._low > self.network.first),
+            int(self._high < self.network.last),
             int(self.gateway is not None and self.local is None),
-            hosts.size if hosts else 0,
+            self.hosts.size if self.hosts else 0,
         )
         reserved = self._taken_size(self._low, self._high)
         idle = self.network.size - sum(eaten) - reserved - size
@@ -133,12 +221,17 @@ class CommonPlanner(Planner):
             demand.most * each if each else None,
         )
 
-    def _tightest(self) -> tuple[str, Range | None, str]:
-        """The range that limits the nodes: its key, itself, and a word on what it has room for."""
-        hosts = self.scheme.hosts
-        if hosts and hosts.size == self.room:
-            return "hosts" + self._six, hosts, ""
-        return "pods" + self._six, self.scheme.pods, " blocks of %d" % self._step
+    def _no_room(self, kind: str, nodes: int, why: str, instead: str) -> Problem:
+        """That the range which limits the nodes has no room for so many."""
+        pool, key, size = self.scheme.hosts, "hosts" + self._six, nodes
+        what = count(self.room or 0, "node")
+        if not (self.hosts and self.hosts.size == self.room):
+            pool, key, size = self.scheme.pods, "pods" + self._six, nodes * self._step
+            what = "%s of %d" % (count(self.room or 0, "block"), self._step)
+        taken = (self.hosts if key.startswith("hosts") else self.pods) != pool
+        message = "%s (%s%s) has room for %s, and %s" % (key, pool, ", less what is taken" if taken else "", what, why)
+        remedy = "widen the range to %s, or %s" % (count(size, "address", "addresses"), instead)
+        return Problem(kind, key, message, remedy)
 
     def _check_gateway(self) -> None:
         gateway, net = self.gateway, self.network
@@ -151,22 +244,30 @@ class CommonPlanner(Planner):
             return
         remedy = "take an address from %s to %s" % (self._show(self._low), self._show(self._high))
         if not net.holds(gateway):
-            self._add(OUTSIDE, key, "%s is not in %s" % (self._show(gateway), net), remedy)
+            self._outside(key, Range(gateway, gateway, self.bits), remedy)
         elif not self._low <= gateway <= self._high:
             message = "%s is the %s of %s" % (self._show(gateway), self._edge(gateway), net)
             self._add(UNUSABLE, key, message, remedy)
+
+    def _check_pool(self, key: str, pool: Ranges) -> None:
+        for part in pool.parts:
+            self._check_range(key, part)
+        if pool.double:
+            message = "%s is in two ranges of %s" % (pool.double, key)
+            self._add(REPEATED, key, message, "let one range end where the other begins")
 
     def _check_range(self, key: str, held: Range) -> None:
         net = self.network
         remedy = "take addresses from %s to %s" % (self._show(self._low), self._show(self._high))
         if not (net.holds(held.first) and net.holds(held.last)):
-            self._add(OUTSIDE, key, "%s is not in %s" % (held, net), remedy)
+            self._outside(key, held, remedy)
         elif held.first < self._low or held.last > self._high:
             edge = self._edge(held.first if held.first < self._low else held.last)
             self._add(UNUSABLE, key, "%s holds the %s of %s" % (held, edge, net), remedy)
         elif self.gateway is not None and held.holds(self.gateway):
             message = "%s holds the gateway %s" % (held, self._show(self.gateway))
-            self._add(GATEWAY_HELD, key, message, "end the range before it, or move the gateway")
+            remedy = "end the range before it or write a list of two ranges around it, or move the gateway"
+            self._add(GATEWAY_HELD, key, message, remedy)
 
     def _edge(self, address: int) -> str:
         if address != self.network.first:
@@ -182,26 +283,58 @@ class CommonPlanner(Planner):
         if block is None:
             remedy = "say how many addresses of pods%s each node has, such as 16" % six
             self._add(MISSING, "block" + six, "block%s is missing" % six, remedy)
-        elif pods and block > pods.size:
-            message = "a block of %d is more than all of pods%s (%s, %d addresses)" % (block, six, pods, pods.size)
+        elif pods and self._blocks is None:
+            largest = max(part.size for part in pods.parts)
+            what = "all of pods%s (%s, %s)" if len(pods.parts) == 1 else "any range of pods%s (%s: at most %s)"
+            message = "a block of %d is more than " % block
+            message += what % (six, pods, count(largest, "address", "addresses"))
             self._add(SMALL, "block" + six, message, "widen the range, or lower the block")
         elif demand.pods_per_node and demand.pods_per_node > block:
-            message = "a node has %d addresses, and pods_per_node is %d" % (block, demand.pods_per_node)
+            message = "a node has %s, and pods_per_node is %d" % (
+                count(block, "address", "addresses"),
+                demand.pods_per_node,
+            )
             self._add(SMALL, "block" + six, message, "set it to %d or more" % demand.pods_per_node)
 
     def _check_room(self, demand: Demand) -> None:
-        pods, each = self.scheme.pods, demand.pods_per_node
-        if demand.max_nodes and self.room is not None and demand.max_nodes > self.room:
-            key, held, what = self._tightest()
-            message = "%s (%s) has room for %d%s, and max_nodes is %d" % (key, held, self.room, what, demand.max_nodes)
-            size = demand.max_nodes * (self._step if key.startswith("pods") else 1)
-            self._add(GROWTH, key, message, "widen the range to %d addresses, or lower max_nodes" % size)
+        pods, each, most = self.pods, demand.pods_per_node, demand.max_nodes or 0
+        if self.room is not None and most > self.room:
+            self._wrong.append(self._no_room(GROWTH, most, "max_nodes is %d" % most, "lower max_nodes"))
+        elif most and self._holes and self._blocks:
+            enough = self._blocks.size // self._step - self._short_blocks(each or 1)
+            if most > enough:
+                message = "%s of pods%s (%s) have %s each that are not taken, and max_nodes is %d" % (
+                    count(enough, "block"),
+                    self._six,
+                    self.scheme.pods,
+                    count(each or 1, "address", "addresses"),
+                    most,
+                )
+                self._add(GROWTH, "pods" + self._six, message, "widen the range, or lower max_nodes")
         if pods and each and not self._step and demand.most * each > pods.size:
-            message = "%d nodes with %d pods each need %d addresses, and %s has %d" % (
-                demand.most,
-                each,
-                demand.most * each,
+            message = "%s with %s each need %s, and %s has %d" % (
+                count(demand.most, "node"),
+                count(each, "pod"),
+                count(demand.most * each, "address", "addresses"),
                 pods,
                 pods.size,
             )
             self._add(PODS, "pods" + self._six, message, "widen the range, or lower pods_per_node")
+
+
+def _whole(pods: Ranges, block: int) -> Ranges | None:
+    """The whole blocks of each range: no block is of two ranges."""
+    parts = [
+        Range(part.first, part.first + part.size // block * block - 1, part.bits)
+        for part in pods.parts
+        if part.size >= block
+    ]
+    return Ranges(tuple(parts)) if parts else None
+
+
+def _inside(part: Range, ranges: t.Iterable[Range]) -> t.Iterator[Range]:
+    """What a range has of others."""
+    for each in ranges:
+        both = part.overlap(each)
+        if both:
+            yield both

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses i
     link_local,
     show,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges, merged
 
 SUBNET = "subnet"
 BLOCK = "block"
@@ -40,7 +41,8 @@ OUTSIDE = "outside"  # an address is not in the rail's subnet
 UNUSABLE = "unusable"  # the network's own address or its broadcast address
 GATEWAY_HELD = "gateway-held"  # a range holds the gateway
 OVERLAP = "overlap"  # two ranges share addresses
-TAKEN = "taken"  # addresses are set aside among those of nodes
+REPEATED = "repeated"  # two ranges of one list share addresses
+TAKEN = "taken"  # addresses are set aside, and none are left where some are needed
 SMALL = "small"  # a node's share is too small for its gateway, its port and its pods
 PODS = "pods"  # a rail's pods need more addresses than there are
 GROWTH = "growth"  # there is no room for the declared number of nodes
@@ -52,12 +54,14 @@ RAILS = "rails"  # there is no room for the rails in their supernet
 @dataclass(frozen=True)
 class Problem:
     """What is wrong with a rail's addresses. ``key``: the key of the file that it is about, such as ``pods6``,
-    ``taken.switches`` or ``node_prefix``; ``message`` and ``remedy`` are those of a finding."""
+    ``taken.switches`` or ``node_prefix``; ``message`` and ``remedy`` are those of a finding. ``shared`` is the remedy
+    instead where the value is written once for several rails."""
 
     kind: str
     key: str
     message: str
     remedy: str
+    shared: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,19 +71,25 @@ class Scheme:
     ``gateway``: an address, ``first``, ``last`` or ``none``; None, for not said, is ``none`` in the modes subnet and
     block and ``first`` in the mode prefix. An address is of ``network``, or link-local, which is none of the rail's.
     ``host``: ``first``, ``last`` or ``none``; not said, ``first``. ``leaf_end``: ``first`` or ``second``; not said,
-    ``second``. ``taken``: ranges that nobody gets, with their names.
+    ``second``. ``taken``: ranges that nobody gets, with their names; a name may have several. Those in ``pods`` and
+    ``hosts`` are excluded from them.
     """
 
     mode: str
     network: Network
     gateway: int | str | None = None
-    pods: Range | None = None
-    hosts: Range | None = None
+    pods: Ranges | None = None
+    hosts: Ranges | None = None
     node_prefix: int | None = None
     block: int | None = None
     host: str | None = None
     leaf_end: str | None = None
     taken: tuple[tuple[str, Range], ...] = ()
+
+    @property
+    def excluded(self) -> list[Range]:
+        """Whatever is taken, in rising order."""
+        return merged(held for _name, held in self.taken)
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,8 @@ class Share(t.NamedTuple):
     ``address``: its port's own. ``gateway``: its router, and so the leaf's address (``leaf``). ``prefix``: the prefix
     length of both, and of ``subnet``, the network's address that they and the pods' addresses are in. ``pods_first`` to
     ``pods_last``: its pods' own addresses; in the mode subnet those that the pods of all nodes share. In the mode link
-    that is the port's one address: it is the pod's once the device is.
+    that is the port's one address: it is the pod's once the device is. ``ranges``: the same addresses in rising order,
+    where they are several ranges; else None.
     """
 
     address: int | None
@@ -122,6 +133,7 @@ class Share(t.NamedTuple):
     subnet: int
     pods_first: int | None
     pods_last: int | None
+    ranges: tuple[Range, ...] | None = None
 
     @property
     def leaf(self) -> int | None:
@@ -202,6 +214,15 @@ class Planner(abc.ABC):
     def beyond(self, name: str, unit: int, place: int, index: int) -> Problem | None:
         """The problem of a node that there are no addresses for; asked of the highest index, it speaks for all."""
 
+    @property
+    def holed(self) -> bool:
+        """Whether some nodes have fewer addresses for pods than others: ask :meth:`short` of each."""
+        return False
+
+    def short(self, name: str, index: int, demand: Demand) -> Problem | None:
+        """The problem of a node that has too few addresses for pods, because some of them are taken."""
+        return None
+
     @abc.abstractmethod
     def capacity(self, demand: Demand) -> Capacity:
         """The account of the rail's addresses."""
@@ -209,17 +230,21 @@ class Planner(abc.ABC):
     def _add(self, kind: str, key: str, message: str, remedy: str) -> None:
         self._wrong.append(Problem(kind, key, message, remedy))
 
+    def _outside(self, key: str, held: Range, remedy: str) -> None:
+        message = "%s is not in %s" % (held, self.network)
+        first, last = held.first & self.network.size - 1, held.last & self.network.size - 1
+        shared = "write an offset from each rail's network address, such as +%d" % first
+        if held.first != held.last:
+            shared += "-+%d" % last if first < last else "-+%d" % (first + 1)
+        self._wrong.append(Problem(OUTSIDE, key, message, remedy, shared))
+
     def _show(self, address: int) -> str:
         return show(address, self.bits)
 
     def _taken_size(self, low: int, high: int) -> int:
         """Addresses from ``low`` to ``high`` that are taken, each counted once however many names it has."""
-        size, end = 0, low - 1
-        for held in sorted((held for _name, held in self.scheme.taken), key=lambda each: each.first):
-            first, last = max(held.first, end + 1), min(held.last, high)
-            if first <= last:
-                size, end = size + last - first + 1, last
-        return size
+        whole = Range(low, high, self.bits)
+        return sum(both.size for held in self.scheme.excluded for both in [held.overlap(whole)] if both)
 
     def _check_taken(self) -> None:
         """That what is taken is in the subnet, and under one name."""
@@ -227,12 +252,15 @@ class Planner(abc.ABC):
         for name, held in sorted(self.scheme.taken, key=lambda each: (each[1].first, each[1].last)):
             key = "taken.%s" % name
             if not (self.network.holds(held.first) and self.network.holds(held.last)):
-                self._add(OUTSIDE, key, "%s is not in %s" % (held, self.network), "take addresses of the rail's subnet")
+                self._outside(key, held, "take addresses of the rail's subnet")
                 continue
             both = last and held.overlap(last[0])
             if both and last:
                 message = "%s is taken for %s and for %s" % (both, last[1], name)
-                self._add(OVERLAP, key, message, "let one range end where the other begins")
+                if name == last[1]:
+                    message = "%s is in two ranges of %s" % (both, key)
+                kind = REPEATED if name == last[1] else OVERLAP
+                self._add(kind, key, message, "let one range end where the other begins")
             if not last or held.last > last[0].last:
                 last = (held, name)
 

@@ -378,7 +378,7 @@ class Handout:
             "table": self.fabric.routing.first_table + rail.number - 1 if self._source else None,
             "rule_priority": self.fabric.routing.first_priority + rail.number - 1 if self._source else None,
             "networks": self._networks(rail),
-            "taken": {name: str(held) for scheme in rail.schemes.values() for name, held in scheme.taken},
+            "taken": _taken(rail),
         }
         values = self.naming.values(rail, self.fabric.attachment or "", "")
         for kind in ("pool", "pool6"):
@@ -386,12 +386,14 @@ class Handout:
         for _bits, six in _FAMILIES:
             found.update({key + six: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
         for side in self._sides[rail.name]:
-            scheme = side.planner.scheme
-            gateway = side.planner.gateway if isinstance(side.planner, CommonPlanner) else None
-            found["subnet" + side.six] = str(scheme.network)
+            common = side.planner if isinstance(side.planner, CommonPlanner) else None
+            gateway = common.gateway if common else None
+            found["subnet" + side.six] = str(side.planner.network)
             found["gateway" + side.six] = None if gateway is None else show(gateway, side.bits)
-            found["pods" + side.six] = str(scheme.pods) if scheme.pods else None
-            found["hosts" + side.six] = str(scheme.hosts) if scheme.hosts else None
+            for key, pool in (("pods", common.pods), ("hosts", common.hosts)) if common else ():
+                found[key + side.six] = str(pool) if pool else None
+                if pool and len(pool.parts) > 1:
+                    found.setdefault("ranges", {})[key + side.six] = [str(part) for part in pool.parts]
             found["capacity" + side.six] = side.planner.capacity(demand).document()
         return found
 
@@ -432,6 +434,15 @@ class Handout:
         }
 
 
+def _taken(rail: Rail) -> dict[str, str]:
+    """Name -> what is taken, several ranges as in the rail's ``pods``."""
+    found: dict[str, list[str]] = {}
+    for scheme in rail.schemes.values():
+        for name, held in scheme.taken:
+            found.setdefault(name, []).append(str(held))
+    return {name: ", ".join(texts) for name, texts in found.items()}
+
+
 def _pods(
     pods: dict[str, t.Any] | None, share: Share, bits: int, six: str, gateway: str | None
 ) -> dict[str, t.Any] | None:
@@ -444,6 +455,8 @@ def _pods(
     pods["last" + six] = show(share.pods_last, bits)
     pods["subnet" + six] = "%s/%d" % (show(share.subnet, bits), share.prefix)
     pods["gateway" + six] = gateway
+    if share.ranges:
+        pods["ranges" + six] = [str(each) for each in share.ranges]
     return pods
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV6, show
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV6, Range, show
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import SUBNET, Scheme
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import written as _driver
@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import trailing_number
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import Qos
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import written
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.render import Comments, render
 
 Data = t.Dict[str, t.Any]
@@ -190,8 +191,13 @@ def _rail(rail: Rail) -> Data:
         found["mode"] = rail.mode
     for scheme in rail.schemes.values():
         found.update(_scheme(scheme))
-    taken = {name: str(held) for scheme in rail.schemes.values() for name, held in scheme.taken}
-    found.update(_stated(taken=taken or None, mtu=rail.mtu, vfs=_vfs(rail.vfs)))
+    taken: dict[str, list[Range]] = {}
+    for scheme in rail.schemes.values():
+        for name, held in scheme.taken:
+            taken.setdefault(name, []).append(held)
+    found.update(
+        _stated(taken={name: written(held) for name, held in taken.items()} or None, mtu=rail.mtu, vfs=_vfs(rail.vfs))
+    )
     return found
 
 
@@ -202,8 +208,8 @@ def _scheme(scheme: Scheme) -> Data:
     found = _stated(
         subnet=str(scheme.network),
         gateway=gateway,
-        pods=str(scheme.pods) if scheme.pods else None,
-        hosts=str(scheme.hosts) if scheme.hosts else None,
+        pods=written(scheme.pods.parts) if scheme.pods else None,
+        hosts=written(scheme.hosts.parts) if scheme.hosts else None,
         node_prefix=scheme.node_prefix,
         block=scheme.block,
     )

@@ -9,7 +9,7 @@ import random
 import re
 import time
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses, addressing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import Network, Range, show
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import Demand, Scheme, Units, planner
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
 
 Ip = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 IpNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
@@ -143,6 +144,7 @@ class Told:
 
     roles: dict[str, set[Ip]]
     nodes: dict[tuple[int, int, int], dict[str, t.Any]]
+    blocks: list[list[Ip]] = field(default_factory=list)
 
 
 def addresses_of(given_range: Range) -> list[Ip]:
@@ -288,39 +290,45 @@ def addresses_in(scheme: Scheme) -> list[Ip]:
     return [address for _name, each_range in scheme.taken for address in addresses_of(each_range)]
 
 
+def in_order(ranges: Ranges | None) -> list[Ip]:
+    return [address for part in ranges.parts for address in addresses_of(part)] if ranges else []
+
+
 @st.composite
 def common_schemes(draw: st.DrawFn) -> Scheme:
+    """Pools of up to three ranges, mostly next to each other in the subnet; taken may be anywhere."""
     bits = draw(st.sampled_from((32, 128)))
-    host = draw(st.integers(2, 7))
+    host = draw(st.integers(1, 7))
     network = addresses.network(draw(st.integers(2**16, 2**bits - 2**16)), bits - host, bits)
     mode = draw(st.sampled_from(("subnet", "block")))
-    wanted = ["pods"] * (draw(st.booleans()) or mode == "block") + ["hosts"] * draw(st.booleans())
-    wanted += ["t%d" % at for at in range(draw(st.integers(0, 2)))]
-    if draw(st.integers(0, 3)):
+    wanted = ["pods"] * draw(st.integers(int(mode == "block"), 3)) + ["hosts"] * draw(st.integers(0, 3))
+    apart = ["t%d" % at for at in range(draw(st.integers(0, 2)))]
+    taken = ["t%d" % at for at in range(5, 5 + draw(st.integers(0, 2)))]
+    spots = list(range(1, network.size - 1 if draw(st.booleans()) else network.size))
+    count = 2 * len(wanted + apart)
+    drawn: list[tuple[str, tuple[int, int]]] = []
+    if draw(st.integers(0, 3)) and 0 < count <= len(spots):
         # One after the other in the subnet, in any order.
-        ends = st.integers(1, network.size - 2 if draw(st.booleans()) else network.size - 1)
-        cuts = (
-            sorted(draw(st.lists(ends, min_size=2 * len(wanted), max_size=2 * len(wanted), unique=True)))
-            if (2 * len(wanted) <= network.size - 2)
-            else [1] * (2 * len(wanted))
-        )
-        pairs = list(zip(cuts[::2], cuts[1::2]))
-        drawn = dict(zip(draw(st.permutations(wanted)), pairs))
+        cuts = sorted(draw(st.lists(st.sampled_from(spots), min_size=count, max_size=count, unique=True)))
+        drawn += zip(draw(st.permutations(wanted + apart)), draw(st.permutations(list(zip(cuts[::2], cuts[1::2])))))
     else:
-        starts = st.integers(-1, network.size)
-        drawn = {name: (start, start + draw(st.integers(0, 9))) for name in wanted for start in [draw(starts)]}
-    ranges = {name: Range(network.first + low, network.first + high, bits) for name, (low, high) in drawn.items()}
+        taken = wanted + apart + taken
+    for name in taken:
+        start = draw(st.integers(-1, network.size))
+        drawn.append((name, (start, start + draw(st.integers(0, 9)))))
+    ranges = [(name, Range(network.first + low, network.first + high, bits)) for name, (low, high) in drawn]
     gateway: t.Any = draw(st.sampled_from(("first", "last", "none", None, "address")))
     if gateway == "address":
         gateway = network.first + draw(st.integers(-1, network.size))
+    pools = {key: tuple(each for name, each in ranges if name == key) for key in ("pods", "hosts")}
     return Scheme(
         mode,
         network,
         gateway=gateway,
-        pods=ranges.get("pods"),
-        hosts=ranges.get("hosts"),
+        pods=Ranges(pools["pods"]) if pools["pods"] else None,
+        hosts=Ranges(pools["hosts"]) if pools["hosts"] else None,
         block=draw(st.integers(1, 6)) if mode == "block" else None,
-        taken=tuple(sorted((name, held_back) for name, held_back in ranges.items() if name.startswith("t"))),
+        taken=tuple(sorted((name, each) for name, each in ranges if name.startswith("t"))),
     )
 
 
@@ -333,31 +341,55 @@ def common_by_force(scheme: Scheme) -> tuple[Told, bool]:
         gateway = addresses_of(Range(scheme.gateway, scheme.gateway, scheme.network.bits))
     elif scheme.gateway in ("first", "last"):
         gateway = [hosts[0 if scheme.gateway == "first" else -1]]
-    given_pods = addresses_of(scheme.pods) if scheme.pods else []
-    pods = given_pods
+    taken = addresses_in(scheme)
+    given = {"pods": in_order(scheme.pods), "hosts": in_order(scheme.hosts)}
+    left = {key: [address for address in listed if address not in taken] for key, listed in given.items()}
     blocks: list[list[Ip]] = []
+    pods = left["pods"]
     if scheme.block:
-        blocks = [pods[at : at + scheme.block] for at in range(0, len(pods), scheme.block)]
-        blocks = [block for block in blocks if len(block) == scheme.block]
-        pods = [address for block in blocks for address in block]
-    ports = addresses_of(scheme.hosts) if scheme.hosts else []
-    lists = [gateway, given_pods, ports] + [addresses_of(each) for _name, each in scheme.taken]
-    given_all = [address for each in lists for address in each]
+        for part in scheme.pods.parts if scheme.pods else ():
+            cut = addresses_of(part)
+            pieces = [cut[at : at + scheme.block] for at in range(0, len(cut), scheme.block)]
+            blocks += [block for block in pieces if len(block) == scheme.block]
+        kept = [[address for address in block if address not in taken] for block in blocks]
+        pods = [address for block in kept for address in block]
+        blocks = kept
     # What is reserved may have the network's own or its broadcast address; it is nobody's anyhow.
     edges = {own, broadcast}
-    sound = len(given_all) == len(set(given_all)) and all(address in whole for address in given_all)
-    sound = sound and not edges & {*gateway, *given_pods, *ports} and (not scheme.block or bool(blocks))
+    sound = all(len(listed) == len(set(listed)) for listed in (given["pods"], given["hosts"], taken))
+    sound = sound and not set(left["pods"]) & set(left["hosts"])
+    sound = sound and all(bool(left[key]) == bool(given[key]) for key in given)
+    used = [*given["pods"], *given["hosts"]]
+    sound = sound and not set(gateway) & {*used, *taken} and not edges & {*gateway, *used}
+    sound = sound and all(address in whole for address in (*gateway, *used, *taken))
+    sound = sound and (not scheme.block or bool(blocks))
     told = Told(
-        {"gateway": set(gateway), "pods": set(pods), "hosts": set(ports), "reserved": set(addresses_in(scheme))}, {}
+        {"gateway": set(gateway), "pods": set(pods), "hosts": set(left["hosts"]), "reserved": set(taken)}, {}, blocks
     )
     told.roles["network"] = set() if own is None else {own}
     told.roles["broadcast"] = set() if broadcast is None else {broadcast}
     told.roles["reserved"] -= edges  # type: ignore[arg-type]
-    counts = [len(ports)] * bool(scheme.hosts) + [len(blocks)] * bool(scheme.block)
+    counts = [len(left["hosts"])] * bool(scheme.hosts) + [len(blocks)] * bool(scheme.block)
     for index in range(1, (min(counts) if counts else 50) + 1):
-        mine = blocks[index - 1] if scheme.block else pods
-        told.nodes[1, index, index] = {"host": ports[index - 1] if ports else None, "pods": mine, "gateway": gateway}
+        mine = blocks[index - 1] if scheme.block else sorted(pods, key=int)
+        told.nodes[1, index, index] = {
+            "host": left["hosts"][index - 1] if scheme.hosts else None,
+            "pods": mine,
+            "gateway": gateway,
+        }
     return told, sound
+
+
+def shown_ranges(share: addressing.Share) -> list[int]:
+    """The addresses of a share one by one."""
+    if share.ranges is not None:
+        assert len(share.ranges) > 1 and share.pods_first == share.ranges[0].first
+        assert share.pods_last == share.ranges[-1].last
+        assert all(one.last + 1 < other.first for one, other in zip(share.ranges, share.ranges[1:]))
+        return [number for part in share.ranges for number in range(part.first, part.last + 1)]
+    if share.pods_first is None or share.pods_last is None:
+        return []
+    return list(range(share.pods_first, share.pods_last + 1))
 
 
 @given(common_schemes(), st.integers(0, 30), st.integers(0, 30), st.one_of(st.none(), st.integers(1, 8)))
@@ -371,8 +403,10 @@ def test_one_subnet_for_all_by_brute_force(
     told, sound = common_by_force(scheme)
     room = plan.room if plan.room is not None else 50
     enough = max_nodes <= room
-    if pods_per_node and scheme.block:
-        enough = enough and pods_per_node <= scheme.block
+    if scheme.block:
+        enough = enough and (pods_per_node or 1) <= scheme.block
+        whole = [mine for mine in told.blocks if len(mine) >= (pods_per_node or 1)]
+        enough = enough and (max_nodes <= len(whole) or len(whole) == len(told.blocks))
     elif pods_per_node and scheme.pods:
         enough = enough and max(nodes, max_nodes) * pods_per_node <= len(told.roles["pods"])
     assert (not problems) == (sound and enough), (problems, sound)
@@ -383,8 +417,9 @@ def test_one_subnet_for_all_by_brute_force(
         share = plan.share(unit, place, index)
         assert share.address == (mine["host"] and int(mine["host"]))
         assert share.gateway == (int(mine["gateway"][0]) if mine["gateway"] else None)
-        ends = (int(mine["pods"][0]), int(mine["pods"][-1])) if mine["pods"] else (None, None)
-        assert (share.pods_first, share.pods_last) == ends
+        assert shown_ranges(share) == [int(address) for address in mine["pods"]]
+        if scheme.block and (pods_per_node or 1) <= scheme.block:
+            assert (plan.short("n", index, demand) is None) == (len(mine["pods"]) >= (pods_per_node or 1))
         assert str(Network(share.subnet, 0, share.prefix, plan.bits)) == str(scheme.network)
         assert plan.beyond("n", unit, place, index) is None
     assert (plan.beyond("n", 1, room + 1, room + 1) is None) == (plan.room is None)
@@ -422,7 +457,7 @@ def fabrics(draw: st.DrawFn) -> tuple[dict[str, addressing.Planner], list[tuple[
             )
             if scheme.mode in ("subnet", "block"):
                 pods, hosts = Range(low + 2, low + 513, network.bits), Range(low + 600, low + 663, network.bits)
-                scheme = replace(scheme, pods=pods, hosts=hosts)
+                scheme = replace(scheme, pods=Ranges.of(pods), hosts=Ranges.of(hosts))
             planners["%s-%d" % (text, number)] = planner(scheme, units)
     spots = draw(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 5)), min_size=1, max_size=12, unique=True))
     if units:
@@ -520,7 +555,7 @@ def test_a_27_has_28_addresses_for_pods() -> None:
 def test_a_router_known_by_its_link_local_address_takes_none_of_the_rails() -> None:
     local = addresses.parse_address("fe80::1", bits=128)
     rail = net("fd00:11::/64")
-    ranges = {"pods": held("::1-::100", rail), "hosts": held("::1001-::10ff", rail)}
+    ranges = {"pods": Ranges.of(held("::1-::100", rail)), "hosts": Ranges.of(held("::1001-::10ff", rail))}
     for scheme in (
         Scheme("subnet", rail, gateway=local, **ranges),
         Scheme("block", rail, gateway=local, block=16, **ranges),
@@ -599,7 +634,7 @@ NARROW = net("172.16.11.0/28")
 def common(
     mode: str = "subnet", network: Network = RAIL, taken: dict[str, str] | None = None, **words: t.Any
 ) -> Scheme:
-    ranges = {key: held(words.pop(key), network) for key in ("pods", "hosts") if key in words}
+    ranges = {key: Ranges.of(held(words.pop(key), network)) for key in ("pods", "hosts") if key in words}
     gateway = words.pop("gateway", None)
     parsed = addresses.parse_address(gateway, network) if gateway else None
     held_back = tuple((name, held(text, network)) for name, text in (taken or {}).items())
@@ -609,15 +644,17 @@ def common(
 GOOD = {"gateway": ".254", "pods": ".1-.200", "hosts": ".201-.253"}
 WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]] = [
     ("whole", common(**GOOD), None, Demand(2, 53, 3), [], ""),
-    ("too small", common(network=net("172.16.11.0/31")), None, Demand(), [("size", "subnet")], "take a /30 or larger"),
+    ("too small", common(network=net("172.16.11.0/32")), None, Demand(), [("size", "subnet")], "take a /31 or larger"),
     (
         "too small, IPv6",
-        common(network=net("fd00::/127")),
+        common(network=net("fd00::/128")),
         None,
         Demand(),
         [("size", "subnet6")],
-        "take a /126 or larger",
+        "take a /127 or larger",
     ),
+    ("back to back", common(network=net("172.16.11.0/31"), hosts="+0-+1"), None, Demand(2, 2), [], ""),
+    ("back to back, IPv6", common(network=net("fd00::/127"), hosts="+0-+1"), None, Demand(2, 2), [], ""),
     (
         "gateway elsewhere",
         common(**dict(GOOD, gateway="172.16.13.254")),
@@ -692,13 +729,14 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         [("overlap", "hosts")],
         "172.16.11.201-172.16.11.210 is in pods",
     ),
+    ("taken in pods", common(taken={"switches": ".1-.9"}, **GOOD), None, Demand(53, 53, 3), [], ""),
     (
-        "taken in pods",
-        common(taken={"switches": ".1-.9"}, **GOOD),
+        "all pods are taken",
+        common(taken={"switches": ".1-.150", "more": ".151-.200"}, **GOOD),
         None,
         Demand(),
-        [("taken", "taken.switches")],
-        "172.16.11.1-172.16.11.9 is in pods (172.16.11.1-172.16.11.200) and taken for switches",
+        [("taken", "taken")],
+        "all of pods (172.16.11.1-172.16.11.200) is taken",
     ),
     (
         "taken and gateway",
@@ -730,7 +768,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(2, 54),
         [("growth", "hosts")],
-        "hosts (172.16.11.201-172.16.11.253) has room for 53, and max_nodes is 54",
+        "hosts (172.16.11.201-172.16.11.253) has room for 53 nodes, and max_nodes is 54",
     ),
     (
         "pods of all",
@@ -884,7 +922,7 @@ def test_each_mistake_has_its_key_and_its_values(
             (1, 54, 54),
             "full",
             "hosts",
-            "hosts (172.16.11.201-172.16.11.253) has room for 53, and ai-1 has index 54",
+            "hosts (172.16.11.201-172.16.11.253) has room for 53 nodes, and ai-1 has index 54",
             "widen the range to 54 addresses, or lower the index",
         ),
         (

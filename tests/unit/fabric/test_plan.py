@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identity
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import parse_address
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import Range, parse_address
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
 
 from .wrong_files import INFINIBAND, MACVLAN, SRIOV
 
@@ -305,8 +306,9 @@ def test_no_two_allocations_overlap(fabric: tuple[str, list[str]]) -> None:
             own = parse_address(port["address"].partition("/")[0])
             assert own is not None and scheme and scheme.pods and scheme.hosts
             assert scheme.network.first < own < scheme.network.last
-            assert not scheme.pods.holds(own) and port["address"].partition("/")[0] != port["gateway"]
-            assert scheme.hosts.holds(own)
+            assert not scheme.pods.overlap(Ranges.of(Range(own, own)))
+            assert scheme.hosts.overlap(Ranges.of(Range(own, own)))
+            assert port["address"].partition("/")[0] != port["gateway"]
     assert len(addresses) == total and len(macs) == vfs
     assert len(tables) == len({table for _rail, table, _priority in tables}) == len(plan.fabric.rails)
 

@@ -420,7 +420,7 @@ WRONG = [
     change("a wrong reserved network", "10.1.16.0/24", "10.1.16/24", "RY302", "fabric.reserved.nodes"),
     change("host bits", "172.16.13.0/24", "172.16.13.1/24", "RY303", "rails.gpu03.subnet"),
     change("host bits of a reserve", "10.1.16.0/24", "10.1.16.1/24", "RY303", "fabric.reserved.nodes"),
-    change("a link subnet", "172.16.13.0/24", "172.16.13.0/31", "RY304", "rails.gpu03.subnet"),
+    change("a subnet of one address", "172.16.13.0/24", "172.16.13.0/32", "RY304", "rails.gpu03.subnet"),
     change("IPv6", "172.16.13.0/24", "fd00::/64", "RY305", "rails.gpu03.subnet"),
     change("an IPv6 gateway", "gateway: .254", "gateway: fe80::1", "RY305", "rails.gpu03.gateway"),
     change("a gateway elsewhere", "gateway: .254", "gateway: 172.16.31.254", "RY306", "rails.gpu03.gateway"),
@@ -835,7 +835,16 @@ WRONG = [
         "RY311",
         "rails.gpu02.subnet6",
     ),
-    common("taken among pods", ".1-.31", ".1-.32", "RY322", "rails.gpu01.taken.switches"),
+    common("an address of a block is taken", ".1-.31", ".1-.32", "RY323", "rails.gpu01.taken"),
+    common("a range in the list of another", ".1-.31", "[.1-.20, .20-.31]", "RY335", "rails.gpu01.taken.switches"),
+    change(
+        "all pods are taken", "gateway: .254", "gateway: .254\n    taken: {a: .1-.200}", "RY322", "rails.gpu03.taken"
+    ),
+    change("ranges in one list", "pods: .1-.200", "pods: [.1-.90, .90-.200]", "RY335", "rails.gpu03.pods"),
+    change("a comma instead of a list", "pods: .1-.200", 'pods: ".1-.90, .91-.200"', "RY301", "rails.gpu03.pods"),
+    change("an empty list of ranges", "pods: .1-.200", "pods: []", "RY104", "rails.gpu03.pods"),
+    change("an offset outside", "pods: .1-.200", "pods: +256-+300", "RY306", "rails.gpu03.pods"),
+    change("a wrong range of a list", "pods: .1-.200", "pods: [.1-.90, .91-]", "RY301", "rails.gpu03.pods[1]"),
     common(
         "a prefix in the mode block",
         "  mode: block",

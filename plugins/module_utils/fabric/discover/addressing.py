@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_terms import usable
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.doubts import Doubts
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.seen import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
 
 # Rail -> node -> its port.
 Ports = t.Mapping[str, t.Mapping[str, Nic]]
@@ -361,14 +362,15 @@ def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
         gateway = parse_address(said, net)
     told = parse_range(wish["pods" + six], net) if wish.get("pods" + six) else None
     if told:
-        pods: Range | None = Range(told[0], told[1], track.bits)
+        pods: Ranges | None = Ranges.of(Range(told[0], told[1], track.bits))
     else:
         held = None if gateway is None or not net.holds(gateway) else gateway
-        pods = _free(hosts, held, low, high, track.bits, from_first)
+        free = _free(hosts, held, low, high, track.bits, from_first)
+        pods = Ranges.of(free) if free else None
         message = "pods have what hosts and gateways leave of the rails' %ssubnets" % ("IPv6 " if six else "")
         remedy = "see that nobody else has these addresses, or say -e discover_pods%s=FIRST-LAST" % six
         doubts.add("DS306", ("rails",), message, remedy)
-    return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=hosts)
+    return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts))
 
 
 def _gateway(track: Track) -> int | None:

@@ -9,7 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import names
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV4, IPV6, Network, Range, cut
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
+    IPV4,
+    IPV6,
+    Network,
+    Range,
+    cut,
+    is_offset,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import (
     BLOCK,
     FIRST,
@@ -27,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values import (
     filled,
     label,
@@ -34,6 +42,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values
     read_mtu,
     read_network,
     read_range,
+    read_ranges,
+    read_texts,
     read_vfs,
     template,
 )
@@ -315,10 +325,10 @@ class _Reader:
         gateway: int | str | None = words.text("gateway" + six)
         if gateway is not None and gateway not in (FIRST, LAST, NONE):
             gateway = read_address(str(gateway), words.paths["gateway" + six], net, self.report)
-        ranges: dict[str, Range | None] = {}
+        ranges: dict[str, Ranges | None] = {}
         for key in ("pods" + six, "hosts" + six):
-            text = words.text(key)
-            ranges[key] = None if text is None else read_range(text, words.paths[key], net, self.report)
+            section = words.section(key)
+            ranges[key] = read_ranges(section, key, net, words.fill) if section else None
         return Scheme(
             mode,
             net,
@@ -337,15 +347,13 @@ class _Reader:
         own = section.section("taken") if section else None
         found = []
         for name in own.mapping.entries if own else ():
-            text = own.text(name) if own else None
-            path = own.path + (name,) if own else ()
-            text = None if text is None else words.fill(text, path)
-            # One name may stand for addresses of one family only: the other's are then no concern of it.
-            if text is None or (text.count(":") > 1) != (net.bits == IPV6):
-                continue
-            held = read_range(text, path, net, self.report)
-            if held:
-                found.append((name, held))
+            for text, path in (read_texts(own, name, words.fill) if own else None) or ():
+                # Addresses are of one family, and offsets of each that the rail has.
+                if text is None or not (is_offset(text) or (text.count(":") > 1) == (net.bits == IPV6)):
+                    continue
+                held = read_range(text, path, net, self.report)
+                if held:
+                    found.append((name, held))
         return tuple(found)
 
     def _unused(self, rail: Rail, sections: t.Sequence[Section]) -> None:

@@ -24,19 +24,23 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses i
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET, INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, Report, Rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Setting, VfSettings
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import addresses as address_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import file as file_rules
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section, text_of
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Sequence
 
 MAX_LABEL = 40
+# Ranges of one key: each is part of what nodes and pools get, and a subnet with more is better described by taken.
+MAX_RANGES = 256
 # NVIDIA documents 127 as the most VFs a port can have.
 MAX_VFS = 127
 _MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
 _MAX_RATE = 1000 * 1000
 _LABEL_REMEDY = "use lower-case letters, digits and hyphens, at most %d, a letter or digit first and last"
 _FORMS = {
-    IPV4: ("172.16.11.0/24", "172.16.11.254 or .254", "172.16.11.1-172.16.11.200 or .1-.200"),
-    IPV6: ("fd00:11::/64", "fd00:11::fe or ::fe", "fd00:11::1-fd00:11::ff or ::1-::ff"),
+    IPV4: ("172.16.11.0/24", "172.16.11.254, .254 or +254", "172.16.11.1-172.16.11.200, .1-.200 or +1-+200"),
+    IPV6: ("fd00:11::/64", "fd00:11::fe, ::fe or +254", "fd00:11::1-fd00:11::ff, ::1-::ff or +1-+255"),
 }
 _FAMILY = {IPV4: "IPv4", IPV6: "IPv6"}
 
@@ -117,12 +121,51 @@ def read_address(text: str, path: Path, subnet: Network, report: Report) -> int 
     return address
 
 
+def read_texts(
+    section: Section, key: str, fill: t.Callable[[str, Path], str | None]
+) -> list[tuple[str | None, Path]] | None:
+    """The texts of a key that has one range or a list of them, each with its path; None for one that has been reported.
+
+    :param fill: what fills in a text's numbers.
+    """
+    value, path, report = section.value(key), section.path + (key,), section.report
+    if value is None:
+        return None
+    if not isinstance(value, Sequence):
+        text = text_of(value, path, report)
+        return [(text and fill(text, path), path)]
+    if not value.items:
+        report.add(file_rules.EMPTY, path, "%s is empty" % key, "write one range or more, or take the key out")
+    if len(value.items) > MAX_RANGES:
+        message = "%d ranges; %d are the most" % (len(value.items), MAX_RANGES)
+        report.add(file_rules.RANGE, path, message, "join ranges, and write what is not theirs in taken")
+        return [(None, path)]
+    found: list[tuple[str | None, Path]] = []
+    for at, item in enumerate(value.items):
+        text = text_of(item, path + (at,), report)
+        found.append((text and fill(text, path + (at,)), path + (at,)))
+    return found
+
+
+def read_ranges(
+    section: Section, key: str, subnet: Network, fill: t.Callable[[str, Path], str | None]
+) -> Ranges | None:
+    """One range or a list of them; None, reported, where one of them could not be read."""
+    texts = read_texts(section, key, fill)
+    held = [None if text is None else read_range(text, path, subnet, section.report) for text, path in texts or ()]
+    parts = tuple(each for each in held if each is not None)
+    return Ranges(parts) if parts and len(parts) == len(held) else None
+
+
 def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range | None:
     if _other_family(text, subnet.bits, path, report):
         return None
     found = parse_range(text, subnet)
     if found is None:
-        _no_address(text, path, "first-last, such as %s" % _FORMS[subnet.bits][2], report)
+        form = "first-last, such as %s" % _FORMS[subnet.bits][2]
+        if "," in text:
+            form = "several ranges as a list: [%s]" % ", ".join(text.replace(",", " ").split())
+        _no_address(text, path, form, report)
         return None
     first, last = found
     if first > last:
@@ -137,7 +180,7 @@ def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
     meant = IPV6 if text.count(":") > 1 else IPV4 if text.count(".") > 2 else 0
     if not bits or not meant or meant == bits:
         return False
-    key = str(path[-1])
+    key = next(part for part in reversed(path) if isinstance(part, str))
     right = key.rstrip("6") + ("6" if meant == IPV6 else "")
     message = "%s is %s, and %s is for %s" % (shown(text), _FAMILY[meant], shown(key), _FAMILY[bits])
     report.add(address_rules.FAMILY, path, message, "write it as %s" % right)

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, Rule, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.file import MISSING
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants, ports_of
 
@@ -63,7 +64,14 @@ NETWORK = rule("RY302", "A network is none", _rails("subnet: 172.16.11.0, hosts:
 HOST_BITS = rule(
     "RY303", "A network is written as an address in it", _rails("subnet: 172.16.11.1/24, hosts: .201-.253"), _GOOD
 )
-SUBNET_SIZE = rule("RY304", "A rail's subnet is too small", _rails("subnet: 172.16.11.0/31"), _GOOD)
+SUBNET_SIZE = rule(
+    "RY304",
+    "A rail's subnet is too small",
+    _rails("subnet: 172.16.11.0/32"),
+    _rails("subnet: 172.16.11.0/31, hosts: .0-.1"),
+    why="A cable between two nodes needs two addresses: a /31 of IPv4 (RFC 3021) and a /127 of IPv6 (RFC 6164) are"
+    " enough, and both of their addresses are usable.",
+)
 FAMILY = rule(
     "RY305",
     "An IPv6 address stands at a key for IPv4, or the other way round",
@@ -75,6 +83,9 @@ OUTSIDE = rule(
     "An address is not in its rail's subnet",
     _rails("subnet: 172.16.11.0/24, gateway: 172.16.13.254, hosts: .201-.253"),
     _GOOD,
+    why="A value for several rails in `addresses` or in a generator is right for all of them as a short form, which"
+    " replaces whole octets, or as an offset, which counts from each rail's network address whatever its size:"
+    " `+10-+73` is 172.16.4.10-172.16.4.73 in 172.16.4.0/22.",
 )
 UNUSABLE = rule(
     "RY307",
@@ -136,8 +147,10 @@ UNUSED = rule(
 TAKEN = rule(
     "RY322",
     "Addresses are set aside, and given out",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.9, hosts: .201-.253, taken: {switches: .1-.9}"),
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
-    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .10-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
+    why="What `taken` holds of `pods` and `hosts` is excluded from them, so something must be left. In the modes"
+    " `prefix` and `link` it must be behind the last node's network.",
 )
 SHARE_SMALL = rule(
     "RY323",
@@ -194,6 +207,13 @@ ONE_FAMILY = rule(
     WARNING,
     why="A job chooses one family for all of its rails: NCCL's NCCL_IB_ADDR_FAMILY holds for every device.",
 )
+REPEATED = rule(
+    "RY335",
+    "Overlapping ranges in one list",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.100, .90-.200], hosts: .201-.253"),
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.89, .100-.200], hosts: .201-.253"),
+    why="Addresses of a list are counted range by range, so an address in two of them would be given out twice.",
+)
 
 # Kind of the planner's problem -> the rule that says it.
 _RULES: dict[str, Rule] = {
@@ -205,6 +225,7 @@ _RULES: dict[str, Rule] = {
     addressing.UNUSABLE: UNUSABLE,
     addressing.GATEWAY_HELD: GATEWAY_TAKEN,
     addressing.OVERLAP: RANGES_OVERLAP,
+    addressing.REPEATED: REPEATED,
     addressing.TAKEN: TAKEN,
     addressing.SMALL: SHARE_SMALL,
     addressing.PODS: PODS_FULL,
@@ -221,6 +242,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     planners = fabric.planners()
     demands = demands_of(fabric, variants)
     short: dict[str, list[tuple[Path, Rail, addressing.Problem]]] = {}
+    plain: dict[tuple[str, Path], dict[str, tuple[Rail, addressing.Problem]]] = {}
     for rail in fabric.rails:
         demand, source = demands[rail.name]
         for each in list(planners[rail.name].values()) if rail.mode is not None else ():
@@ -237,13 +259,34 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     short.setdefault(problem.kind, []).append((path, rail, problem))
                 # What could not be read has been reported, and looks like missing here.
                 elif problem.kind != addressing.MISSING or not report.within(path):
-                    report.add(_RULES[problem.kind], path, problem.message, problem.remedy)
-        _hosts(fabric, rail, report)
+                    plain.setdefault((problem.kind, path), {}).setdefault(rail.name, (rail, problem))
         _podless(fabric, rail, report)
+    for (kind, path), by_rail in plain.items():
+        _plain(kind, path, list(by_rail.values()), fabric, report)
+    _hosts(fabric, report)
     for kind, found in short.items():
         _short(kind, found, demands, report)
     _families(fabric, report)
     _capacity(fabric, variants, planners, report)
+    _blocks(fabric, variants, planners, demands, report)
+
+
+def _plain(
+    kind: str, path: Path, found: t.Sequence[tuple[Rail, addressing.Problem]], fabric: Fabric, report: Report
+) -> None:
+    """One value that is wrong on one rail or on several, of which the first is named."""
+    rail, problem = found[0]
+    message, remedy = problem.message, problem.remedy
+    if sum(each.where(problem.key) == path for each in fabric.rails) > 1:
+        message = "on %s, %s" % (_named([each for each, _problem in found]), message)
+        remedy = problem.shared or remedy
+    report.add(_RULES[kind], path, message, remedy)
+
+
+def _named(rails: t.Sequence[Rail]) -> str:
+    """The first rail, and how many more there are."""
+    more = " and %s" % count(len(rails) - 1, "more rail", "more rails") if len(rails) > 1 else ""
+    return rails[0].name + more
 
 
 def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
@@ -290,10 +333,9 @@ def _short(
     path, rail, problem = found[0]
     message = problem.message
     if len({each for each, _rail, _problem in found}) > 1:
-        rails = {each.name for _path, each, _problem in found}
+        rails = list({each.name: each for _path, each, _problem in found}.values())
         path = ("fabric", "max_nodes") if kind == addressing.GROWTH else demands[rail.name][1] or path
-        more = " and %d more rails" % (len(rails) - 1) if len(rails) > 1 else ""
-        message = "on %s%s, %s" % (rail.name, more, message)
+        message = "on %s, %s" % (_named(rails), message)
     report.add(_RULES[kind], path, message, problem.remedy)
 
 
@@ -315,7 +357,7 @@ def _subnets(fabric: Fabric, report: Report) -> None:
     for name, hit in hits.items():
         net, rail = hit[0]
         path: Path = ("fabric", "reserved", name) if len(hit) > 1 else _subnet_path(rail, net)
-        more = " and of %d more rails" % (len(hit) - 1) if len(hit) > 1 else ""
+        more = " and of %s" % count(len(hit) - 1, "more rail", "more rails") if len(hit) > 1 else ""
         report.add(
             RESERVED_OVERLAP,
             path,
@@ -333,18 +375,31 @@ def _subnet_path(rail: Rail, net: Network) -> Path:
     return rail.where("subnet6" if net.bits == IPV6 else "subnet")
 
 
-def _hosts(fabric: Fabric, rail: Rail, report: Report) -> None:
-    if fabric.link_layer != ETHERNET or rail.mode is None or report.within(rail.path):
-        return
-    if rail.mode in (addressing.PREFIX, addressing.LINK):
-        if any(scheme.host == addressing.NONE for scheme in rail.schemes.values()):
-            message = "%s keeps no address for ports (host: none): it cannot be proven" % rail.name
-            report.add(NO_HOSTS, rail.where("host"), message, "take host out: each port then has the first address")
-    elif not any(scheme.hosts for scheme in rail.schemes.values()):
-        if any(report.within(rail.where(key)) for key in ("hosts", "hosts6")):
-            return
-        message = "%s has no hosts: its ports get no address and cannot be proven" % rail.name
-        report.add(NO_HOSTS, rail.path, message, "set aside a range, such as hosts: .201-.253")
+def _hosts(fabric: Fabric, report: Report) -> None:
+    """That ports have addresses, without which the rail cannot be verified: one finding for each place in the file."""
+    found: dict[Path, list[Rail]] = {}
+    for rail in fabric.rails:
+        if fabric.link_layer != ETHERNET or rail.mode is None or report.within(rail.path):
+            continue
+        if rail.mode in (addressing.PREFIX, addressing.LINK):
+            if any(scheme.host == addressing.NONE for scheme in rail.schemes.values()):
+                found.setdefault(rail.where("host"), []).append(rail)
+        elif not any(scheme.hosts for scheme in rail.schemes.values()) and not any(
+            report.within(rail.where(key)) for key in ("hosts", "hosts6")
+        ):
+            found.setdefault(rail.path, []).append(rail)
+    for path, rails in found.items():
+        one = len(rails) == 1
+        if rails[0].mode in (addressing.PREFIX, addressing.LINK):
+            message = "%s %s no address for ports (host: none), so %s cannot be verified"
+            words = (_named(rails), "keeps" if one else "keep", "it" if one else "they")
+            remedy = "take host out: each port then has the first address"
+        else:
+            message = "%s %s no hosts: %s ports get no address and cannot be verified"
+            words = (_named(rails), "has" if one else "have", "its" if one else "their")
+            small = any(net.size < 256 for rail in rails for net in rail.networks)
+            remedy = "set aside a range, such as hosts: %s" % ("+0-+1" if small else ".201-.253")
+        report.add(NO_HOSTS, path, message % words, remedy)
 
 
 def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
@@ -413,6 +468,26 @@ def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, 
         report.add(HOSTS_FULL, node.index_path, "on %s, %s" % (rail.name, problem.message), remedy)
     elif not report.has(rail.where(problem.key)):
         report.add(_RULES[problem.kind], rail.where(problem.key), problem.message, problem.remedy)
+
+
+def _blocks(
+    fabric: Fabric,
+    variants: Variants,
+    planners: dict[str, dict[int, Planner]],
+    demands: t.Mapping[str, tuple[Demand, Path]],
+    report: Report,
+) -> None:
+    """Nodes whose own addresses for pods are too few, because some of them are taken."""
+    holed = [(rail, each) for rail in fabric.rails for each in planners[rail.name].values() if each.holed]
+    for variant in variants if holed else ():
+        for node in variants.nodes_of(variant):
+            ports = ports_of(node, variant)
+            for rail, each in holed:
+                if rail.name in ports and node.index is not None:
+                    problem = each.short(node.name, node.index, demands[rail.name][0])
+                    if problem:
+                        message = "on %s, %s" % (rail.name, problem.message)
+                        report.add(_RULES[problem.kind], rail.where(problem.key), message, problem.remedy)
 
 
 def _by_place(each: Planner) -> bool:
