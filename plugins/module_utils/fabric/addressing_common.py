@@ -40,7 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_
     Units,
     usable,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges, fewer
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 
 
@@ -119,17 +119,9 @@ class CommonPlanner(Planner):
 
     def _short_blocks(self, need: int) -> int:
         """How many blocks have fewer addresses than ``need``, because some of theirs are taken."""
-        gone: dict[int, int] = {}
-        whole = 0
-        for part in self._blocks.parts if self._blocks else ():
-            for each in _inside(part, self._holes):
-                low, high = (each.first - part.first) // self._step, (each.last - part.first) // self._step
-                whole += max(high - low - 1, 0)
-                for at in {low, high}:
-                    start = part.first + at * self._step
-                    both = each.overlap(Range(start, start + self._step - 1, self.bits))
-                    gone[start] = gone.get(start, 0) + (both.size if both else 0)
-        return whole + sum(self._step - size < need for size in gone.values())
+        parts = self._blocks.parts if self._blocks else ()
+        found = (each for part in parts for each in fewer(part, self._step, self._holes))
+        return sum(blocks for _first, blocks, left in found if left < need)
 
     def problems(self, demand: Demand) -> list[Problem]:
         self._wrong = []

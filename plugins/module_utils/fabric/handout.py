@@ -392,8 +392,6 @@ class Handout:
             found["gateway" + side.six] = None if gateway is None else show(gateway, side.bits)
             for key, pool in (("pods", common.pods), ("hosts", common.hosts)) if common else ():
                 found[key + side.six] = str(pool) if pool else None
-                if pool and len(pool.parts) > 1:
-                    found.setdefault("ranges", {})[key + side.six] = [str(part) for part in pool.parts]
             found["capacity" + side.six] = side.planner.capacity(demand).document()
         return found
 

@@ -119,6 +119,28 @@ def merged(ranges: t.Iterable[Range]) -> list[Range]:
     return found
 
 
+def fewer(part: Range, block: int, held: t.Iterable[Range]) -> t.Iterator[tuple[int, int, int]]:
+    """The blocks, cut from the first address of ``part`` on, of which some addresses are held: (number of the first of
+    them, from 0, how many they are, addresses left in each).
+
+    :param held: ranges that do not overlap.
+    """
+    gone: dict[int, int] = {}
+    for each in held:
+        both = part.overlap(each)
+        if both is None:
+            continue
+        low, high = (both.first - part.first) // block, (both.last - part.first) // block
+        if high > low + 1:
+            yield low + 1, high - low - 1, 0
+        for at in {low, high}:
+            start = part.first + at * block
+            inside = both.overlap(Range(start, start + block - 1, part.bits))
+            gone[at] = gone.get(at, 0) + (inside.size if inside else 0)
+    for at, size in gone.items():
+        yield at, 1, block - size
+
+
 def written(ranges: t.Sequence[Range]) -> str | list[str] | None:
     """As a fabric file has them: one range is a text, several are a list."""
     texts = [str(each) for each in ranges]

@@ -48,7 +48,8 @@ OF_FUNCTION = (*OF_VF, "host-device")
 
 @dataclass(frozen=True)
 class Share:
-    """The pods' addresses of one family on one port: ``first`` to ``last`` of ``subnet``, as text.
+    """The pods' addresses of one family on one port, of ``subnet``, as text: ``ips`` are their ranges in rising order,
+    ``first`` the lowest address of them and ``last`` the highest.
 
     ``gateway`` is the next hop of the pods, or None. ``default`` says that it is the rail table's default route;
     otherwise ``routes``
@@ -62,10 +63,7 @@ class Share:
     gateway: str | None
     default: bool
     routes: tuple[str, ...]
-
-    @property
-    def ips(self) -> str:
-        return self.first if self.first == self.last else "%s-%s" % (self.first, self.last)
+    ips: tuple[str, ...]
 
     @property
     def prefix(self) -> int:
@@ -220,7 +218,9 @@ class View:
             subnet, gateway, whole = pods["subnet" + six], pods.get("gateway" + six), rail.get("subnet" + six)
             default = self.source_routing and gateway is not None
             routes = () if default or gateway is None or whole in (None, subnet) else (whole,)
-            found.append(Share(version, subnet, first, pods["last" + six], gateway, default, routes))
+            last = pods["last" + six]
+            ips = pods.get("ranges" + six) or [first if first == last else "%s-%s" % (first, last)]
+            found.append(Share(version, subnet, first, last, gateway, default, routes, tuple(ips)))
         return found
 
     def variant(self, node: Node) -> str:

@@ -141,20 +141,22 @@ def _manager(shares: t.Sequence[Share], port: Port) -> Object:
             ],
         }
     else:
-        conf = {"type": "host-local", "dataDir": LEASES, "ranges": [[_range(share, port)] for share in shares]}
+        conf = {"type": "host-local", "dataDir": LEASES, "ranges": [_ranges(share, port) for share in shares]}
     if routes:
         conf["routes"] = routes
     return conf
 
 
-def _range(share: Share, port: Port) -> Object:
-    made_range = {"subnet": share.subnet, "rangeStart": share.first, "rangeEnd": share.last}
+def _ranges(share: Share, port: Port) -> list[Object]:
+    """A set of ranges, of which host-local gives a pod one address."""
     gateway = share.gateway
     if gateway is None:
         # host-local would take the subnet's first address for the gateway and keep it from pods; the port's
         # own is not theirs anyway.
         own = port.get("address" if share.version == 4 else "address6")
         gateway = bare(own) if own else None
-    if gateway is not None:
-        made_range["gateway"] = gateway
-    return made_range
+    ends = [each.partition("-") for each in share.ips]
+    return [
+        stated({"subnet": share.subnet, "rangeStart": first, "rangeEnd": last or first, "gateway": gateway})
+        for first, _dash, last in ends
+    ]

@@ -35,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     stated,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
 
 API = "mellanox.com/v1alpha1"
 IPAM_API = "nv-ipam.nvidia.com/v1alpha1"
@@ -219,9 +220,11 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     if share.gateway is not None:
         spec["gateway"] = share.gateway
         spec["defaultGateway"] = False
-    if last < end:
+    excluded = Ranges.of(addresses.Range(begin, end, subnet.bits)).less(_ranges(share))
+    if excluded:
         spec["exclusions"] = [
-            {"startIP": addresses.show(last + 1, subnet.bits), "endIP": addresses.show(end, subnet.bits)}
+            {"startIP": addresses.show(each.first, each.bits), "endIP": addresses.show(each.last, each.bits)}
+            for each in excluded.parts
         ]
     if share.routes:
         spec["routes"] = [{"dst": route} for route in share.routes]
@@ -283,6 +286,14 @@ def _number(text: str) -> int:
     if number is None:
         raise ValueError("%r is no address" % text)
     return number
+
+
+def _ranges(share: Share) -> list[addresses.Range]:
+    found = []
+    for ips in share.ips:
+        first, _dash, last = ips.partition("-")
+        found.append(addresses.Range(_number(first), _number(last or first), addresses.bits_of(first)))
+    return found
 
 
 def _numbers(share: Share) -> tuple[addresses.Network, int, int]:

@@ -61,7 +61,7 @@ def pools(view: View) -> t.Iterator[Object]:
 
 
 def _pool(share: Share, node: str | None) -> Object:
-    spec: Object = {"ipVersion": share.version, "subnet": share.subnet, "ips": [share.ips]}
+    spec: Object = {"ipVersion": share.version, "subnet": share.subnet, "ips": list(share.ips)}
     if share.default:
         spec["gateway"] = share.gateway
     if share.routes:
@@ -78,7 +78,8 @@ def reserved(view: View) -> t.Iterator[Object]:
     for name, rail in view.rails.items():
         taken: dict[int, list[str]] = {4: [], 6: []}
         for addresses in (rail.get("taken") or {}).values():
-            taken[6 if ":" in addresses else 4].append(addresses)
+            for each in addresses.split(", "):
+                taken[6 if ":" in each else 4].append(each)
         for version, ips in taken.items():
             if ips:
                 yield made(

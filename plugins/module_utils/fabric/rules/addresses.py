@@ -16,11 +16,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses i
     overlaps,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import Demand, OwnPlanner, Planner
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, Rule, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import pools
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.file import MISSING
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.pools import named
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants, ports_of
 
 _SECOND = "  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n"
@@ -129,13 +130,6 @@ HOSTS_FULL = rule(
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .253"),
     _GOOD,
 )
-NO_HOSTS = rule(
-    "RY314",
-    "A rail has no host addresses, so it cannot be proven",
-    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200"),
-    _GOOD,
-    WARNING,
-)
 
 UNUSED = rule(
     "RY321",
@@ -190,12 +184,6 @@ GATEWAY_CHOICE = rule(
     "A gateway cannot be what is written",
     _own("node_prefix: 27, gateway: 172.16.0.1"),
     _own("node_prefix: 27, gateway: first"),
-)
-NO_PODS = rule(
-    "RY329",
-    "Pods shall have addresses on a rail that has none for them",
-    _fabric(", pods_per_node: 8") + "\n" + _rails("subnet: 172.16.11.0/24, gateway: .254, hosts: .201-.253"),
-    _fabric(", pods_per_node: 8") + "\n" + _GOOD,
 )
 ONE_FAMILY = rule(
     "RY331",
@@ -260,10 +248,9 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 # What could not be read has been reported, and looks like missing here.
                 elif problem.kind != addressing.MISSING or not report.within(path):
                     plain.setdefault((problem.kind, path), {}).setdefault(rail.name, (rail, problem))
-        _podless(fabric, rail, report)
     for (kind, path), by_rail in plain.items():
         _plain(kind, path, list(by_rail.values()), fabric, report)
-    _hosts(fabric, report)
+    pools.check(fabric, report)
     for kind, found in short.items():
         _short(kind, found, demands, report)
     _families(fabric, report)
@@ -278,15 +265,9 @@ def _plain(
     rail, problem = found[0]
     message, remedy = problem.message, problem.remedy
     if sum(each.where(problem.key) == path for each in fabric.rails) > 1:
-        message = "on %s, %s" % (_named([each for each, _problem in found]), message)
+        message = "on %s, %s" % (named([each for each, _problem in found]), message)
         remedy = problem.shared or remedy
     report.add(_RULES[kind], path, message, remedy)
-
-
-def _named(rails: t.Sequence[Rail]) -> str:
-    """The first rail, and how many more there are."""
-    more = " and %s" % count(len(rails) - 1, "more rail", "more rails") if len(rails) > 1 else ""
-    return rails[0].name + more
 
 
 def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
@@ -335,7 +316,7 @@ def _short(
     if len({each for each, _rail, _problem in found}) > 1:
         rails = list({each.name: each for _path, each, _problem in found}.values())
         path = ("fabric", "max_nodes") if kind == addressing.GROWTH else demands[rail.name][1] or path
-        message = "on %s, %s" % (_named(rails), message)
+        message = "on %s, %s" % (named(rails), message)
     report.add(_RULES[kind], path, message, problem.remedy)
 
 
@@ -373,47 +354,6 @@ def _blamed(one: tuple[Rail, Network], other: tuple[Rail, Network]) -> tuple[Rai
 
 def _subnet_path(rail: Rail, net: Network) -> Path:
     return rail.where("subnet6" if net.bits == IPV6 else "subnet")
-
-
-def _hosts(fabric: Fabric, report: Report) -> None:
-    """That ports have addresses, without which the rail cannot be verified: one finding for each place in the file."""
-    found: dict[Path, list[Rail]] = {}
-    for rail in fabric.rails:
-        if fabric.link_layer != ETHERNET or rail.mode is None or report.within(rail.path):
-            continue
-        if rail.mode in (addressing.PREFIX, addressing.LINK):
-            if any(scheme.host == addressing.NONE for scheme in rail.schemes.values()):
-                found.setdefault(rail.where("host"), []).append(rail)
-        elif not any(scheme.hosts for scheme in rail.schemes.values()) and not any(
-            report.within(rail.where(key)) for key in ("hosts", "hosts6")
-        ):
-            found.setdefault(rail.path, []).append(rail)
-    for path, rails in found.items():
-        one = len(rails) == 1
-        if rails[0].mode in (addressing.PREFIX, addressing.LINK):
-            message = "%s %s no address for ports (host: none), so %s cannot be verified"
-            words = (_named(rails), "keeps" if one else "keep", "it" if one else "they")
-            remedy = "take host out: each port then has the first address"
-        else:
-            message = "%s %s no hosts: %s ports get no address and cannot be verified"
-            words = (_named(rails), "has" if one else "have", "its" if one else "their")
-            small = any(net.size < 256 for rail in rails for net in rail.networks)
-            remedy = "set aside a range, such as hosts: %s" % ("+0-+1" if small else ".201-.253")
-        report.add(NO_HOSTS, path, message % words, remedy)
-
-
-def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
-    if fabric.pods_per_node is None or rail.mode != addressing.SUBNET:
-        return
-    for bits, scheme in rail.schemes.items():
-        path = rail.where("pods6" if bits == IPV6 else "pods")
-        if scheme.pods is None and not report.within(path) and not report.within(rail.path):
-            message = "pods_per_node is %d, and %s has no pods in %s" % (
-                fabric.pods_per_node,
-                rail.name,
-                scheme.network,
-            )
-            report.add(NO_PODS, path, message, "set aside a range for pods, or take pods_per_node out")
 
 
 def _families(fabric: Fabric, report: Report) -> None:

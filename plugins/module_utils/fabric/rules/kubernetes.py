@@ -8,8 +8,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV4, IPV6, link_local, show
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import LINK, NONE, PREFIX, SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
+    IPV4,
+    IPV6,
+    Range,
+    link_local,
+    show,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import (
+    LINK,
+    NONE,
+    PREFIX,
+    SUBNET,
+    Demand,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_terms import usable
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
     ATTACHMENTS,
@@ -25,6 +37,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Port, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.naming import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges, fewer
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.addresses import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants, ports_of
 
@@ -50,6 +64,9 @@ _SIX = (
     'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253,\n'
     '  subnet6: "fd00:{n}::/64", pods6: "::1-::100", hosts6: "::1001-::10ff", gateway6: "%s"}\n'
 )
+
+
+_RANGES = 'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n}::/64", pods6: [%s], hosts6: +1-+9}\n'
 
 
 def _rails(pods: str) -> str:
@@ -151,6 +168,23 @@ BLOCKS = rule(
     why="In one subnet nv-ipam cuts blocks of pods_per_node addresses, two or more, from the subnet's first address on."
     " With the mode prefix each node's addresses are where the plan says.",
 )
+BLOCK_SHORT = rule(
+    "RY336",
+    "An excluded address is in a node's block of addresses for pods",
+    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.3, .5-.200]"),
+    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.100, .120-.200]"),
+    WARNING,
+    why="nv-ipam cuts blocks without regard to its exclusions, so the node that gets such a block has fewer addresses"
+    " than pods_per_node.",
+)
+RANGES_LARGE = rule(
+    "RY337",
+    "Several ranges of a pool have more addresses than Spiderpool can list",
+    _RANGES % "+16-+1500000, +1600000-+1700000",
+    _RANGES % "+16-+3000, +4000-+5000",
+    why="Where a pool has several ranges, Spiderpool's webhook lists their addresses one by one to sort them, and its"
+    " controller runs out of memory. One range is not listed.",
+)
 IFNAMES = rule(
     "RY816",
     "A netdev is of one rail on some nodes and of another on others",
@@ -179,6 +213,8 @@ INJECTED = rule(
 
 _SPIDERPOOL_TABLE = 500
 _SPIDERPOOL_POOL = 5000
+# Addresses of several ranges that its webhook lists in some 200 MB.
+_SPIDERPOOL_LISTED = 1 << 20
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -360,24 +396,48 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
             if scheme.pods is None or report.within(where):
                 continue
             first, _last = usable(scheme.network.first, scheme.network.last, bits)
-            if scheme.pods.first != first:
+            pods = scheme.pods.less(scheme.excluded)
+            if pods is None:
+                continue
+            if pods.first != first:
                 message = "nv-ipam begins at %s, and pods of %s at %s" % (
                     show(first, bits),
                     rail.name,
-                    show(scheme.pods.first, bits),
+                    show(pods.first, bits),
                 )
                 report.add(BLOCKS, where, message, "begin pods there, or take the mode prefix")
             elif demand.pods_per_node is None and not vfs and demand.nodes:
                 message = "nv-ipam cuts %s into blocks of pods_per_node, which is not said" % rail.name
                 remedy = "say how many pods of a node need an address, or take the mode prefix"
                 report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
-            elif demand.pods_per_node == 1 and scheme.pods.size < 2 * demand.most:
-                message = "nv-ipam's blocks have 2 addresses or more, and %s has %d for %d nodes" % (
+            elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.most:
+                message = "nv-ipam's blocks have 2 addresses or more, and %s has %d for %s" % (
                     rail.name,
-                    scheme.pods.size,
-                    demand.most,
+                    pods.last - first + 1,
+                    count(demand.most, "node"),
                 )
                 report.add(BLOCKS, where, message, "widen the range, or take the mode prefix")
+            elif demand.pods_per_node:
+                _holes(rail, pods, demand, where, report)
+
+
+def _holes(rail: Rail, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
+    """That the blocks of all nodes have as many addresses for pods as they need."""
+    need, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
+    whole = Range(pods.first, pods.first + block * demand.most - 1, pods.parts[0].bits)
+    held = Ranges.of(whole).less(pods.parts)
+    for at, _blocks, left in sorted(fewer(whole, block, held.parts)) if held and demand.most else ():
+        if left < need:
+            first = whole.first + at * block
+            message = "nv-ipam's block %s of %s has %s for pods, and pods_per_node is %d" % (
+                Range(first, first + block - 1, whole.bits),
+                rail.name,
+                count(left, "address", "addresses"),
+                need,
+            )
+            remedy = "exclude whole blocks behind the last node's, lower pods_per_node, or take the mode prefix"
+            report.add(BLOCK_SHORT if left else BLOCKS, where, message, remedy)
+            return
 
 
 def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -389,11 +449,22 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 report.add(TABLE_TAKEN, path, message, "begin elsewhere, such as at 101")
     for rail in fabric.rails:
         for scheme in rail.schemes.values():
-            if rail.mode == "subnet" and scheme.pods and scheme.pods.size > _SPIDERPOOL_POOL:
-                where = rail.where("pods" if scheme.network.bits == 32 else "pods6")
+            pods = scheme.pods.less(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
+            if pods is None:
+                continue
+            where = rail.where("pods" if scheme.network.bits == 32 else "pods6")
+            ranges = len(pods.merged().parts)
+            if ranges > 1 and pods.size > _SPIDERPOOL_LISTED:
+                message = "pods of %s are %d ranges of %s, and Spiderpool lists each address of several ranges" % (
+                    rail.name,
+                    ranges,
+                    count(pods.size, "address", "addresses"),
+                )
+                report.add(RANGES_LARGE, where, message, "write one range, or smaller ones")
+            elif pods.size > _SPIDERPOOL_POOL:
                 message = "pods of %s has %d addresses, and Spiderpool gives %d out of a pool" % (
                     rail.name,
-                    scheme.pods.size,
+                    pods.size,
                     _SPIDERPOOL_POOL,
                 )
                 report.add(POOL_LARGE, where, message, "shorten the range, or raise the limit and let this stand")

@@ -174,7 +174,7 @@ def _addresses(run: Run, pod: Pod, wish: Wish, addresses: t.Sequence[str]) -> bo
         if not any(of_share(each, wish.shares) for each in mine):
             what = "%s of %s: address" % (wish.interface, pod.name)
             found = ", ".join(mine) or "none"
-            run.fail("RV922", pod.told.name, wish.rail, what, expected="one of %s" % share.ips, found=found)
+            run.fail("RV922", pod.told.name, wish.rail, what, expected="one of %s" % ", ".join(share.ips), found=found)
             return False
     return True
 

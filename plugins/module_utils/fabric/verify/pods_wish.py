@@ -101,8 +101,9 @@ def _wish(view: View, node: Row, port: Row) -> Wish:
 def of_share(address: str, shares: t.Sequence[Share]) -> bool:
     """Whether an address (with its prefix length) is one of those that pods may have here."""
     plain = ipaddress.ip_interface(address).ip
-    return any(
-        plain.version == share.version
-        and ipaddress.ip_address(share.first).packed <= plain.packed <= ipaddress.ip_address(share.last).packed
-        for share in shares
-    )
+    for share in shares:
+        for ips in share.ips if plain.version == share.version else ():
+            first, _dash, last = ips.partition("-")
+            if ipaddress.ip_address(first).packed <= plain.packed <= ipaddress.ip_address(last or first).packed:
+                return True
+    return False
