@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import Infiniband
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import Template
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import RailTemplates, Template
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import Qos
 
 # The firmware's word for a link layer.
@@ -267,7 +267,7 @@ class Fabric:
     pods_per_node: int | None = None
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
-    names: dict[str, Template] = field(default_factory=dict)
+    names: dict[str, Template | RailTemplates] = field(default_factory=dict)
     names_path: Path = ("names",)
     infiniband: Infiniband | None = None
     qos: Qos | None = None

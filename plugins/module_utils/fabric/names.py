@@ -214,6 +214,26 @@ class Template:
         return "%%(%s)0%dd" % (name, int(counter.group(3) or 0)) if counter.group(3) else "%%(%s)d" % name
 
 
+class RailTemplates:
+    """A template for each rail, filled like a :class:`Template` by values that name the rail.
+
+    :param of: the rail's name -> its template.
+    """
+
+    def __init__(self, of: t.Mapping[str, Template]) -> None:
+        self._of = of
+        self.fields = {each for template in of.values() for each in template.fields}
+
+    @property
+    def text(self) -> dict[str, str]:
+        return {rail: template.text for rail, template in self._of.items()}
+
+    def fill(self, values: t.Mapping[str, t.Any]) -> str:
+        # of a rail without a template lint has a finding
+        template = self._of.get(values.get("rail", ""))
+        return template.fill(values) if template else str(values.get("rail", ""))
+
+
 def fill(template: str, number: int) -> str:
     """:class:`Template` for a rail's number alone."""
     return Template(template).fill({"n": number})

@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import CNI, OPERATOR, SPIDERPOOL
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Rail
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import Template
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import RailTemplates, Template
 
 _RAIL = ("rail", "fabric", "attachment")
 # Kind -> the numbers and the texts that its template may have.
@@ -85,16 +85,18 @@ def default(kind: str, provider: str | None, mode: str | None = None) -> str:
 class Naming:
     """The names of one fabric's objects.
 
-    :param said: kind -> the template that the file says.
+    :param said: kind -> the template, or those by rail, of the file.
     """
 
-    def __init__(self, fabric: str | None, provider: str | None, said: t.Mapping[str, Template]) -> None:
+    def __init__(
+        self, fabric: str | None, provider: str | None, said: t.Mapping[str, Template | RailTemplates]
+    ) -> None:
         self._fabric = fabric or ""
         self._provider = provider
         self._said = said
-        self._templates: dict[tuple[str, str | None], Template] = {}
+        self._templates: dict[tuple[str, str | None], Template | RailTemplates] = {}
 
-    def template(self, kind: str, mode: str | None = None) -> Template:
+    def template(self, kind: str, mode: str | None = None) -> Template | RailTemplates:
         """The template of a kind, for pools that of an address mode."""
         if kind in self._said:
             return self._said[kind]
@@ -102,9 +104,13 @@ class Naming:
         if key not in self._templates:
             numbers, texts = FIELDS[kind]
             # A prefix: a wildcard over the IPv4 pools of a rail, such as ai-gpu01-*, must not catch it.
-            six = kind == "pool6"
-            text = "v6-" + self.template("pool", mode).text if six else default(kind, self._provider, mode)
-            self._templates[key] = Template(text, numbers, texts)
+            text = self.template("pool", mode).text if kind == "pool6" else default(kind, self._provider, mode)
+            prefix = "v6-" if kind == "pool6" else ""
+            if isinstance(text, str):
+                self._templates[key] = Template(prefix + text, numbers, texts)
+            else:
+                own = {rail: Template(prefix + each, numbers, texts) for rail, each in text.items()}
+                self._templates[key] = RailTemplates(own)
         return self._templates[key]
 
     def pools(self, families: t.Collection[int]) -> list[str]:

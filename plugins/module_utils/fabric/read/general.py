@@ -18,7 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, Lowered, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Lowering
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import (
+    RailTemplates,
+    Template,
+    did_you_mean,
+    nearest,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.driver import read_infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values import (
@@ -31,7 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.values
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import file as file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import names as name_rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section, section_of
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Sequence
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Sequence
 
 MAX_NODES = 65536
 _MAX_PODS = 4096
@@ -83,6 +88,9 @@ def _routing(fabric: Fabric, section: Section) -> None:
 def read_names(fabric: Fabric, section: Section, report: Report) -> None:
     fabric.names_path = section.path
     for kind, (fields, texts) in naming.FIELDS.items():
+        if "k" in fields and isinstance(section.value(kind), Mapping):
+            _names_by_rail(fabric, kind, section, report)
+            continue
         text = section.text(kind)
         if text is None:
             continue
@@ -90,6 +98,23 @@ def read_names(fabric: Fabric, section: Section, report: Report) -> None:
         if found:
             fabric.names[kind] = found
     section.done()
+
+
+def _names_by_rail(fabric: Fabric, kind: str, names: Section, report: Report) -> None:
+    """A template for each rail, by the rails' names; one is missing where a rail has none."""
+    section = names.section(kind)
+    if section is None:
+        return
+    found: dict[str, Template] = {}
+    rails = [rail.name for rail in fabric.rails]
+    for rail in rails or list(section.mapping.entries):
+        text = section.text(rail, "name the %s of %s, as of each rail" % (kind, rail))
+        path = section.path + (rail,)
+        made = None if text is None else template(text, path, *naming.FIELDS[kind], report)
+        if made:
+            found[rail] = made
+    section.done()
+    fabric.names[kind] = RailTemplates(found)
 
 
 def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
