@@ -93,7 +93,6 @@ import os
 import re
 import typing as t
 
-from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
@@ -101,6 +100,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import MAX_BYTES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.stop import stop
 
 GROUP = "railyard_nodes"
 _OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
@@ -138,7 +138,7 @@ class InventoryModule(BaseInventoryPlugin):
             elif finding.severity == NOTE and outcome.plan:
                 self.display.display("[NOTE]: %s" % finding.text(path), stderr=True)
         if outcome.plan is None:
-            self._stop([finding.text(path) for finding in outcome.findings])
+            stop([finding.text(path) for finding in outcome.findings], AnsibleParserError)
         else:
             self._fill(outcome.plan, path)
 
@@ -148,31 +148,22 @@ class InventoryModule(BaseInventoryPlugin):
                 return file.read(MAX_BYTES + 1)
         except OSError as error:
             reason = error.strerror or "unknown error"
-            self._stop(["%s: it cannot be read: %s. Remedy: let it be a file that you may read." % (path, reason)])
-
-    def _stop(self, lines: list[str]) -> t.NoReturn:
-        """End the run with these lines, once.
-
-        Of whatever a plugin raises Ansible makes a warning, then lets every other plugin guess at the file and warns
-        of each, and by default goes on without the file's hosts. So a command of Ansible's ends here; a program that
-        uses Ansible as a library gets the exception.
-        """
-        text = "\n".join(lines)
-        if not context.CLIARGS:
-            raise AnsibleParserError(text)
-        self.display.error(text, wrap_text=False)
-        raise SystemExit(1)
+            stop(
+                ["%s: it cannot be read: %s. Remedy: let it be a file that you may read." % (path, reason)],
+                AnsibleParserError,
+            )
 
     def _fill(self, plan: Plan, path: str) -> None:
         inventory: t.Any = self.inventory
         inventory.add_group(GROUP)
         other = inventory.groups[GROUP].get_vars().get("railyard_fabric")
         if other and other != plan.fabric_vars():
-            self._stop(
+            stop(
                 [
                     "%s: the inventory has the fabric %s already, and this is %s."
                     " Remedy: name one fabric file with -i." % (path, other["name"], plan.fabric.name)
-                ]
+                ],
+                AnsibleParserError,
             )
         inventory.set_variable(GROUP, "railyard_fabric", plan.fabric_vars())
         for profile in plan.fabric.profiles:

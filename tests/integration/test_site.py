@@ -113,9 +113,10 @@ def test_a_cluster_that_is_not_there_is_told_before_any_host_is_touched(site: Si
     assert done.returncode == 2 and "very-secret-token" not in done.said
 
 
-def test_a_limit_leaves_the_cluster_alone(site: Site) -> None:
+def test_a_limit_leaves_the_cluster_alone_and_says_so_where_nothing_else_is_asked_for(site: Site) -> None:
     given = {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
     done = site.run("--limit", "node-1", "--tags", "kubernetes", given=given)
-    assert done.returncode == 0 and site.pools() == set(), done.text
+    assert done.returncode == 1 and "the limit node-1 leaves out localhost" in done.said, done.text
+    assert site.pools() == set()
     done = site.run("--limit", "node-1,localhost", "--tags", "kubernetes", given=given)
     assert done.returncode == 0 and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules impor
     rdma,
     routing,
     scale,
+    special_addresses,
     sriov,
     units,
 )
@@ -39,6 +40,7 @@ FAMILIES = (
     names.check,
     units.check,
     addresses.check,
+    special_addresses.check,
     routing.check,
     rails.check,
     ports.check,

@@ -122,6 +122,11 @@ class Port:
         """Whether it says by what the port is known."""
         return any(getattr(self, key) is not None for key in IDENTITIES)
 
+    @property
+    def renamed(self) -> bool:
+        """Whether it is known by something else than its netdev, which is then the name to give."""
+        return any(getattr(self, key) is not None for key in ("pci", "slot", "serial", "mac"))
+
     def over(self, base: Port | None) -> Port:
         """The port with these words over those of another."""
         if base is None:

@@ -17,8 +17,11 @@ LABEL = re.compile(_LABEL + r"\Z")
 NODE = re.compile(r"(?=.{1,253}\Z)(?:%s\.)*%s\Z" % ((r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?",) * 2))
 HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# IFNAMSIZ holds 15 bytes and a zero; the kernel refuses the slash, the colon and white space.
-NETDEV = re.compile(r"(?!\.{1,2}\Z)[!-.0-9;-~]{1,15}\Z")
+# IFNAMSIZ holds 15 bytes and a zero; the kernel refuses the slash, the colon and white space, and fills in a number for
+# %d. lo is the loopback; all and default stand for every netdev in sysctl; bonding_masters is a file beside netdevs.
+NETDEV = re.compile(r"(?!(?:\.{1,2}|lo|all|default|bonding_masters)\Z)[!-$&-.0-9;-~]{1,15}\Z")
+# What the kernel calls netdevs before udev names them: a rename to such a name collides with another card's.
+NETDEV_OF_KERNEL = re.compile(r"(?:eth|ib|usb|wlan|wwan)\d+\Z")
 # IB_DEVICE_NAME_MAX is 64 with the zero; the rest is what udev and verbs tools take without quoting.
 RDMA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 # What drivers call their devices: a rename to such a name collides once cards are found in another order.

@@ -33,11 +33,19 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _PREFIXES = {SPIDERPOOL: "spidernet.io", OPERATOR: "nvidia.com", CNI: "rdma"}
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# Kubernetes limits the whole name, and not what is between its dots.
+_PART = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_SUBDOMAIN = (
+    re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_PART, _PART)),
+    "at most 253 lower-case letters, digits, hyphens and dots, a letter or digit first and last and beside each dot",
+)
 # Kind -> what it may look like, and how to say that.
 SHAPES: dict[str, tuple[t.Pattern[str], str]] = {
     "resource_prefix": (
-        re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
-        "a DNS name of lower-case letters, digits and hyphens",
+        # Kubernetes puts requests. before it for quotas, and takes what ends with kubernetes.io for its own
+        re.compile(r"(?!requests\.)(?!.*kubernetes\.io\Z)(?=.{1,244}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
+        "a DNS name of at most 244 lower-case letters, digits, hyphens and dots, not beginning with requests. and not"
+        " ending with kubernetes.io",
     ),
     "resource": (
         re.compile(r"[a-z0-9](?:[a-z0-9_]{0,61}[a-z0-9])?\Z"),
@@ -45,18 +53,9 @@ SHAPES: dict[str, tuple[t.Pattern[str], str]] = {
     ),
     "network": (re.compile(_LABEL + r"\Z"), "at most 63 lower-case letters, digits and hyphens, no dots"),
     "namespace": (re.compile(_LABEL + r"\Z"), "at most 63 lower-case letters, digits and hyphens, no dots"),
-    "pool": (
-        re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
-        "at most 253 lower-case letters, digits, hyphens and dots, at most 63 between dots",
-    ),
-    "pool6": (
-        re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
-        "at most 253 lower-case letters, digits, hyphens and dots, at most 63 between dots",
-    ),
-    "policy": (
-        re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
-        "at most 253 lower-case letters, digits, hyphens and dots, at most 63 between dots",
-    ),
+    "pool": _SUBDOMAIN,
+    "pool6": _SUBDOMAIN,
+    "policy": _SUBDOMAIN,
     "interface": (
         re.compile(r"(?!eth0\Z|lo\Z)[a-z0-9](?:[a-z0-9_.-]{0,14})\Z"),
         "at most 15 lower-case letters, digits, hyphens, dots and underscores; not eth0, which pods have",

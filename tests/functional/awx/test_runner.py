@@ -158,7 +158,6 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
     place = project / "waiting"
     (place / "tasks").mkdir(parents=True, exist_ok=True)
     (place / "hosts.yml").write_text((project / "playbooks/hosts.yml").read_text())
-    (place / "tasks/nodes.yml").write_text((project / "playbooks/tasks/nodes.yml").read_text())
     reasons = {"railyard_reboot_reasons": "{{ ['RDMA mode of ' ~ inventory_hostname, 'VFs'] }}"}
     noting = yaml.safe_load((project / "playbooks/tasks/prepare.yml").read_text())[-1]
     noted = {"ansible.builtin.set_fact": reasons, "tags": noting["tags"]}

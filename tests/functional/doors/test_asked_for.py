@@ -77,17 +77,3 @@ def test_a_verdict_that_cannot_be_written_is_told(tmp_path: Path, sick: World) -
     done = judge(tmp_path, sick, "-e", "verify_report_dir=%s" % (tmp_path / "taken"))
     assert done.returncode == 2 and "RV404" in done.said and "rails proven between 2 nodes" in done.said, done.text
     assert "name a directory that you may write, with -e verify_report_dir=DIR" in done.said
-
-
-@pytest.mark.parametrize("batch", ["0", "-1", "0%", "two"])
-def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_none(batch: str) -> None:
-    done = play("playbooks/hosts.yml", railyard_reboot_batch=batch)
-    assert done.returncode == 2 and "railyard_reboot_batch: %s is no number of nodes" % batch in done.said, done.text
-    assert "TASK [railyard.fabric.preflight" not in done.said
-
-
-@pytest.mark.parametrize("words", [(), ("-e", "railyard_reboot_batch=4"), ("-e", "railyard_reboot_batch=10%")])
-def test_a_batch_of_some_or_none_named_goes_on_to_the_hosts(words: tuple[str, ...]) -> None:
-    # to this machine, which has none of the rails
-    done = play("playbooks/hosts.yml", "--check", "--connection=local", *words)
-    assert "TASK [railyard.fabric.preflight" in done.said and "reboot_batch:" not in done.said, done.text

@@ -31,6 +31,7 @@ def install(tmp_path: Path, known: list[str], *words: str) -> Played:
     (tmp_path / "library/manager.py").write_text(MANAGER % known)
     play = {"hosts": "node-1", "gather_facts": False, "connection": "local", "roles": ["railyard.fabric.preflight"]}
     variables = {"preflight_packages": {"none": "perftest"}, "ansible_package_use": "ansible.legacy.manager"}
+    variables["preflight_control_node_allowed"] = True
     play["vars"] = {**variables, "ansible_python_interpreter": sys.executable}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     env = {"ANSIBLE_LIBRARY": str(tmp_path / "library")}

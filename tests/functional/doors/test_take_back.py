@@ -64,8 +64,8 @@ def test_each_layer_has_its_roles_tag_and_what_they_share_has_all() -> None:
         else:
             assert shared_tags(task) == sorted(LAYERS)
     plays = yaml.safe_load((ROOT / "playbooks/teardown.yml").read_text())
-    assert [play["tags"] for play in plays] == [["hosts"], ["kubernetes"], ["kubernetes"], ["hosts"], ["hosts"]]
-    for play in (plays[0], *plays[3:]):
+    assert [play["tags"] for play in plays] == [["kubernetes"], ["kubernetes"], ["hosts"], ["hosts"]]
+    for play in plays[2:]:
         for task in play["tasks"]:
             shared = "tags" in task
             assert not shared or shared_tags(task) == sorted(LAYERS), task["name"]
@@ -144,7 +144,11 @@ def test_hosts_are_left_where_nobody_asked_for_them(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
 def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
     """In check mode, for whoever runs the tests where Railyard is at work."""
-    words = ("-e", "teardown_hosts=true", "--check")
+    words: tuple[str, ...] = ("-e", "teardown_hosts=true", "--check")
+    done = play(tmp_path, *words, connection="local")
+    assert done.returncode == 2 and "node-1 (192.0.2.1) is the machine on which Ansible runs" in done.said, done.text
+    assert "included:" not in done.said
+    words += ("-e", "preflight_control_node_allowed=true")
     done = play(tmp_path, *words, connection="local")
     assert done.returncode == 0 and done.said.count("included: railyard.fabric.") == len(LAYERS), done.text
     assert "What stays on hosts is the NIC driver" in done.said

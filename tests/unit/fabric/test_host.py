@@ -27,7 +27,7 @@ rails:
 """
 TAIL = """\
 profiles:
-  hgx: {%sports: {gpu01: {netdev: eth1, pci: "0000:0b:00.0", gpu: 0}}}
+  hgx: {%sports: {gpu01: {netdev: nic1, pci: "0000:0b:00.0", gpu: 0}}}
 groups:
   odd: {%s}
 nodes:

@@ -192,8 +192,8 @@ def test_ranges_run_along() -> None:
 
 
 def test_a_rail_that_nodes_alone_have_a_port_on() -> None:
-    words = "nodes:\n  ai-1: {profile: hgx, ports: {gpu02: {netdev: eth7, pci: 0000:49:00.0}}}\n"
-    profile = 'profiles:\n  hgx: {ports: {gpu01: {netdev: eth6, pci: "0000:0b:00.0"}}}\n'
+    words = "nodes:\n  ai-1: {profile: hgx, ports: {gpu02: {netdev: nic7, pci: 0000:49:00.0}}}\n"
+    profile = 'profiles:\n  hgx: {ports: {gpu01: {netdev: nic6, pci: "0000:0b:00.0"}}}\n'
     rails = (
         "rails: {gpu01: {subnet: 172.16.11.0/24, hosts: .1-.9%s}, gpu02: {subnet: 172.16.12.0/24, hosts: .1-.9%s}}\n"
     )

@@ -88,8 +88,8 @@ rails:
 profiles:
   dgx:
     ports:
-      gpu01: {netdev: ib0, pci: "0000:18:00.0"}
-      gpu02: {netdev: ib1, pci: "0000:2a:00.0"}
+      gpu01: {netdev: ibp24s0, pci: "0000:18:00.0"}
+      gpu02: {netdev: ibp42s0, pci: "0000:2a:00.0"}
 nodes:
   dgx-[01:04]: {profile: dgx}
 """
@@ -173,8 +173,8 @@ rails:
 profiles:
   old:
     ports:
-      gpu01: {netdev: eth1, serial: MT1, gpu: [0, 1]}
-      gpu02: {netdev: eth2, gpu: [2, 3]}
+      gpu01: {netdev: nic1, serial: MT1, gpu: [0, 1]}
+      gpu02: {netdev: nic2, gpu: [2, 3]}
     gpus: 4
 nodes:
   o-1: {profile: old}
@@ -474,13 +474,13 @@ WRONG = [
     change(
         "an unknown rail of a node",
         '      gpu02: {pci: "0000:0e:00.0"}',
-        "      gpu09: {netdev: eth9}",
+        "      gpu09: {netdev: nic9}",
         "RY402",
         "nodes.jupiter.ports.gpu09",
     ),
     infiniband(
         "a rail without a port",
-        '      gpu02: {netdev: ib1, pci: "0000:2a:00.0"}\n',
+        '      gpu02: {netdev: ibp42s0, pci: "0000:2a:00.0"}\n',
         "",
         "RY403",
         "profiles.dgx.ports",
@@ -852,7 +852,7 @@ WRONG = [
         "RY321",
         "addresses.node_prefix",
     ),
-    common("a netdev out of order", "netdev: eth1", "netdev: eth3", "RY817", "profiles.old.ports.gpu02.netdev", 22),
+    common("a netdev out of order", "netdev: nic1", "netdev: nic3", "RY817", "profiles.old.ports.gpu02.netdev", 22),
     common("a serial number for two", "  o-1:", "  o-[1:2]:", "RY417", "profiles.old.ports.gpu01.serial", 21),
     common("an idle GPU", "gpu: [2, 3]", "gpu: 2", "RY902", "profiles.old.gpus", 23),
     # RY96x, RY97x: what nodes are given

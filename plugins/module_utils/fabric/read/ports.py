@@ -52,7 +52,7 @@ _KINDS = {
         _matching(names.NETDEV),
         name_rules.NETDEV_NAME,
         "no name for a netdev",
-        "use at most 15 characters, without slash, colon and space",
+        "use at most 15 characters, without slash, colon, per cent sign and space; not lo, all or default",
     ),
     "pci": _Kind(
         names.pci,

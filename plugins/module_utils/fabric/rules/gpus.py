@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants im
 
 
 def _ports(first: str, second: str, more: str = "") -> str:
-    ports = "profiles:\n  hgx:\n%s    ports:\n      gpu01: {netdev: eth1%s}\n      gpu02: {netdev: eth2%s}\n"
+    ports = "profiles:\n  hgx:\n%s    ports:\n      gpu01: {netdev: nic1%s}\n      gpu02: {netdev: nic2%s}\n"
     return ports % (more and "    %s\n" % more, first and ", " + first, second and ", " + second)
 
 
@@ -67,10 +67,10 @@ CROSSED = rule(
     "RY907",
     "One GPU is on different rails in two server models",
     _ports("gpu: 0", "gpu: 1")
-    + "  dgx:\n    ports:\n      gpu01: {netdev: eth1, gpu: 1}\n      gpu02: {netdev: eth2, gpu: 0}\n"
+    + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 1}\n      gpu02: {netdev: nic2, gpu: 0}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     _ports("gpu: 0", "gpu: 1")
-    + "  dgx:\n    ports:\n      gpu01: {netdev: eth1, gpu: 0}\n      gpu02: {netdev: eth2, gpu: 1}\n"
+    + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 0}\n      gpu02: {netdev: nic2, gpu: 1}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     WARNING,
     why="Ranks with one number talk to each other most, and rails exist so that they are one switch apart. Models with"

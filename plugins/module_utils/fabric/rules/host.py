@@ -17,7 +17,7 @@ def _fabric(more: str) -> str:
 
 
 def _profile(more: str, gpus: bool = True) -> str:
-    text = "profiles:\n  hgx:\n    %s\n    ports:\n      gpu01: {netdev: eth1%s}\n      gpu02: {netdev: eth2%s}"
+    text = "profiles:\n  hgx:\n    %s\n    ports:\n      gpu01: {netdev: nic1%s}\n      gpu02: {netdev: nic2%s}"
     return text % (more, *((", gpu: 0", ", gpu: 1") if gpus else ("", "")))
 
 

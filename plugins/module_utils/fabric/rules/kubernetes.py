@@ -97,7 +97,7 @@ NO_MASTER = rule(
 MASTERS = rule(
     "RY809",
     "One network would be made on differently named netdevs",
-    _PORTS + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {netdev: eth7}}}\n",
+    _PORTS + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {netdev: nic7}}}\n",
     _PORTS + 'nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {pci: "0000:0f:00.0"}}}\n',
     why="A network's object has one master, and a node without a netdev of that name cannot start its pods. Ports that"
     " are known by pci, slot, serial or mac get the name that netdev says, so all nodes can have one name.",
@@ -145,7 +145,7 @@ MIXED_MODES = rule(
     _fabric(_MACVLAN)
     + _PORTS
     + "  dgx:\n    attachment: sriov\n    vfs: {count: 4}\n"
-    + "    ports: {gpu01: {netdev: eth1}, gpu02: {netdev: eth2}}\n"
+    + "    ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     _fabric(_MACVLAN) + _PORTS,
     WARNING,
@@ -204,8 +204,8 @@ IFNAMES = rule(
 INJECTED = rule(
     "RY817",
     "The netdevs do not sort as the rails count",
-    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: eth9}\n      gpu02: {netdev: eth10}\n",
-    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: eth09}\n      gpu02: {netdev: eth10}\n",
+    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic9}\n      gpu02: {netdev: nic10}\n",
+    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic09}\n      gpu02: {netdev: nic10}\n",
     WARNING,
     why="Where Spiderpool injects networks by itself it does so in the text order of their masters, so net1 of a pod"
     " is then not rail 1. Pods that name their networks in the annotation are not affected.",

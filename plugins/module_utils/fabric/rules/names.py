@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import RDMA_OF_KERNEL
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import NETDEV_OF_KERNEL, RDMA_OF_KERNEL
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
 
 _GOOD_FABRIC = "fabric: {name: ai-east, attachment: macvlan, provider: spiderpool, mtu: 4200}"
@@ -214,6 +214,21 @@ nodes:
   ai-[1:2]: {profile: hgx, unit: su1}
 """,
 )
+NETDEV_OF_THE_KERNEL = rule(
+    "RY215",
+    "Netdev name that the kernel itself assigns",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: eth0, pci: "0000:0b:00.0"}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+""",
+    _GOOD_PORTS,
+    WARNING,
+    why="A port that is known by its PCI address gets the name netdev. The kernel assigns eth0 and ib0 in the order in"
+    " which cards are found, so another card may have the name at boot, and the rename fails.",
+)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -242,6 +257,13 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             if id(port) in seen or port.netdev is None and port.pci is None:
                 continue
             seen.add(id(port))
+            if port.netdev and NETDEV_OF_KERNEL.match(port.netdev) and port.renamed:
+                report.add(
+                    NETDEV_OF_THE_KERNEL,
+                    port.paths.get("netdev", port.path),
+                    "the kernel may assign %s to another card" % port.netdev,
+                    "name it after its rail, such as %s" % port.rail[:15],
+                )
             if port.rdma and RDMA_OF_KERNEL.match(port.rdma):
                 report.add(
                     RDMA_OF_THE_KERNEL,

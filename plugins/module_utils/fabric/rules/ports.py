@@ -25,8 +25,8 @@ def _ports(first: str, second: str) -> str:
 
 
 def _others(role: str, pci: str) -> str:
-    ports = _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: eth2, pci: "0000:0c:00.0"}')
-    return ports + '    other_ports:\n      x1: {role: %s, netdev: eth9, pci: "%s"}\n' % (role, pci)
+    ports = _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: nic2, pci: "0000:0c:00.0"}')
+    return ports + '    other_ports:\n      x1: {role: %s, netdev: nic9, pci: "%s"}\n' % (role, pci)
 
 
 _GOOD_PORTS = _ports(
@@ -36,28 +36,28 @@ _GOOD_PORTS = _ports(
 PCI_ADDRESS = rule(
     "RY407",
     "A PCI address is none",
-    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00:0"}', "gpu02: {netdev: eth2}"),
+    _ports('gpu01: {netdev: nic1, pci: "0000:0b:00:0"}', "gpu02: {netdev: nic2}"),
     _GOOD_PORTS,
 )
 IDENTITY = rule(
     "RY416",
     "A port is known by something that is none",
-    _ports('gpu01: {netdev: eth1, mac: "01:00:5e:00:00:01"}', "gpu02: {netdev: eth2}"),
-    _ports("gpu01: {netdev: eth1, slot: PCIE_1}", "gpu02: {netdev: eth2, slot: PCIE_2}"),
+    _ports('gpu01: {netdev: nic1, mac: "01:00:5e:00:00:01"}', "gpu02: {netdev: nic2}"),
+    _ports("gpu01: {netdev: nic1, slot: PCIE_1}", "gpu02: {netdev: nic2, slot: PCIE_2}"),
 )
 IDENTITY_TWICE = rule(
     "RY417",
     "Two ports are known by one slot, serial number or MAC address",
-    _ports('gpu01: {netdev: eth1, slot: "4"}', 'gpu02: {netdev: eth2, slot: "4"}'),
-    _ports('gpu01: {netdev: eth1, slot: "4", port: 1}', 'gpu02: {netdev: eth2, slot: "4", port: 2}'),
+    _ports('gpu01: {netdev: nic1, slot: "4"}', 'gpu02: {netdev: nic2, slot: "4"}'),
+    _ports('gpu01: {netdev: nic1, slot: "4", port: 1}', 'gpu02: {netdev: nic2, slot: "4", port: 2}'),
     why="A card has one slot and one serial number; port tells its functions apart. Serial numbers and MAC addresses"
     " are a server's own, so they stand at nodes and not at a profile that several have.",
 )
 PORT_OF_NOTHING = rule(
     "RY418",
     "A port's number on its card is said, and not the card",
-    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0", port: 2}', "gpu02: {netdev: eth2}"),
-    _ports('gpu01: {netdev: eth1, slot: "4", port: 2}', "gpu02: {netdev: eth2}"),
+    _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0", port: 2}', "gpu02: {netdev: nic2}"),
+    _ports('gpu01: {netdev: nic1, slot: "4", port: 2}', "gpu02: {netdev: nic2}"),
 )
 OTHER_IS_RAIL = rule(
     "RY430",
@@ -77,15 +77,22 @@ OTHER_ON_CARD = rule(
 SLOW_SLOT = rule(
     "RY432",
     "A port's slot is slower than its link",
-    _ports("gpu01: {netdev: eth1, speed: 400, pcie_gen: 4, pcie_lanes: 16}", "gpu02: {netdev: eth2}"),
-    _ports("gpu01: {netdev: eth1, speed: 400, pcie_gen: 5, pcie_lanes: 16}", "gpu02: {netdev: eth2}"),
+    _ports("gpu01: {netdev: nic1, speed: 400, pcie_gen: 4, pcie_lanes: 16}", "gpu02: {netdev: nic2}"),
+    _ports("gpu01: {netdev: nic1, speed: 400, pcie_gen: 5, pcie_lanes: 16}", "gpu02: {netdev: nic2}"),
     WARNING,
 )
 WIDTH = rule(
     "RY434",
     "A link's width is of InfiniBand, and the link layer is Ethernet",
-    _ports("gpu01: {netdev: eth1, width: 4}", "gpu02: {netdev: eth2}"),
-    _ports("gpu01: {netdev: eth1, speed: 400}", "gpu02: {netdev: eth2}"),
+    _ports("gpu01: {netdev: nic1, width: 4}", "gpu02: {netdev: nic2}"),
+    _ports("gpu01: {netdev: nic1, speed: 400}", "gpu02: {netdev: nic2}"),
+)
+
+PORTLESS = rule(
+    "RY440",
+    "Node without a port on any rail",
+    "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: null, gpu02: null}}",
+    "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu02: null}}",
 )
 
 # Gb/s that one lane of a PCIe generation carries, its line code taken off.
@@ -96,6 +103,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for profile in fabric.profiles.values():
         _other_ports(profile, report)
     _others_beside(variants, report)
+    _portless(variants, report)
     _numbers(variants, report)
     _cards(variants, report)
     _links(fabric, variants, report)
@@ -137,6 +145,18 @@ def _others_beside(variants: Variants, report: Report) -> None:
             if card:
                 message, remedy = _together(cards[card].name, rail)
                 report.add(OTHER_ON_CARD, port.paths.get(card[0], port.path), message, remedy)
+
+
+def _portless(variants: Variants, report: Report) -> None:
+    for variant in variants:
+        if not variant.profile.ports:
+            continue  # the profile has been reported
+        for node in variants.nodes_of(variant):
+            if ports_of(node, variant):
+                continue
+            path = node.path + ("ports",) if node.ports else variant.path + ("ports",)
+            message = "%s has a port on no rail: those of profile %s are all null" % (node.name, variant.name)
+            report.add(PORTLESS, path, message, "leave it at least one port, or remove the node from the file")
 
 
 def _together(other: str, rail: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
 
 _FABRIC = "fabric: {name: ai, provider: spiderpool, mtu: 4200, attachment: sriov, vfs: {%s}}\n"
-_PORTS = "    ports:\n      gpu01: {netdev: eth1}\n      gpu02: {netdev: eth2}\n"
+_PORTS = "    ports:\n      gpu01: {netdev: nic1}\n      gpu02: {netdev: nic2}\n"
 _INFINIBAND = "fabric: {name: ai, provider: spiderpool, mtu: 4092, attachment: ib-sriov, vfs: {count: 4}}\n"
 
 INFINIBAND_QOS = rule(

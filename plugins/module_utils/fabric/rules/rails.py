@@ -70,19 +70,19 @@ NETDEV_TWICE = rule(
 PCI_TWICE = rule(
     "RY405",
     "Two ports have one PCI address",
-    _ports('gpu01: {netdev: eth1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: eth2, pci: "0b:00.0"}'),
+    _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: nic2, pci: "0b:00.0"}'),
     _GOOD_PORTS,
 )
 RDMA_TWICE = rule(
     "RY406",
     "Two ports have one RDMA device",
-    _ports("gpu01: {netdev: eth1, rdma: mlx5_gpu01}", "gpu02: {netdev: eth2, rdma: mlx5_gpu01}"),
+    _ports("gpu01: {netdev: nic1, rdma: mlx5_gpu01}", "gpu02: {netdev: nic2, rdma: mlx5_gpu01}"),
     _GOOD_PORTS,
 )
 GPU = rule(
     "RY408",
     "A GPU is no number, or stands twice at one port",
-    _ports("gpu01: {netdev: eth1, gpu: [0, 0]}", "gpu02: {netdev: eth2, gpu: [1, 2]}"),
+    _ports("gpu01: {netdev: nic1, gpu: [0, 0]}", "gpu02: {netdev: nic2, gpu: [1, 2]}"),
     _GOOD_PORTS,
 )
 PORT_UNFOUND = rule(
@@ -144,7 +144,7 @@ nodes:
 PROFILE_UNUSED = rule(
     "RY413",
     "No node has the profile",
-    _GOOD_PORTS + "  spare:\n    ports:\n      gpu01: {netdev: eth1}\n      gpu02: {netdev: eth2}\n",
+    _GOOD_PORTS + "  spare:\n    ports:\n      gpu01: {netdev: nic1}\n      gpu02: {netdev: nic2}\n",
     _GOOD_PORTS,
     WARNING,
 )
@@ -182,12 +182,12 @@ PLANES = rule(
     """
 rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
 profiles:
-  hgx: {ports: {gpu01: {netdev: eth1}, gpu02: {netdev: eth2}}}
+  hgx: {ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
 """,
     """
 rails: {count: 1, name: "gpu{n:02}", planes: 2, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
 profiles:
-  hgx: {ports: {gpu01p1: {netdev: eth1}, gpu01p2: {netdev: eth2}}}
+  hgx: {ports: {gpu01p1: {netdev: nic1}, gpu01p2: {netdev: nic2}}}
 """,
 )
 

@@ -6,16 +6,17 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addressing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import (
     IPV6,
     Outermost,
-    bits_of,
-    parse_address,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.special import canonical, same_host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
 
 
@@ -112,19 +113,20 @@ def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
 
 
 def _management(fabric: Fabric, report: Report) -> None:
-    known: dict[str, Node] = {}
+    known: dict[t.Hashable, Node] = {}
     rails = Outermost((net, rail) for rail in fabric.rails for net in rail.networks)
     for node in fabric.nodes:
         if node.address is None:
             continue
-        first = known.setdefault(node.address, node)
+        first = known.setdefault(same_host(node.address), node)
         path = node.path + ("address",)
+        if report.has(path):
+            continue
         if first is not node:
             message = "%s is the address of %s too" % (node.address, first.name)
             report.add(NODE_ADDRESS_TWICE, path, message, "give %s its own" % node.name)
-        bits = bits_of(node.address)
-        number = parse_address(node.address, bits=bits)
-        found = None if number is None else rails.find(number, bits)
+        number = canonical(node.address)
+        found = rails.find(number[1], number[0]) if number else None
         if found:
             net, rail = found
             message = "%s of %s is in %s of %s" % (node.address, node.name, net, rail.name)

@@ -60,7 +60,7 @@ def _port(number: int, attachment: str) -> Document:
     infiniband = attachment in ("ipoib", "ib-sriov")
     return {
         "pci": "0000:%02x:00.0" % (10 + number),
-        "netdev": "ib%d" % number if infiniband else "enp%ds0np0" % (10 + number),
+        "netdev": ("ibp%ds0" if infiniband else "enp%ds0np0") % (10 + number),
         "rdma": "mlx5_gpu%02d" % number,
         "gpu": number - 1,
     }

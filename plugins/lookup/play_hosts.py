@@ -1,0 +1,123 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: play_hosts
+short_description: The hosts of a play, after checks that no limit and no tag can skip
+version_added: 0.2.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Is meant for C(hosts) of a play, which Ansible evaluates in every run, whatever C(--limit), C(--tags),
+    C(--skip-tags) and C(--start-at-task) are. Returns the pattern as it was given.
+  - Ends the run with exit status 1 where no host matches the pattern, where the limit leaves none of them, and where
+    O(reboot_batch) is not a number of nodes.
+  - Where the command line runs playbooks of this collection, ends the run for tags that these playbooks do not have,
+    and for C(--start-at-task), which would skip the checks of the tasks before.
+  - Does nothing with C(--syntax-check), C(--list-hosts), C(--list-tasks) and C(--list-tags).
+options:
+  _terms:
+    description: The pattern of hosts, one.
+    type: list
+    elements: str
+    required: true
+  required:
+    description:
+      - Whether it is an error that no host is left.
+      - By default, nodes are required unless the tags of the run leave out all plays that contact nodes. V(localhost)
+        is required where the run is of this collection's playbooks and contacts no node.
+    type: bool
+  reboot_batch:
+    description:
+      - How many nodes reboot at once, as C(serial) of a play takes it.
+      - A value of 0, which Ansible takes for all nodes, is an error.
+    type: raw
+"""
+
+EXAMPLES = r"""
+- name: Prepare the hosts
+  hosts: "{{ lookup('railyard.fabric.play_hosts', 'railyard_nodes') }}"
+  gather_facts: false
+  become: true
+  tasks:
+    - name: See what the nodes have
+      railyard.fabric.rail_info:
+"""
+
+RETURN = r"""
+_raw:
+  description: The pattern.
+  type: list
+  elements: str
+"""
+
+import typing as t
+from pathlib import Path
+
+from ansible import context
+from ansible.errors import AnsibleLookupError
+from ansible.inventory.manager import InventoryManager
+from ansible.plugins.lookup import LookupBase
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import guard
+from ansible_collections.railyard.fabric.plugins.plugin_utils.stop import stop
+
+_LISTINGS = ("syntax", "listhosts", "listtasks", "listtags")
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class LookupModule(LookupBase):
+    """The lookup."""
+
+    def run(self, terms: list[str], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
+        self.set_options(var_options=variables, direct=kwargs)
+        (pattern,) = terms
+        if not any(context.CLIARGS.get(each) for each in _LISTINGS):
+            try:
+                self._check(pattern, variables)
+            except RailyardError as error:
+                stop([str(error)], AnsibleLookupError)
+        return terms
+
+    def _check(self, pattern: str, variables: t.Mapping[str, t.Any]) -> None:
+        run = _run(variables)
+        own = run.own(_ROOT)
+        guard.check_run(run, own)
+        if self.get_option("reboot_batch") is not None:
+            guard.check_batch(self.get_option("reboot_batch"))
+        required = self.get_option("required")
+        if required is None:
+            required = run.needs(pattern, own)
+        if required:
+            groups = variables["groups"]
+            guard.check_matched(
+                pattern, self._matched(pattern, groups, run.limit), groups.get(guard.NODES, []), run.limit
+            )
+
+    def _matched(self, pattern: str, groups: t.Mapping[str, t.Sequence[str]], limit: str | None) -> list[str]:
+        """The hosts that Ansible will find under the limit. A lookup cannot ask the run's own inventory."""
+        if pattern == guard.NODES and pattern not in groups:
+            return []  # Ansible would warn about it
+        manager = InventoryManager(self._loader, parse=False)
+        for group, hosts in groups.items():
+            manager.add_group(group)
+            for host in hosts:
+                manager.add_host(host, group=group)
+        manager.subset(limit)
+        return [host.name for host in manager.get_hosts(pattern)]
+
+
+def _run(variables: t.Mapping[str, t.Any]) -> guard.Run:
+    told = context.CLIARGS
+    tags = [tag for tag in variables.get("ansible_run_tags") or [] if tag != "all"]
+    return guard.Run(
+        told.get("args") or (),
+        tags,
+        list(variables.get("ansible_skip_tags") or []),
+        told.get("subset"),
+        told.get("start_at_task"),
+    )

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of a run hold whatever its limit and tags are, in every playbook, and a run that would do nothing fails."""
+
+from __future__ import annotations
+
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.guard import SKIPPED, TAGS
+from tests import playbook
+from tests.functional.docs_commands import takes
+from tests.playbook import ROOT, Played
+
+INVENTORY = ROOT / "inventories/macvlan-roce"
+NODE = "ai-10-1-16-1"
+PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
+# These contact nodes. All others run on the control node.
+ON_NODES = ("discover", "drift", "hosts", "site", "teardown", "verify")
+# Nobody answers at this address: what is let through ends there.
+NOWHERE = {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
+
+
+def play(book: str, *words: str, inventory: str | Path = INVENTORY, **given: t.Any) -> Played:
+    return playbook.play("playbooks/%s.yml" % book, *words, inventory=inventory, given={**NOWHERE, **given})
+
+
+def refused(done: Played, *parts: str) -> None:
+    """It ended before a node was contacted, with one error that has these parts and a remedy."""
+    assert done.returncode == 1 and "UNREACHABLE" not in done.stdout, done.text
+    assert "TASK [" not in done.stdout or "TASK [See that the cluster can take" in done.stdout, done.text
+    assert "Remedy: " in done.said and all(part in done.said for part in parts), done.text
+    assert done.stderr.count("[ERROR]") == 1, done.text
+
+
+@pytest.mark.parametrize("book", PLAYBOOKS)
+def test_an_unknown_tag_is_an_error(book: str) -> None:
+    known = "use one of " if book in TAGS else "run it without --tags"
+    refused(play(book, "--tags", "hosts,vfs" if book in TAGS else "vfs"), "%s.yml has no tag vfs" % book, known)
+
+
+@pytest.mark.parametrize("book", ["hosts", "teardown", "verify", "plan"])
+def test_an_unknown_tag_to_skip_is_an_error(book: str) -> None:
+    hint = " (did you mean sriov?)" if book in TAGS or book in SKIPPED else ""
+    refused(play(book, "--skip-tags", "sriovs"), "--skip-tags: %s.yml has no tag sriovs%s" % (book, hint))
+
+
+@pytest.mark.parametrize("book", PLAYBOOKS)
+def test_a_limit_that_leaves_nothing_to_do_is_an_error(book: str, tmp_path: Path) -> None:
+    """Ansible skips such a play and ends well."""
+    (tmp_path / "others.yml").write_text(yaml.safe_dump({"all": {"hosts": {"other": None}}}))
+    limit = "localhost,other" if book in ON_NODES and book not in ("teardown", "discover") else "other"
+    words = ["-i", str(tmp_path / "others.yml"), "--limit", limit]
+    if book == "discover":
+        words += ["-e", "discover_hosts=railyard_nodes"]
+    message = "matches no rail node" if "localhost" in limit or book == "discover" else "leaves out localhost"
+    refused(play(book, *words), "the limit %s %s" % (limit, message))
+
+
+def test_teardown_of_hosts_needs_nodes(tmp_path: Path) -> None:
+    (tmp_path / "others.yml").write_text(yaml.safe_dump({"all": {"hosts": {"other": None}}}))
+    words = ("-i", str(tmp_path / "others.yml"), "--limit", "other")
+    done = play("teardown", *words, teardown_hosts=True)
+    refused(done, "the limit other matches no rail node", NODE)
+
+
+@pytest.mark.parametrize("book", [book for book in ON_NODES if book != "teardown"])
+def test_an_inventory_without_nodes_is_an_error(book: str) -> None:
+    done = play(book, inventory="localhost,")
+    refused(done, "no host of the inventory matches" if book == "discover" else "the inventory has no rail nodes")
+
+
+@pytest.mark.parametrize("batch", ["0", "-1", "0%", "101%", "two", "", "[1, 0]"])
+@pytest.mark.parametrize("book", ["hosts", "site", "teardown"])
+def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_wrong(book: str, batch: str) -> None:
+    words = ("--limit", NODE, "--tags", "sriov") if batch == "0" else ()
+    given = {"teardown_hosts": True, "kubernetes_enabled": False, "railyard_reboot_batch": batch}
+    done = play(book, *words, **given)
+    assert done.returncode == 1 and "railyard_reboot_batch: %s is not" % (batch or "an empty text") in done.said
+    assert "UNREACHABLE" not in done.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("-e", "railyard_reboot_batch=4"), ("-e", "railyard_reboot_batch=10%")])
+def test_a_batch_that_is_right_goes_on_to_the_hosts(words: tuple[str, ...]) -> None:
+    done = play("hosts", "--check", "--limit", NODE + ",other", *words)
+    assert "UNREACHABLE" in done.stdout and "reboot_batch:" not in done.said, done.text
+
+
+@pytest.mark.parametrize("book", ["hosts", "teardown", "kubernetes"])
+def test_a_run_begins_at_its_first_task(book: str) -> None:
+    done = play(book, "--start-at-task", "Take back", teardown_hosts=True)
+    refused(done, "--start-at-task: a run cannot start at the task Take back")
+
+
+def test_a_playbook_of_ones_own_has_its_own_tags_tasks_and_limits(tmp_path: Path) -> None:
+    """What is imported there is checked for its nodes and its batch alone."""
+    local: dict[str, t.Any] = {"hosts": "other", "gather_facts": False, "connection": "local", "tags": ["mine"]}
+    local["vars"] = {"ansible_python_interpreter": sys.executable}  # --start-at-task gathers facts all the same
+    task = {"name": "Mine", "ansible.builtin.debug": {"msg": "done by {{ inventory_hostname }}"}}
+    book = [{"ansible.builtin.import_playbook": "railyard.fabric.plan"}, {**local, "tasks": [task]}]
+    (tmp_path / "mine.yml").write_text(yaml.safe_dump(book))
+    words = ("-i", "other,", "--limit", "other", "--tags", "mine", "--start-at-task", "Mine")
+    done = playbook.play(tmp_path / "mine.yml", *words, inventory=INVENTORY)
+    assert done.returncode == 0 and "done by other" in done.said, done.text
+    book[0] = {"ansible.builtin.import_playbook": "railyard.fabric.hosts"}
+    (tmp_path / "mine.yml").write_text(yaml.safe_dump(book))
+    done = playbook.play(tmp_path / "mine.yml", "-i", "other,", "--limit", "other", inventory=INVENTORY)
+    refused(done, "the limit other matches no rail node")
+
+
+@pytest.mark.parametrize("book", PLAYBOOKS)
+def test_the_tags_are_those_of_the_playbooks(book: str) -> None:
+    there = {tag for tag in takes(ROOT / "playbooks" / (book + ".yml")).tags if "{{" not in tag}
+    there -= {"all", "always", "never", "tagged", "untagged"}
+    assert there == set(TAGS.get(book, ())) | set(SKIPPED.get(book, ()))
+
+
+def test_every_play_is_checked() -> None:
+    """But for one that runs on what an earlier play of the same playbook has singled out, and one that imports."""
+    for path in [*(ROOT / "playbooks").glob("*.yml"), ROOT / "site.yml"]:
+        for each in yaml.safe_load(path.read_text()):
+            hosts = each.get("hosts", "play_hosts")
+            assert "play_hosts" in hosts or "railyard_reboot_required" in hosts, (path.name, each["name"])
