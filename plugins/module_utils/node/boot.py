@@ -18,6 +18,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, program
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import TEMPORARY, System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
@@ -66,6 +67,7 @@ PACKED = (
     "node.sriov_plan",
     "node.sriov_state",
     "node.sriov_wish",
+    "node.staying",
     "node.subsystem",
     "node.system",
     "node.turn",
@@ -110,7 +112,6 @@ ExecStartPre=-/usr/bin/udevadm settle --timeout=30
 ExecStart={1} {2} --only %i
 TimeoutStartSec=600
 """
-UNREADABLE = "%s could not be read, and what was set by it stays until the next boot"
 RULES_HEAD = "# Written by railyard.fabric: what these lose by going away is laid down again when they come back.\n"
 
 
@@ -138,19 +139,19 @@ class BootState:
         held = (self.read() or {}).get("ports")
         return [each for each in held if isinstance(each, dict)] if isinstance(held, list) else []
 
-    def staying(self, more: t.Sequence[str]) -> list[str]:
+    def staying(self, more: t.Sequence[Staying]) -> list[Staying]:
         """What stays live until the next boot though it is taken back: what earlier runs told, and ``more``."""
         if self._system.exists(self.file) and self.read() is None:
-            more = [UNREADABLE % self.file, *more]
+            more = [Staying("options", (self.file,)), *more]
         return self._until_boot.read(more)
 
     def changes(
         self,
         options: t.Mapping[str, t.Any] | None,
         again: t.Sequence[str] = (),
-        staying: t.Sequence[str] | None = None,
-        left: t.Sequence[str] = (),
-        new: t.Sequence[str] = (),
+        staying: t.Sequence[Staying] | None = None,
+        left: t.Sequence[Staying] = (),
+        new: t.Sequence[Staying] = (),
     ) -> list[Change]:
         """What must be written so that the next boot gives ``options``; None takes this module's part away.
 

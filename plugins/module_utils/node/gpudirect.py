@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import gpudir
 from ansible_collections.railyard.fabric.plugins.module_utils.node import gpudirect_seen as seen
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect_seen import Seen
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
@@ -35,7 +36,6 @@ NAMES = {seen.PEERMEM: "nvidia-peermem", seen.GDRDRV: "gdrdrv"}
 ORDER = "softdep nvidia_peermem pre: ib_core ib_uverbs nvidia\n"
 # openibd takes the RDMA core's users out with it, and knows nothing of bringing this one back.
 DROP_IN_TEXT = HEAD + "[Service]\nExecStartPost=-%s nvidia-peermem\n"
-STAYS = "%s stays loaded until the next boot"
 
 
 class Look(t.Dict[str, t.Any]):
@@ -159,9 +159,10 @@ class GpuDirect(Subsystem):
         listed = (self._system.read(LOAD_FILE) or "").splitlines()
         errors: list[RailyardError] = []
         changes: list[Change] = []
-        staying, ended = [], []
+        staying: list[Staying] = []
+        ended: list[Staying] = []
         for name, row in ((seen.PEERMEM, found.peermem), (seen.GDRDRV, found.gdrdrv)):
-            stays = STAYS % row.get("name", name)
+            stays = Staying("gpu-module", (str(row.get("name", name)),))
             ours = (NAMES[name] in listed or stays in noted) and not contained
             if not row["loaded"]:
                 ended.append(stays)

@@ -24,8 +24,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept, still_staying
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -39,8 +40,6 @@ NAME_MAX = 15
 ASK_SECONDS = 10.0
 #: what asks the manager itself, of the package infiniband-diags
 ASK = "sminfo"
-MODE_STAYS = "IPoIB mode of %s stays as set until the next boot"
-CHILD_STAYS = "%s stays until the next boot: %s"
 NO_GUIDS = "0000:0000:0000:0000"
 
 
@@ -283,12 +282,12 @@ class IbPorts(Kept):
             errors += self._too_long(port, seen) + self._missing(port, seen)
         named = {self._which(port.pci, port.netdev) for port in self._ports}
         gone, modes, staying = self._without([each for which, each in former.items() if which not in named], branch)
-        self.warnings += staying
+        self.warnings += [each.text for each in staying]
         raise_all(errors)
         changes += gone
         if not self._persist:
             return changes
-        return changes + self._boot_changes(([MODE_STAYS % ", ".join(modes)] if modes else []) + staying)
+        return changes + self._boot_changes(modes + staying)
 
     def _which(self, function: t.Any, netdev: t.Any) -> str:
         """One text for a port, by whichever of its two names it is given."""
@@ -311,17 +310,16 @@ class IbPorts(Kept):
         if self._going is None:
             self._going = self._boot().ports()
         changes, modes, staying = self._without(self._going, branch)
-        return changes + self._all_taken_back(([MODE_STAYS % ", ".join(modes)] if modes else []) + staying)
+        return changes + self._all_taken_back(modes + staying)
 
     def _without(
         self, former: t.Sequence[t.Mapping[str, t.Any]], branch: Branch
-    ) -> tuple[list[Change], list[str], list[str]]:
-        """What takes away the children of ports that are wanted no more; the ports whose mode stays as it is; and what
-        is to be told of children that stay.
-        """
+    ) -> tuple[list[Change], list[Staying], list[Staying]]:
+        """Changes that remove the children of ports that are no longer desired, and what stays: modes, children."""
         moved = holders.moved(self._system, [_lower(each.get("pci")) for each in former])
         changes: list[Change] = []
-        modes, staying = [], []
+        modes: list[str] = []
+        staying: list[Staying] = []
         for option in former:
             port = Port("", _lower(option.get("pci")), option.get("netdev"), None, ())
             netdev = None
@@ -339,10 +337,10 @@ class IbPorts(Kept):
             for each in self._of_port(port, seen, option):
                 left = why or branch.why_netdev(each.subject) or branch.why_netdev(seen.netdev)
                 if left:
-                    staying.append(CHILD_STAYS % (each.subject, left))
+                    staying.append(Staying("ipoib-child", (each.subject,), left))
                 else:
                     changes.append(each)
-        return changes, modes, staying
+        return changes, [Staying("ipoib-mode", tuple(modes))] if modes else [], staying
 
     def _of_port(self, port: Port, seen: Seen, former: t.Mapping[str, t.Any]) -> list[Change]:
         changes = []
@@ -428,7 +426,7 @@ class IbPorts(Kept):
 
     # -- the next boot ------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self, staying: t.Sequence[str]) -> list[Change]:
+    def _boot_changes(self, staying: t.Sequence[Staying]) -> list[Change]:
         """``staying``: what this run must leave until the boot of ports that it does not name."""
         ports = [
             {key: value for key, value in each.items() if value}
@@ -443,20 +441,16 @@ class IbPorts(Kept):
         left = self._still_staying(self._boot().staying(staying))
         return self._boot().changes(kept, again, left=left, new=staying)
 
-    def _still_staying(self, told: t.Sequence[str]) -> list[str]:
-        """What is told until the boot, without what is wanted again."""
+    def _still_staying(self, entries: t.Sequence[Staying]) -> list[Staying]:
+        """What stays until the boot, without what is desired again."""
         modes: set[str | None] = set()
         children: set[str] = set()
         for port in self._ports:
             names = {port.netdev, port.pci, *(self._system.listdir("%s/%s/net" % (pci.DEVICES, port.pci)))}
             modes |= names if port.mode else set()
             children |= {"%s.%04x" % (name, key) for name in names for key in port.pkeys}
-        head, tail = MODE_STAYS.split("%s")
-        left = [each for each in told if each.startswith(head) and each.endswith(tail)]
-        for each in told:
-            child, stays, _why = each.partition(CHILD_STAYS.split("%s")[1])
-            left += [each] if stays and child not in children else []
-        return still_staying(left, MODE_STAYS, modes)
+        known = [each for each in entries if each.id in ("ipoib-mode", "ipoib-child")]
+        return without(without(known, "ipoib-mode", modes), "ipoib-child", children)
 
 
 class _State(t.Dict[str, t.Any]):

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -34,10 +35,10 @@ class Kept(Subsystem):
         self._absent = absent
         self._persist = persist
         #: what stays live until the next boot, as the last look at the changes found it
-        self._staying: list[str] = []
+        self._staying: list[Staying] = []
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        return {"reboot_required": bool(self._staying), "reboot_reasons": self._staying}
+        return {"reboot_required": bool(self._staying), "reboot_reasons": [each.text for each in self._staying]}
 
     def _boot(self) -> BootState:
         # not needed at boot, where a module is packed without it
@@ -51,21 +52,8 @@ class Kept(Subsystem):
             message = "%s takes back all that it keeps, and not that of some ports" % self._module
             raise RailyardError(message, "ports", "leave ports out, or give those that stay, with state: present")
 
-    def _all_taken_back(self, staying: t.Sequence[str]) -> list[Change]:
+    def _all_taken_back(self, staying: t.Sequence[Staying]) -> list[Change]:
         """What is kept goes as a whole. ``staying``: what its options have set and nobody can undo before a boot."""
         boot = self._boot()
         self._staying = boot.staying(staying if self._persist else [])
         return boot.changes(None, staying=self._staying) if self._persist else []
-
-
-def still_staying(told: t.Iterable[str], text: str, again: t.Collection[str | None]) -> list[str]:
-    """What is told, without the things that are set up again. ``text``: how it is told, ``%s`` for all their names."""
-    head, _names, tail = text.partition("%s")
-    left = []
-    for each in told:
-        if not (each.startswith(head) and each.endswith(tail)):
-            left.append(each)
-            continue
-        names = [name for name in each[len(head) : len(each) - len(tail)].split(", ") if name not in again]
-        left += [text % ", ".join(names)] if names else []
-    return left

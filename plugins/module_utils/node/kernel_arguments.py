@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_loader
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
@@ -24,7 +25,6 @@ SEVERAL = frozenset(
     ("console", "earlycon", "earlyprintk", "hugepages", "hugepagesz", "initcall_blacklist", "module_blacklist", "pci")
 )
 PASSTHROUGH = "passthrough"
-STAYS = "the kernel argument %s is in force until the next boot"
 
 
 class KernelArguments(Subsystem):
@@ -91,7 +91,8 @@ class KernelArguments(Subsystem):
     def changes(self, state: State) -> list[Change]:
         changes = self._loader_changes(state)
         if self._absent:
-            return self._until_boot.around(changes, [STAYS % word for word in state["own"] if word in state["live"]])
+            live = [word for word in state["own"] if word in state["live"]]
+            return self._until_boot.around(changes, [Staying("kernel-argument", (word,)) for word in live])
         # without leave nothing is given again
         return changes + (self._until_boot.keep([]) if self._allowed else [])
 

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.changes impor
 from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_config import ACS_IN_THE_WAY, Config
 from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning_wish import DISABLED, Port, Wish
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -29,8 +30,6 @@ RANK = 15
 NVIDIA = "10de"
 DMA_DIRECT = "2100"
 TOPOLOGY_TIMEOUT = 60.0
-REQUEST_STAYS = "MaxReadReq of %s stays as set until the next boot"
-ACS_STAYS = "ACS between %s and their GPUs stays cleared until the next boot"
 Row = t.Dict[str, t.Any]
 
 
@@ -277,13 +276,12 @@ class PciTuning(Kept):
 
     # -- boot ---------------------------------------------------------------------------------------------------------
 
-    def _left_live(self) -> list[str]:
+    def _left_live(self) -> list[Staying]:
         """What was set by what is kept. Nobody knows what the registers were before: none is touched."""
         kept = [port for port in self._boot().ports() if port.get("pci")]
         sized = [str(port["pci"]) for port in kept if port.get("max_read_request")]
         opened = [str(port["pci"]) for port in kept if port.get("gpus")]
-        found = ((REQUEST_STAYS, sized), (ACS_STAYS, opened))
-        return [sentence % ", ".join(ports) for sentence, ports in found if ports]
+        return [Staying(name, tuple(ports)) for name, ports in (("read-request", sized), ("acs", opened)) if ports]
 
     def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
         ports: list[Row] = []

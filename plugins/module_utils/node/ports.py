@@ -42,6 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink imp
     Rtnetlink,
     Rule,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
@@ -54,7 +55,6 @@ NAMELESS = (
     "Remedy: run again once it has one"
 )
 UNREADABLE = "%s could not be read: addresses, routes and rules that it told of stay until the next boot"
-STAYS = "name, MTU and sysctls of %s stay as they are until the next boot"
 
 
 class RailPorts(Subsystem):
@@ -83,7 +83,7 @@ class RailPorts(Subsystem):
         self._persist = persist
         self._timeout = timeout
         self._rtnl = rtnl or Rtnetlink()
-        self._until_boot = UntilBoot(system, "rail_ports", "rails")
+        self._until_boot = UntilBoot(system, "rail_ports")
         # what has been done: links that may restart, IPv6 addresses that another host may have
         self._disturbed: set[int] = set()
         self._tried: set[tuple[int, Interface]] = set()
@@ -205,7 +205,7 @@ class RailPorts(Subsystem):
         alone += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
         self._warn(plan.warnings + backend.warnings() + alone)
         staying = self._staying(record, wanted)
-        reasons = plan.reboot_reasons + ([STAYS % ", ".join(staying)] if staying and absent else [])
+        reasons = plan.reboot_reasons + [each.text for each in staying if absent]
         self._results = {
             "backend": backend.name,
             "reboot_required": bool(reasons),
@@ -227,12 +227,13 @@ class RailPorts(Subsystem):
         # noted first: whose they were is known from the record
         return self._until_boot.keep(staying) + self._in_record(record, kept_ports, plan.changes, files, loaded)
 
-    def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[str]:
+    def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[Staying]:
         """The rails whose ports are, or were, taken back: of what stays live, nobody knows what it was before."""
-        rails = {each for each in self._until_boot.read() if NAME.match(each)}
+        rails = {rail for each in self._until_boot.read() for rail in each.subjects if NAME.match(rail)}
         if self._state == "absent":
             rails.update(port.rail for port in record.ports + record.former)
-        return sorted(rails - {port.rail for port in wanted})
+        left = sorted(rails - {port.rail for port in wanted})
+        return [Staying("rail-port", tuple(left))] if left else []
 
     def _check_recordless(self, record: Record, plan: Plan) -> None:
         """Where nothing tells what was set up: the files of the ports that were not named are not taken along."""

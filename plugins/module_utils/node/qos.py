@@ -24,17 +24,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import (
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import DcbSocket
-from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept, still_staying
+from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_port import LivePort, Tools
 from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_wish import Port
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import REPRESENTOR
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 MODULE = "roce_qos"
 # After the VFs, and after the names of RDMA devices.
 RANK = 40
-STAYS = "QoS of %s stays as set until the next boot"
 
 
 class Seen(t.Dict[str, t.Any]):
@@ -153,7 +153,7 @@ class RoceQos(Kept):
         if self._absent:
             # nobody knows what the ports had before: nothing is touched
             names = [str(port.get("netdev") or port.get("pci")) for port in self._boot().ports()]
-            return self._all_taken_back([STAYS % ", ".join(names)] if names else [])
+            return self._all_taken_back([Staying("qos", tuple(names))] if names else [])
         seen = t.cast(Seen, state)
         self.warnings = list(self._alone)
         branch = Branch.observe(self._system)
@@ -212,11 +212,9 @@ class RoceQos(Kept):
         boot = self._boot()
         if not self._ports:
             return boot.changes(None)
-        head = STAYS.partition("%s")[0]
         again = {name for live in seen.live for name in (live.netdev, live.pci)}
         again |= {name for port in self._ports for name in (port.netdev, port.pci)}
-        told = [each for each in boot.staying([]) if each.startswith(head)]
-        left = still_staying(told, STAYS, again)
+        left = without([each for each in boot.staying([]) if each.id == "qos"], "qos", again)
         options = {key: self._options.get(key) for key in ("qos", "dcbx", "others", "vfs")}
         options["ports"] = [{"pci": port.pci, "netdev": port.netdev} for port in self._ports]
         return boot.changes(options, self._events(), left=left)

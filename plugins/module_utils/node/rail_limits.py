@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import firewa
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, NotTaken
 from ansible_collections.railyard.fabric.plugins.module_utils.node.memlock import Memlock
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
@@ -43,9 +44,6 @@ MEMORY = re.compile(r"^MemTotal:\s+([0-9]+) kB$", re.MULTILINE)
 LEFT_KB, LEFT_PART = 512 << 10, 16
 UNMANAGED, DISABLED = "unmanaged", "disabled"
 # What stays live when it is taken back: nobody knows what there was before.
-LOCKS = "%s may lock unlimited memory until it is restarted"
-PAGES_STAY = "%d hugepages of %d kB stay until the next boot"
-TABLES_STAY = "the neighbour tables stay as large as they are until the next boot"
 SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
 STRICT = 1
 Row = t.Dict[str, t.Any]
@@ -76,9 +74,8 @@ class RailLimits(Subsystem):
         self._until_boot = UntilBoot(system, "rail_limits")
         if self._absent:
             # those that earlier calls named: with a drop-in of ours, or noted
-            noted = self._until_boot.read()
-            names = [each.partition(" ")[0] for each in noted]
-            self._memlock.know([*self._memlock.kept(), *(name for name in names if LOCKS % name in noted)])
+            noted = [each.subjects[0] for each in self._until_boot.read() if each.id == "memlock"]
+            self._memlock.know([*self._memlock.kept(), *noted])
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailLimits:
@@ -282,23 +279,25 @@ class RailLimits(Subsystem):
             (CLOUD_INIT_FILE, "network"),
         ):
             changes += self._text_change(path, attribute, None)
-        ended = {LOCKS % row["service"] for row in state["memlock"] if row["live"] != memlock.UNLIMITED}
+        ended = {self._locks(row) for row in state["memlock"] if row["live"] != memlock.UNLIMITED}
         return self._until_boot.around(changes, self._stays(state), ended)
 
-    def _stays(self, state: State) -> list[str]:
+    @staticmethod
+    def _locks(row: t.Mapping[str, t.Any]) -> Staying:
+        return Staying("memlock", (str(row["service"]),))
+
+    def _stays(self, state: State) -> list[Staying]:
         """What is live by the files that are to go."""
         system = self._system
         kept = self._memlock.kept()
         found = [
-            LOCKS % row["service"]
-            for row in state["memlock"]
-            if row["service"] in kept and row["live"] == memlock.UNLIMITED
+            self._locks(row) for row in state["memlock"] if row["service"] in kept and row["live"] == memlock.UNLIMITED
         ]
         pages = system.read_file(HUGEPAGES_FILE) or ""
         for page in state["hugepages"]:
             if "/hugepages-%dkB/" % page["size_kb"] in pages and page["count"]:
-                found.append(PAGES_STAY % (page["count"], page["size_kb"]))
-        return found + ([TABLES_STAY] if system.exists(NEIGHBOURS_FILE) else [])
+                found.append(Staying("hugepages", (str(page["count"]), str(page["size_kb"]))))
+        return found + ([Staying("neighbour-tables")] if system.exists(NEIGHBOURS_FILE) else [])
 
     # -- set up
 

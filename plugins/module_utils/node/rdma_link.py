@@ -23,13 +23,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.kept import K
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link_plan import (
     HARDWARE,
-    SOFT_STAYS,
     LinkPlan,
     Port,
     device_pci,
-    still_staying,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -142,8 +141,8 @@ class RdmaLink(Kept):
             changes += self._boot_changes(staying)
         return changes
 
-    def _others_taken_back(self, plan: LinkPlan) -> list[str]:
-        """Ports that are kept and that nobody speaks of any more. Returns what stays of them until the next boot."""
+    def _others_taken_back(self, plan: LinkPlan) -> list[Staying]:
+        """Removes persistent ports that the options no longer name. Returns what stays of them until the next boot."""
         boot = self._boot()
         gone = [Port(boot.file, each) for each in _named(boot.ports()) if not self._given(each)]
         # a device that one of the ports has is that port's, whatever it is called just now
@@ -175,8 +174,7 @@ class RdmaLink(Kept):
         staying = plan.take_back(self._going, named=bool(self._ports))
         self._raise_refusals(plan)
         # a later run may find free what an earlier one had to leave
-        over = tuple(SOFT_STAYS % row["name"] for row in plan.deletes)
-        self._staying = [each for each in boot.staying(staying) if not each.startswith(over)]
+        self._staying = without(boot.staying(staying), "rdma-link", {row["name"] for row in plan.deletes})
         changes = [self._delete(row) for row in plan.deletes]
         if not self._persist:
             return changes
@@ -196,14 +194,15 @@ class RdmaLink(Kept):
                 found.append(port)
         return found
 
-    def _boot_changes(self, staying: t.Sequence[str]) -> list[Change]:
+    def _boot_changes(self, staying: t.Sequence[Staying]) -> list[Change]:
         boot = self._boot()
         # one call may name only some of a node's ports: the others stay kept
         kept = [] if self._complete else [port for port in _named(boot.ports()) if not self._given(port)]
         kept += [port.as_options() for port in self._ports if port.present]
         kept.sort(key=lambda port: str(port["name"]))
         again = {port.name for port in self._ports if port.present}
-        left = still_staying(boot.staying(staying), again)
+        known = [each for each in boot.staying(staying) if each.id in ("rdma-link", "rdma-name")]
+        left = without(without(known, "rdma-name", again), "rdma-link", again)
         return boot.changes({"ports": kept} if kept else None, left=left, new=staying)
 
     def _socket(self) -> NetlinkSocket:

@@ -13,12 +13,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, netns, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch, is_pci_address, netdev_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
 HARDWARE = "hardware"
 MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
-SOFT_STAYS = "%s stays until the next boot: "
-NAMES_STAY = re.compile(r"the RDMA devices? (.+) keeps? (?:its name|their names) until the next boot")
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,63}")
 
 Options = t.Mapping[str, t.Any]
@@ -88,7 +87,7 @@ class LinkPlan:
             if port.present:
                 self._make_room(port)
 
-    def take_back(self, ports: t.Sequence[Port], named: bool) -> list[str]:
+    def take_back(self, ports: t.Sequence[Port], named: bool) -> list[Staying]:
         """Take away what was made of the ports. Returns what stays until the next boot.
 
         :param named: the user asked for these ports, so that one which must not be touched is an error.
@@ -107,13 +106,13 @@ class LinkPlan:
                 why = None if named else self._why_branch(row["netdev"], row["pci"])
                 why = why or (None if row["netdev"] else "its netdev is in another network namespace")
             if why:
-                staying.append(SOFT_STAYS % port.name + why)
+                staying.append(Staying("rdma-link", (port.name,), why))
                 continue
             try:
                 self._absent(port)
             except RailyardError as error:
                 self.errors.append(error)
-        return staying + names_stay(renamed)
+        return staying + ([Staying("rdma-name", tuple(renamed))] if renamed else [])
 
     @property
     def touched(self) -> list[tuple[str, str, bool]]:
@@ -288,27 +287,6 @@ class LinkPlan:
             )
             return
         self._delete(row, port)
-
-
-def names_stay(names: t.Sequence[str]) -> list[str]:
-    """What is told of hardware devices whose names nobody takes away before the boot; nothing where there are none."""
-    if not names:
-        return []
-    words = ("devices", "keep their names") if len(names) > 1 else ("device", "keeps its name")
-    return ["the RDMA %s %s %s until the next boot" % (words[0], ", ".join(names), words[1])]
-
-
-def still_staying(told: t.Iterable[str], wanted: t.Container[str]) -> list[str]:
-    """Of what earlier runs told of links and names, what is not of those that are wanted again."""
-    left = []
-    for each in told:
-        match = NAMES_STAY.fullmatch(each)
-        if match:
-            left += names_stay([name for name in match.group(1).split(", ") if name not in wanted])
-            continue
-        name, stays, _why = each.partition(SOFT_STAYS.partition("%s")[2])
-        left += [each] if stays and name not in wanted else []
-    return left
 
 
 def device_pci(system: System, name: str) -> str | None:

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node import modpro
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, NotTaken
 from ansible_collections.railyard.fabric.plugins.module_utils.node.initramfs import Initramfs
 from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
@@ -37,7 +38,6 @@ DEFAULT = "shared"
 KERNEL_DEFAULT = "the kernel's default"
 NAMES = {True: "shared", False: "exclusive", None: None}
 SUBJECT = "rdma"
-STAYS = "the rdma mode is %s and will be %s after a reboot"
 # There while images that have a mode which was taken back are yet to be built anew: no file is newer than they are.
 UNFINISHED = "/var/lib/railyard/rdma_mode.unfinished"
 # A namespace that was just deleted is taken down in the background.
@@ -125,7 +125,7 @@ class RdmaMode(Subsystem):
         if self._mode is None or live is None or live == self._mode or any(c.subject == SUBJECT for c in pending):
             return {"reboot_required": False, "reboot_reasons": []}
         coming = state["next_boot"] == self._mode or (self._persist and bool(pending))
-        reason = STAYS % (live, self._mode)
+        reason = Staying("rdma-mode", (live, self._mode)).text
         if self._busy:
             reason += "; now other network namespaces exist: %s" % self._busy
         return {"reboot_required": coming, "reboot_reasons": [reason] if coming else []}

@@ -19,11 +19,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.initramfs imp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode import (
     FILE,
     PARAMETER,
-    STAYS,
     UNFINISHED,
     Connect,
     RdmaMode,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -85,8 +85,8 @@ class RdmaModeBack(RdmaMode):
         attribute = PARAMETER.name if path == FILE else "hides %s" % os.path.basename(path)
         return Change(path, attribute, held, None, lambda: self._system.remove_file(path))
 
-    def _reason(self) -> str:
-        return STAYS % (self._live, self._mode)
+    def _reason(self) -> Staying:
+        return Staying("rdma-mode", (self._live, str(self._mode)))
 
     def _set(self) -> None:
         try:
@@ -96,6 +96,6 @@ class RdmaModeBack(RdmaMode):
             raise
         self._note([])
 
-    def _note(self, reasons: t.Sequence[str]) -> None:
+    def _note(self, reasons: t.Sequence[Staying]) -> None:
         for change in self._until_boot.keep(reasons):
             change.act()

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_pf impo
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_plan import Leave, Plan, then
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_state import MARK
 from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov_wish import Port
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 
@@ -27,9 +28,6 @@ MODULE = "sriov_vfs"
 RANK = 10
 TIMEOUT = 120
 # What stays live until the next boot, though it is taken back.
-VFS_STAY = "%s: its VFs stay until the next boot: "
-ATTRIBUTES_STAY = "%s: the attributes of its VFs stay as set until the next boot"
-AUTOPROBE_STAYS = "%s: sriov_drivers_autoprobe stays 0 until the next boot"
 Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[str]]]
 
 
@@ -202,7 +200,7 @@ class SriovVfs(Kept):
     # -- taking back -----------------------------------------------------------------------------------------------
 
     def _taken_back(self, seen: Seen, branch: Branch) -> list[Change]:
-        staying: list[str] = []
+        staying: list[Staying] = []
         plans = []
         moved = holders.moved(self._system, [pf.pci for _port, pf in seen.pfs if pf.count])
         kept = self._kept or {}
@@ -211,10 +209,10 @@ class SriovVfs(Kept):
             autoprobe = pf.autoprobe
             left = bool(pf.count and why and (pf.pci in moved or not self._named))
             if left:
-                staying.append(VFS_STAY % pf.pci + str(why))
+                staying.append(Staying("vfs", (pf.pci,), str(why)))
             elif pf.count and port.vf_count is None:
                 # VFs that another made
-                staying.append(ATTRIBUTES_STAY % pf.pci)
+                staying.append(Staying("vf-attributes", (pf.pci,)))
             if not left and (port.vf_count is not None or pf.marked is not None):
                 plan = Plan(self._leave, port, pf)
                 # the mark of a run that was cut off goes last: nothing else may tell of its VFs
@@ -222,12 +220,11 @@ class SriovVfs(Kept):
                 plans.append(plan)
                 autoprobe = plan.autoprobe
             if autoprobe is False and kept.get("autoprobe") is False:
-                staying.append(AUTOPROBE_STAYS % pf.pci)
+                staying.append(Staying("autoprobe", (pf.pci,)))
         changes = self._live(plans, branch)
         boot = self._boot()
         # a later run may find free what an earlier one had to leave
-        over = tuple(VFS_STAY % plan.pf.pci for plan in plans if not plan.count)
-        self._staying = [each for each in boot.staying(staying) if not each.startswith(over)]
+        self._staying = without(boot.staying(staying), "vfs", {plan.pf.pci for plan in plans if not plan.count})
         if not self._persist:
             return changes
         named = {pf.pci for _port, pf in seen.pfs} if self._named else None

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program, program
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from tests.unit.node.packed import reached
@@ -81,6 +82,8 @@ def test_devices_that_come_back_start_the_module_of_theirs(tmp_path: Path) -> No
     assert state.changes(None) == []
 
 
+STAYS = Staying("qos", ("gpu01",))
+OTHER = Staying("qos", ("gpu02",))
 MATCH = 'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"'
 DIRECTORIES = ["/etc/railyard/boot.d", "/etc/railyard", "/usr/local/lib/railyard"]
 SHARED = [boot.UNIT_WANTED, boot.UNIT, boot.AGAIN, boot.PROGRAM]
@@ -130,15 +133,15 @@ def test_cut_off_anywhere_the_next_run_ends_it(tmp_path: Path, order: tuple[int,
         system, *states = set_up(root)
         done = 0
         for at in order:
-            wanted = states[at].changes(None, staying=states[at].staying(["it stays"]))
+            wanted = states[at].changes(None, staying=states[at].staying([STAYS]))
             apply(wanted[: max(0, number - done)])
             done += len(wanted)
         for at in order:
             # a module whose options are gone knows no more than what it noted
             again = states[at]
-            apply(again.changes(None, staying=again.staying(["it stays"] if again.read() is not None else [])))
+            apply(again.changes(None, staying=again.staying([STAYS] if again.read() is not None else [])))
             assert again.changes(None, staying=again.staying([])) == []
-            assert again.staying([]) == ["it stays"]
+            assert again.staying([]) == [STAYS]
         left = [each for each in files(system) if "railyard" in each]
         assert left == ["/run/railyard", "/run/railyard/until_boot"] + [
             "/run/railyard/until_boot/" + name for name in ("roce_qos", "sriov_vfs")
@@ -183,14 +186,14 @@ def test_a_file_that_a_run_was_cut_off_in_holds_no_directory(tmp_path: Path) -> 
 def test_what_stays_until_the_boot_is_noted_first_and_forgotten_last(tmp_path: Path) -> None:
     system, first, _second = set_up(tmp_path)
     marker = "/run/railyard/until_boot/sriov_vfs"
-    assert first.staying(["a"]) == ["a"]
-    changes = first.changes(None, staying=["a"])
+    assert first.staying([STAYS]) == [STAYS]
+    changes = first.changes(None, staying=[STAYS])
     assert [each.subject for each in changes] == [marker, first.file]
     apply(changes)
-    assert first.staying(["b", "a"]) == ["a", "b"] and first.staying([]) == ["a"]
+    assert first.staying([OTHER, STAYS]) == [STAYS, OTHER] and first.staying([]) == [STAYS]
     # a part that stays kept does not mean that the other part is set up again
-    apply(first.changes({"ports": []}, staying=["a"]))
-    assert first.staying([]) == ["a"] and first.changes({"ports": []}, staying=["a"]) == []
+    apply(first.changes({"ports": []}, staying=[STAYS]))
+    assert first.staying([]) == [STAYS] and first.changes({"ports": []}, staying=[STAYS]) == []
     # nothing to keep is no reason to forget
     assert marker not in [each.subject for each in first.changes(None)]
     changes = first.changes({"ports": [1]})
@@ -203,7 +206,7 @@ def test_damaged_options_go_and_are_told(tmp_path: Path) -> None:
     system, first, _second = set_up(tmp_path)
     system.write_file(first.file, "{")
     (why,) = first.staying([])
-    assert why == "%s could not be read, and what was set by it stays until the next boot" % first.file
+    assert why.text == "%s could not be read, and what was set by it stays until the next boot" % first.file
     assert first.ports() == []
     apply(first.changes(None, staying=[why]))
     assert first.staying([]) == [why] and not system.exists(first.file)

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports impo
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
 from tests.unit.node.nic_kernel import Killed
+from tests.unit.node.stored_notes import stored
 from tests.unit.node.trees import INFINIBAND, Tree
 
 FIRST, SECOND = "0000:18:00.0", "0000:40:00.0"
@@ -363,10 +364,10 @@ def test_a_child_that_carries_the_connection_is_not_taken_away(kernel: IbKernel,
     stays = "ibs1.8001 stays until the next boot: carries this connection"
     again = kernel.ports(WANTED[1], branch=branch)
     assert again.changes(again.observe()) == []
-    assert json.loads(kernel.read(NOTED) or "") == [MODE_STAYS, stays]
+    assert stored(kernel.read(NOTED)) == [MODE_STAYS, stays]
     # what is wanted again does not wait for a boot
     kernel.apply(WANTED[1], {"pci": FIRST, "netdev": "ibs1", "pkeys": [key]})
-    assert json.loads(kernel.read(NOTED) or "") == [MODE_STAYS, *([stays] if key == "0x8002" else [])]
+    assert stored(kernel.read(NOTED)) == [MODE_STAYS, *([stays] if key == "0x8002" else [])]
     kernel.apply(*WANTED)
     assert not kernel.exists(NOTED)
 
@@ -378,7 +379,7 @@ def test_a_port_that_left_the_fabric_while_a_pod_has_it_is_not_forgotten(kernel:
     done: list[Change] = []
     state = it.observe()
     converge(it, state, it.changes(state), done)
-    noted = json.loads(kernel.read(NOTED) or "")
+    noted = stored(kernel.read(NOTED))
     assert noted[0] == MODE_STAYS and noted[1].startswith("ibs1.8001 stays until the next boot: its netdev is in")
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-import json
 import time
 import typing as t
 from pathlib import Path
@@ -22,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
 from tests.unit.node.ports_kernel import Node, write
+from tests.unit.node.stored_notes import stored
 
 Option = t.Dict[str, t.Any]
 
@@ -268,7 +268,7 @@ def test_a_note_of_another_form_is_harmless(node: Node) -> None:
     assert run(node, [PORTS[0]], state="absent")["reboot_reasons"] == [
         "name, MTU and sysctls of gpu01 stay as they are until the next boot"
     ]
-    assert json.loads(node.system.read(note) or "") == ["gpu01"]
+    assert stored(node.system.read(note)) == ["name, MTU and sysctls of gpu01 stay as they are until the next boot"]
 
 
 def test_a_port_without_an_address_only_comes_up(node: Node) -> None:

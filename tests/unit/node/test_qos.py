@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem imp
 from ansible_collections.railyard.fabric.plugins.modules import roce_qos
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.qos_kernel import QosKernel
+from tests.unit.node.stored_notes import stored
 
 PORTS = [{"netdev": "rail1", "pci": None}, {"netdev": None, "pci": "0000:02:00.0"}]
 ETS = fabric_qos.Ets((0, 0, 0, 3, 0, 0, 6, 0), {0: 50, 3: 50}, (6,), ("qos", "ets"))
@@ -520,7 +521,7 @@ def test_present_of_some_ports_forgets_nothing_of_the_others(kernel: QosKernel) 
     take_back(kernel)
     run(subsystem(kernel, persist=True, ports=PORTS[:1]))
     left = "QoS of 0000:02:00.0 stays as set until the next boot"
-    assert json.loads(kernel.read(NOTED) or "") == [left]
+    assert stored(kernel.read(NOTED)) == [left]
     assert run(subsystem(kernel, persist=True, ports=PORTS[:1])) == []
     # by its netdev, it is the same port
     run(subsystem(kernel, persist=True, ports=[*PORTS[:1], {"netdev": "rail2"}]))

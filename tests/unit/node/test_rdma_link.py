@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link imp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from tests.unit.node.stored_notes import stored
 
 DRIVERS = {"hardware": 1, "rxe": 14, "siw": 18}
 
@@ -690,7 +691,7 @@ def test_of_a_rail_that_left_nothing_is_kept_where_the_ports_are_all(host: Host)
     done = act(host.link(rxe(1), **options))
     note = ["the RDMA device mlx5_gpu03 keeps its name until the next boot"]
     assert [each[:2] for each in done] == [("rxe_gpu02", "link"), (NOTED, "reboot_reasons"), (KEPT, "options")]
-    assert json.loads(host.system.read(NOTED) or "") == note
+    assert stored(host.system.read(NOTED)) == note
     kept = (BootState(host.system, 20, "rdma_link").read() or {})["ports"]
     assert [each["name"] for each in kept] == ["rxe_gpu01"] and host.names()["enp7s0"] == "rxe0"
     # a soft link that has another name now is not one that left
@@ -698,14 +699,14 @@ def test_of_a_rail_that_left_nothing_is_kept_where_the_ports_are_all(host: Host)
     assert host.names()["enp1s0"] == "rxe_west01" and len(host.names()) == 3
     act(host.link(**options))
     assert sorted(host.names()) == ["enp3s0", "enp7s0"] and not host.system.exists(KEPT)
-    assert json.loads(host.system.read(NOTED) or "") == note
+    assert stored(host.system.read(NOTED)) == note
 
 
 def test_a_link_of_the_branch_whose_rail_left_stays_until_the_boot(host: Host) -> None:
     made(host)
     host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
     act(host.link(rxe(1), persist=True, complete=True))
-    assert json.loads(host.system.read(NOTED) or "")[0].startswith("rxe_gpu02 stays until the next boot: enp2s0")
+    assert stored(host.system.read(NOTED))[0].startswith("rxe_gpu02 stays until the next boot: enp2s0")
     assert host.names()["enp2s0"] == "rxe_gpu02"
 
 
@@ -716,7 +717,7 @@ def test_a_port_that_is_set_up_forgets_nothing_of_a_soft_link_that_stays(host: H
     host.put("proc/net/route", "")
     ports = (rxe(1), nic(3, "mlx5_gpu03"), nic(4, "mlx5_gpu04"))
     act(host.link(*ports, persist=True))
-    assert json.loads(host.system.read(NOTED) or "") == [stays] and stays.startswith("rxe_gpu02 stays")
+    assert stored(host.system.read(NOTED)) == [stays] and stays.startswith("rxe_gpu02 stays")
     act(host.link(*ports, rxe(2), persist=True))
     assert not host.system.exists(NOTED)
 

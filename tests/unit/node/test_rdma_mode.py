@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode imp
 from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode_back import RdmaModeBack
 from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from tests.unit.node.stored_notes import stored
 
 FIRST = "net:[4026531840]"
 IMAGE = "/boot/initrd.img-6.1.0-44-amd64"
@@ -511,7 +512,7 @@ def test_busy_for_a_reason_that_nobody_sees_it_is_noted(host: Host, monkeypatch:
     done: list[Change] = []
     after = converge(mode, state, mode.changes(state), done)
     assert [change.subject for change in done] == [FILE] and host.live == "exclusive"
-    assert mode.outcome(after, [])["reboot_required"] is True and json.loads(host.read(NOTE)) == [REASON]
+    assert mode.outcome(after, [])["reboot_required"] is True and stored(host.read(NOTE)) == [REASON]
 
 
 def test_never_switched_it_waits_for_the_boot_and_set_again_it_does_not(host: Host) -> None:

@@ -9,11 +9,21 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import (
+    TEXTS,
+    Staying,
+    from_dict,
+    from_text,
+    without,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
 
 FILE = "/run/railyard/until_boot/roce_qos"
+STAYS = Staying("qos", ("gpu01",))
 REASON = "QoS of gpu01 stays as set until the next boot"
+ANOTHER = Staying("qos", ("gpu02", "gpu03"))
+OTHER_REASON = "QoS of gpu02, gpu03 stays as set until the next boot"
 GOES = Change("/etc/some.conf", "options", "there", None, lambda: None)
 
 
@@ -21,16 +31,16 @@ def test_reasons_are_told_until_they_are_forgotten(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     until = UntilBoot(system, "roce_qos")
     assert until.read() == [] and until.keep([]) == []
-    (change,) = until.keep([REASON])
+    (change,) = until.keep([STAYS])
     assert change.as_dict() == {"subject": FILE, "attribute": "reboot_reasons", "before": None, "after": [REASON]}
     assert not system.exists("/run")
     change.act()
-    assert json.loads(system.read(FILE) or "") == [REASON]
+    assert json.loads(system.read(FILE) or "") == [{"id": "qos", "subjects": ["gpu01"], "detail": ""}]
     # another run, which knows no more than the file
     later = UntilBoot(system, "roce_qos")
-    assert later.read() == [REASON] and later.keep([REASON]) == []
-    (change,) = later.keep(["another"])
-    assert (change.before, change.after) == ([REASON], ["another"])
+    assert later.read() == [STAYS] and later.keep([STAYS]) == []
+    (change,) = later.keep([ANOTHER])
+    assert (change.before, change.after) == ([REASON], [OTHER_REASON])
     (change,) = later.keep([])
     assert (change.before, change.after) == ([REASON], None)
     change.act()
@@ -39,7 +49,7 @@ def test_reasons_are_told_until_they_are_forgotten(tmp_path: Path) -> None:
 
 def test_modules_know_nothing_of_each_other(tmp_path: Path) -> None:
     system = System(str(tmp_path))
-    for change in UntilBoot(system, "roce_qos").keep([REASON]):
+    for change in UntilBoot(system, "roce_qos").keep([STAYS]):
         change.act()
     assert UntilBoot(system, "pci_tuning").read() == []
     assert UntilBoot(system, "pci_tuning").keep([]) == []
@@ -51,7 +61,7 @@ def test_a_damaged_file_holds_no_reason_and_goes(tmp_path: Path, text: str) -> N
     system.write_file(FILE, text)
     until = UntilBoot(system, "roce_qos")
     assert until.read() == []
-    (change,) = until.keep([REASON])
+    (change,) = until.keep([STAYS])
     assert change.before is None
     assert [each.after for each in until.around([GOES])] == [None, None]
     (forget,) = until.keep([])
@@ -62,17 +72,84 @@ def test_a_damaged_file_holds_no_reason_and_goes(tmp_path: Path, text: str) -> N
 def test_what_stays_is_noted_first_and_what_has_ended_is_forgotten_last(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     first = UntilBoot(system, "roce_qos")
-    note, goes = first.around([GOES], [REASON, "another"])
-    assert (note.subject, note.before, note.after, goes) == (FILE, None, [REASON, "another"], GOES)
-    assert first.outcome(["more"]) == {"reboot_required": True, "reboot_reasons": ["more", REASON, "another"]}
+    note, goes = first.around([GOES], [STAYS, ANOTHER])
+    assert (note.subject, note.before, note.after, goes) == (FILE, None, [REASON, OTHER_REASON], GOES)
+    assert first.outcome(["more"]) == {"reboot_required": True, "reboot_reasons": ["more", REASON, OTHER_REASON]}
     note.act()
     # where nothing changes nothing is written, and what has ended is not told all the same
     later = UntilBoot(system, "roce_qos")
-    assert later.around([], ["not of these changes"], {"another"}) == [] and later.staying == [REASON]
-    goes, forget = later.around([GOES], [REASON], {"another"})
-    assert (goes, forget.before, forget.after) == (GOES, [REASON, "another"], [REASON])
-    (goes, forget) = later.around([GOES], ended={REASON, "another"})
-    assert (forget.before, forget.after) == ([REASON, "another"], None)
+    assert later.around([], [Staying("qos", ("gpu09",))], {ANOTHER}) == [] and later.staying == [STAYS]
+    goes, forget = later.around([GOES], [STAYS], {ANOTHER})
+    assert (goes, forget.before, forget.after) == (GOES, [REASON, OTHER_REASON], [REASON])
+    (goes, forget) = later.around([GOES], ended={STAYS, ANOTHER})
+    assert (forget.before, forget.after) == ([REASON, OTHER_REASON], None)
     forget.act()
-    assert not system.exists(FILE) and later.around([], [REASON]) == []
+    assert not system.exists(FILE) and later.around([], [STAYS]) == []
     assert later.outcome() == {"reboot_required": False, "reboot_reasons": []}
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "entry"),
+    [
+        ("roce_qos", "QoS of gpu01, gpu02 stays as set until the next boot", Staying("qos", ("gpu01", "gpu02"))),
+        ("rail_ports", "gpu07", Staying("rail-port", ("gpu07",))),
+        (
+            "sriov_vfs",
+            "0000:0b:00.0: its VFs stay until the next boot: a pod (ns: 4026) has one",
+            Staying("vfs", ("0000:0b:00.0",), "a pod (ns: 4026) has one"),
+        ),
+        ("rdma_link", "rxe1 stays until the next boot: enp2s0 is up", Staying("rdma-link", ("rxe1",), "enp2s0 is up")),
+        ("rdma_link", "the RDMA device mlx5_1 keeps its name until the next boot", Staying("rdma-name", ("mlx5_1",))),
+        (
+            "rdma_link",
+            "the RDMA devices mlx5_1, mlx5_2 keep their names until the next boot",
+            Staying("rdma-name", ("mlx5_1", "mlx5_2")),
+        ),
+        (
+            "ib_ports",
+            "ibs1.8001 stays until the next boot: it is up",
+            Staying("ipoib-child", ("ibs1.8001",), "it is up"),
+        ),
+        ("rail_limits", "1024 hugepages of 2048 kB stay until the next boot", Staying("hugepages", ("1024", "2048"))),
+        (
+            "rail_limits",
+            "the neighbour tables stay as large as they are until the next boot",
+            Staying("neighbour-tables"),
+        ),
+        (
+            "rdma_netns_mode",
+            "the rdma mode is shared and will be exclusive after a reboot",
+            Staying("rdma-mode", ("shared", "exclusive")),
+        ),
+        ("pci_tuning", "a sentence of nobody", Staying("other", ("a sentence of nobody",))),
+    ],
+)
+def test_what_an_earlier_version_stored_is_read(tmp_path: Path, module: str, text: str, entry: Staying) -> None:
+    assert from_text(module, text) == entry
+    system = System(str(tmp_path))
+    until = UntilBoot(system, module)
+    system.write_file(until.file, json.dumps([text]))
+    assert until.read() == [entry] and (entry.text == text or module == "rail_ports")
+    # it is not written again until something of it changes
+    assert until.keep(until.read()) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(TEXTS) - {"rdma-names"}))
+def test_an_entry_survives_being_stored(name: str) -> None:
+    entry = Staying(name, ("one", "two"), "because")
+    assert from_dict(json.loads(json.dumps(entry.as_dict()))) == entry and entry.text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 3, [], {}, {"id": "no such id", "subjects": []}, {"id": "qos"}, {"id": "hugepages", "subjects": ["1"]}],
+)
+def test_a_damaged_entry_is_no_entry(value: object) -> None:
+    assert from_dict(value) is None
+
+
+def test_subjects_that_are_set_up_again_leave_their_entry() -> None:
+    entries = [Staying("qos", ("gpu01", "gpu02")), Staying("vfs", ("gpu01",), "why"), Staying("neighbour-tables")]
+    assert without(entries, "qos", {"gpu01"}) == [Staying("qos", ("gpu02",)), *entries[1:]]
+    assert without(entries, "qos", {"gpu01", "gpu02"}) == entries[1:]
+    assert without(entries, "vfs", {"gpu01"}) == [entries[0], entries[2]]

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What stays live until the next boot although its module no longer sets it: an id and its subjects, as data.
+
+Sentences for people are made here and are never read again, except by :func:`from_text`, which reads the sentences that
+versions before 0.2 stored.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+# id -> sentence: {0} and {1} are single subjects, {all} is all of them, {detail} is the reason
+TEXTS = {
+    "acs": "ACS between {all} and their GPUs stays cleared until the next boot",
+    "autoprobe": "{0}: sriov_drivers_autoprobe stays 0 until the next boot",
+    "gpu-module": "{0} stays loaded until the next boot",
+    "hugepages": "{0} hugepages of {1} kB stay until the next boot",
+    "ipoib-child": "{0} stays until the next boot: {detail}",
+    "ipoib-mode": "IPoIB mode of {all} stays as set until the next boot",
+    "kernel-argument": "the kernel argument {0} is in force until the next boot",
+    "memlock": "{0} may lock unlimited memory until it is restarted",
+    "neighbour-tables": "the neighbour tables stay as large as they are until the next boot",
+    "options": "{0} could not be read, and what was set by it stays until the next boot",
+    "qos": "QoS of {all} stays as set until the next boot",
+    "rail-port": "name, MTU and sysctls of {all} stay as they are until the next boot",
+    "rdma-link": "{0} stays until the next boot: {detail}",
+    "rdma-mode": "the rdma mode is {0} and will be {1} after a reboot",
+    "rdma-name": "the RDMA device {0} keeps its name until the next boot",
+    "rdma-names": "the RDMA devices {all} keep their names until the next boot",
+    "read-request": "MaxReadReq of {all} stays as set until the next boot",
+    "vf-attributes": "{0}: the attributes of its VFs stay as set until the next boot",
+    "vfs": "{0}: its VFs stay until the next boot: {detail}",
+    # a sentence that no version is known to have stored
+    "other": "{0}",
+}
+# module -> the ids of the sentences that it stored before 0.2
+_STORED = {
+    "gpudirect": ("gpu-module",),
+    "ib_ports": ("ipoib-mode", "ipoib-child", "options"),
+    "kernel_arguments": ("kernel-argument",),
+    "pci_tuning": ("read-request", "acs", "options"),
+    "rail_limits": ("memlock", "hugepages", "neighbour-tables"),
+    "rdma_link": ("rdma-name", "rdma-names", "rdma-link", "options"),
+    "rdma_netns_mode": ("rdma-mode",),
+    "roce_qos": ("qos", "options"),
+    "sriov_vfs": ("vfs", "vf-attributes", "autoprobe", "options"),
+}
+
+
+class Staying(t.NamedTuple):
+    """One thing that stays. ``subjects``: what it is about, such as netdevs or PCI addresses; ``detail``: why."""
+
+    id: str
+    subjects: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The sentence for people."""
+        name = "rdma-names" if self.id == "rdma-name" and len(self.subjects) > 1 else self.id
+        return TEXTS[name].format(*self.subjects, all=", ".join(self.subjects), detail=self.detail)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return {"id": self.id, "subjects": list(self.subjects), "detail": self.detail}
+
+
+def from_dict(value: t.Any) -> Staying | None:
+    """What :meth:`Staying.as_dict` gave; None where it is something else, or has too few subjects."""
+    if not isinstance(value, dict) or value.get("id") not in TEXTS or not isinstance(value.get("subjects"), list):
+        return None
+    found = Staying(value["id"], tuple(str(each) for each in value["subjects"]), str(value.get("detail") or ""))
+    try:
+        found.text  # noqa: B018
+    except IndexError:
+        return None
+    return found
+
+
+def from_text(module: str, text: str) -> Staying:
+    """What a version before 0.2 stored for a module: a sentence, or the name of a rail."""
+    if module == "rail_ports":
+        return Staying("rail-port", (text,))
+    for name in _STORED.get(module, ()):
+        match = re.fullmatch(_pattern(name), text)
+        if match:
+            found = match.groupdict()
+            several = found.get("all")
+            single = [found[key] for key in ("s0", "s1") if key in found]
+            subjects = several.split(", ") if several is not None else single
+            return Staying("rdma-name" if name == "rdma-names" else name, tuple(subjects), found.get("detail") or "")
+    return Staying("other", (text,))
+
+
+def _pattern(name: str) -> str:
+    pattern = re.escape(TEXTS[name])
+    for key, group in (("0", "s0"), ("1", "s1"), ("all", "all"), ("detail", "detail")):
+        pattern = pattern.replace(re.escape("{%s}" % key), "(?P<%s>.+?)" % group)
+    return pattern
+
+
+def without(entries: t.Iterable[Staying], name: str, subjects: t.Collection[str | None]) -> list[Staying]:
+    """The entries, those of an id without these subjects; an entry that has no subject left is dropped."""
+    left = []
+    for each in entries:
+        if each.id == name:
+            each = each._replace(subjects=tuple(one for one in each.subjects if one not in subjects))
+        if each.subjects or each.id != name:
+            left.append(each)
+    return left
