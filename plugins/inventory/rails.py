@@ -96,13 +96,20 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import NOTE, WARNING
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import MAX_BYTES
 from ansible_collections.railyard.fabric.plugins.plugin_utils.stop import stop
 
 GROUP = "railyard_nodes"
+# Attribute of the inventory: the fabric file that it has.
+_FILE = "railyard_fabric_file"
 _OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
 _OTHERS = re.compile(rb"""^plugin\s*:\s*["']?(?!railyard\.)\w+\.""", re.MULTILINE)
 
@@ -138,7 +145,7 @@ class InventoryModule(BaseInventoryPlugin):
             elif finding.severity == NOTE and outcome.plan:
                 self.display.display("[NOTE]: %s" % finding.text(path), stderr=True)
         if outcome.plan is None:
-            stop([finding.text(path) for finding in outcome.findings], AnsibleParserError)
+            stop([_line(finding, path) for finding in outcome.findings], AnsibleParserError)
         else:
             self._fill(outcome.plan, path)
 
@@ -158,13 +165,11 @@ class InventoryModule(BaseInventoryPlugin):
         inventory.add_group(GROUP)
         other = inventory.groups[GROUP].get_vars().get("railyard_fabric")
         if other and other != plan.fabric_vars():
-            stop(
-                [
-                    "%s: the inventory has the fabric %s already, and this is %s."
-                    " Remedy: name one fabric file with -i." % (path, other["name"], plan.fabric.name)
-                ],
-                AnsibleParserError,
-            )
+            first = getattr(inventory, _FILE, None) or "another inventory source"
+            message = "%s: an inventory has one fabric, and %s describes one already (%s; this is %s)."
+            remedy = " Remedy: name one fabric file with -i, and run once for each fabric."
+            stop([message % (path, first, other["name"], plan.fabric.name) + remedy], AnsibleParserError)
+        setattr(inventory, _FILE, path)
         inventory.set_variable(GROUP, "railyard_fabric", plan.fabric_vars())
         for profile in plan.fabric.profiles:
             inventory.add_group(_group(profile))
@@ -184,6 +189,12 @@ class InventoryModule(BaseInventoryPlugin):
             for name, value in node.vars.items():
                 inventory.set_variable(node.name, name, value)
             inventory.set_variable(node.name, "railyard_node", plan.node_vars(planned))
+
+
+def _line(finding: Finding, path: str) -> str:
+    """A finding among errors, which has its severity where it is none."""
+    text = finding.text(path)
+    return text if finding.severity == ERROR else "%s: %s" % (finding.severity, text)
 
 
 def _group(profile: str) -> str:

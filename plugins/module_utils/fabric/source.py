@@ -120,6 +120,10 @@ def parse(raw: bytes, report: Report) -> Document | None:
     text = _decode(raw, report)
     if text is None:
         return None
+    if text.startswith("$ANSIBLE_VAULT;"):
+        remedy = "run ansible-vault decrypt on it, and put secrets into host_vars or group_vars beside it"
+        report.add(rules.ENCRYPTED, (), "the file is encrypted by ansible-vault", remedy, (1, 1))
+        return None
     import yaml  # here, for whoever imports this room without reading a file needs no YAML
 
     loader: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -254,7 +258,7 @@ class _Builder:
         else:
             tag, remedy = (
                 event.tag,
-                "put the value into host_vars or group_vars beside the file, where Ansible reads tags",
+                "move the variable to host_vars or group_vars beside the file, where Ansible reads tags",
             )
         path = self._path_here()
         self._report.add(rules.TAG, path, "the tag %s is not read here" % shown(tag), remedy, _mark(event))

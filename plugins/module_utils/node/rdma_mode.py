@@ -68,6 +68,8 @@ class RdmaMode(Subsystem):
         #: holders that only the kernel's refusal told of, and those known when the changes were found
         self._held = ""
         self._busy = ""
+        # what is said of it stays so once the files are written
+        self._unloaded: list[str] = []
         self._without_modes = False
 
     @classmethod
@@ -230,6 +232,12 @@ class RdmaMode(Subsystem):
                     PARAMETER.module,
                     "load ib_core (modprobe ib_core), or set switch: try",
                 )
+            if state["next_boot"] != mode:
+                later = "%s sets mode %s for its next load" % (FILE, mode)
+                if not self._persist:
+                    later = "persist is false, so nothing sets mode %s" % mode
+                self._unloaded = ["the RDMA subsystem is not loaded, so no mode was switched: %s" % later]
+            self.warnings += self._unloaded
             return []
         self._busy = held = self._held or self._holders()
         if not held:

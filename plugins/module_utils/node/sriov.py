@@ -53,7 +53,8 @@ class SriovVfs(Kept):
         super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
         self._table = table or Rtnetlink()
         self._holders_of = holders_of
-        self._ports = sriov_wish.ports(options)
+        # wrong options are reported with what the node does not have
+        self._ports, self._wrong = sriov_wish.ports_of(options)
         self._gather = options.get("state") == "gathered"
         timeout = options.get("timeout")
         self._leave = Leave(
@@ -73,12 +74,14 @@ class SriovVfs(Kept):
 
     def observe(self) -> Seen:
         """``ports`` in the shape of the option, and ``pfs`` with what else there is to know of the same PFs."""
-        errors: list[RailyardError] = []
+        errors = list(self._wrong)
         seen = Seen()
         seen.pfs = []
         if self._absent and self._kept is None:
             self._find_kept()
         for port in self._ports or self._every_pf():
+            if not port.pci and not port.netdev:
+                continue
             try:
                 address = self._resolve(port)
             except RailyardError as error:
@@ -180,7 +183,7 @@ class SriovVfs(Kept):
         held = self._held(plans)
         errors: list[RailyardError] = []
         for plan in plans:
-            errors.extend(plan.errors or plan.refusals(branch, held))
+            errors.extend(plan.refusals(branch, held))
         raise_all(errors)
         changes = [change for plan in plans for change in plan.changes]
         linked = [plan.pf for plan in plans if plan.recount and plan.pf.carrier]

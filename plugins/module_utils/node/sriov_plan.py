@@ -67,13 +67,13 @@ class Plan:
         port, pf = self.port, self.pf
         found: list[RailyardError] = []
         if pf.total is None and (self.count or port.vfs):
-            found.append(
-                Unsupported(
-                    "%s has no SR-IOV" % pf.name,
-                    port.place,
-                    "enable SR-IOV in the NIC's firmware (mlx_linktype, sriov_en) and in the BIOS, then reboot",
-                )
-            )
+            # the netdev of a virtio NIC is below another device than the PCI function
+            name = "%s (%s)" % (pf.pci, port.netdev) if port.netdev and not pf.netdev else pf.name
+            message = "%s has no SR-IOV%s" % (name, " (driver %s)" % pf.driver if pf.driver else "")
+            remedy = "enable SR-IOV in the BIOS and in the NIC's firmware, then reboot; or name a NIC that has SR-IOV"
+            if (pf.driver or "").startswith("mlx"):
+                remedy = "enable SR-IOV in the NIC's firmware (mlx_linktype, sriov_en) and in the BIOS, then reboot"
+            found.append(Unsupported(message, port.place, remedy))
             return found
         if self.count > (pf.total or 0):
             found.append(
@@ -107,13 +107,13 @@ class Plan:
         return found
 
     def refusals(self, branch: Branch, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
-        """Why what could be done must not be."""
-        if not self.changes:
-            return []
+        """Why it is not done: what is impossible, what must not be touched, what is held."""
         pf, place = self.pf, self.port.place
-        why = branch.why_function(pf.pci)
+        why = branch.why_function(pf.pci) if self.changes or self.errors else None
         if why:
-            return [Refused("%s is not touched: %s" % (pf.name, why), place, "leave this port out")]
+            return [*self.errors, Refused("%s is not touched: %s" % (pf.name, why), place, "leave this port out")]
+        if not self.changes:
+            return self.errors
         found: list[RailyardError] = []
         if self.recount and pf.count and not self._leave.recreate:
             found.append(

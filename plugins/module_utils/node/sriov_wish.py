@@ -58,6 +58,13 @@ class Port(t.NamedTuple):
 
 def ports(options: t.Mapping[str, t.Any]) -> list[Port]:
     """The ports of the option ``ports``. Raises :class:`RailyardError`, of all that is wrong at once."""
+    found, errors = ports_of(options)
+    raise_all(errors)
+    return found
+
+
+def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardError]]:
+    """The ports of the option ``ports``, and what is wrong with them. One that cannot be meant has no PF."""
     errors: list[RailyardError] = []
     found = [_port("ports[%d]" % n, each, errors) for n, each in enumerate(options.get("ports") or [])]
     _unique(((port.pci, port.place) for port in found), "the PCI address", errors)
@@ -65,8 +72,7 @@ def ports(options: t.Mapping[str, t.Any]) -> list[Port]:
     for attribute in ("mac", "node_guid", "port_guid"):
         given = [(vf.attributes.get(attribute), "%s.%s" % (vf.place, attribute)) for port in found for vf in port.vfs]
         _unique(given, attribute, errors)
-    raise_all(errors)
-    return found
+    return found, errors
 
 
 def guid(text: str) -> str:
@@ -90,6 +96,7 @@ def _port(place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError
                     "write it as lspci -D does: 0000:0b:00.0",
                 )
             )
+            pci = None
     if count is not None and count < 0:
         errors.append(RailyardError("%d is not a number of VFs" % count, place + ".count", "give 0 or more"))
     vfs = [

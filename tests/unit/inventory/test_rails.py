@@ -267,11 +267,23 @@ def test_the_command_ends_with_every_finding_once_and_no_traceback(own_config: b
     ]
 
 
+def test_a_warning_among_errors_is_called_that(tmp_path: Path) -> None:
+    text = (ROOT / "inventories/macvlan-roce/fabric.yml").read_text()
+    path = tmp_path / "fabric.yml"
+    path.write_text(re.sub(r"provider: \S+", "provider: spider", text) + "qos: {dscp: 26, priority: 4}\n")
+    done = run("-i", str(path), "--list")
+    lines = done.stderr.strip().splitlines()
+    warned = [line for line in lines if "RY705" in line]
+    assert done.returncode != 0 and len(warned) == 1 and warned[0].split("%s:" % path)[0].endswith("warning: ")
+    assert all("warning: " not in line for line in lines if "RY114" in line)
+
+
 def test_two_fabrics_in_one_inventory_are_refused() -> None:
     done = run("-i", "inventories/lab", "-i", "inventories/macvlan-roce", "--list")
     assert done.returncode != 0 and done.stdout == ""
     (line,) = done.stderr.strip().splitlines()
-    assert "the inventory has the fabric lab already, and this is ai-10-1-16. Remedy: " in line
+    first = str(ROOT / "inventories/lab/fabric.yml")
+    assert "an inventory has one fabric, and %s describes one already (lab; this is ai-10-1-16)." % first in line
     same = run("-i", "inventories/lab", "-i", "inventories/lab/fabric.yml", "--list")
     assert same.returncode == 0
 

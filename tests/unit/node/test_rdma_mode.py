@@ -318,9 +318,16 @@ def test_prediction_of_the_reboot(host: Host) -> None:
 
 def test_not_loaded_only_the_next_boot(tmp_path: Path) -> None:
     host = Host(tmp_path, live=None)
-    changes, after = act(host.mode())
+    mode = host.mode()
+    mode.changes(mode.observe())
+    warned = list(mode.warnings)
+    changes, after = act(mode)
     assert changes == [(FILE, "netns_mode", None, "netns_mode=0")]
     assert (after["live"], after["mode"], after["reboot_required"]) == (None, "exclusive", False)
+    told = "the RDMA subsystem is not loaded, so no mode was switched: %s sets mode exclusive for its next load" % FILE
+    assert mode.warnings == [told]
+    again = host.mode()
+    assert act(again)[0] == [] and again.warnings == []
     mode = host.mode(switch="require")
     with pytest.raises(RailyardError, match="not loaded.*Remedy: load ib_core"):
         mode.changes(mode.observe())

@@ -305,6 +305,33 @@ def test_the_branch_is_never_touched(kernel: NicKernel) -> None:
     ]
 
 
+def test_a_nic_without_sriov_that_carries_the_default_route(kernel: NicKernel) -> None:
+    """Of a virtio NIC, the netdev is not the PCI function's own: the one that was given is repeated."""
+    kernel.nic(6, "enp6s0", total=0)
+    kernel.tree.write(
+        "/proc/net/route",
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+        "enp6s0 00000000 0100000A 0003 0 0 0 00000000 0 0 0",
+    )
+    impossible, refusal = refused(kernel, ports=[{"netdev": "enp6s0", "count": 2}])
+    assert (
+        "(enp6s0) has no SR-IOV (driver igb). Remedy: enable SR-IOV in the BIOS and in the NIC's firmware" in impossible
+    )
+    assert "mlx_linktype" not in impossible and "or name a NIC that has SR-IOV" in impossible
+    assert "is not touched: enp6s0 carries the default route. Remedy: leave this port out" in refusal
+
+
+def test_wrong_options_and_missing_netdevs_are_reported_at_once(kernel: NicKernel) -> None:
+    ports = [port(-1, []), {"netdev": "nothere", "count": 2}, {"count": 1}, {"pci": "what", "count": 1}]
+    texts = [text.partition(". Remedy")[0] for text in refused(kernel, ports=ports)]
+    assert texts == [
+        "ports[0].count: -1 is not a number of VFs",
+        "ports[2]: names neither pci nor netdev",
+        "ports[3].pci: 'what' is not a PCI address",
+        "ports[1].netdev: there is no netdev nothere",
+    ]
+
+
 def test_all_refusals_at_once_and_nothing_done(kernel: NicKernel) -> None:
     kernel.nic(6, "enp6s0", total=0)
     kernel.nic(7, "enp7s0")
@@ -328,7 +355,7 @@ def test_all_refusals_at_once_and_nothing_done(kernel: NicKernel) -> None:
         "ports[0].attributes[0].node_guid: node_guid is for VFs of InfiniBand NICs, and this is an Ethernet one: "
         "VF 0 of 0000:05:00.0 (enp5s0)",
         "ports[0].attributes[0].link_state: the driver igb cannot set link_state: VF 0 of 0000:05:00.0 (enp5s0)",
-        "ports[1]: 0000:06:00.0 (enp6s0) has no SR-IOV",
+        "ports[1]: 0000:06:00.0 (enp6s0) has no SR-IOV (driver igb)",
         "ports[2].count: 8 VFs are more than the 7 that 0000:07:00.0 (enp7s0) has",
         "ports[3]: 0000:08:00.0 (enp8s0) has no driver, so its VFs cannot change",
     ]

@@ -215,7 +215,10 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
         for key in ("version", "source", "key", "packages"):
             if getattr(driver, key):
                 message = "%s is said, and the driver %s is not installed from packages" % (key, driver.kind)
-                report.add(UNUSED, driver.path + (key,), message, "take it out, or set kind: doca or mlnx")
+                remedy = "remove it, or set kind: doca or mlnx"
+                if driver.kind == CONTAINER:
+                    remedy = "remove it; the container's release is images.driver of kubernetes_options"
+                report.add(UNUSED, driver.path + (key,), message, remedy)
         if driver.kind == CONTAINER and fabric.provider == CNI:
             message = "the provider is cni, and the driver's container comes with an operator"
             remedy = "bring the container yourself, or set provider: network-operator"

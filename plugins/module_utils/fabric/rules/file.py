@@ -240,6 +240,20 @@ rails:
     WARNING,
     why="An entry that outlives its finding would let the next one of that kind pass unseen.",
 )
+ENCRYPTED = rule(
+    "RY119",
+    "Encrypted file",
+    """
+$ANSIBLE_VAULT;1.1;AES256
+62313365396662343061393464336163383764373764613633653634306231386433626436623361
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, address: 10.1.16.1}
+""",
+    why="A fabric file holds no secrets, and lint, plan and reports read it without a password. Secrets belong in"
+    " host_vars and group_vars beside it, where Ansible decrypts them.",
+)
 
 
 def check_lint(report: Report) -> None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Report, rule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Path, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Port, Profile
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants
 
@@ -108,6 +108,7 @@ def _bases(fabric: Fabric) -> dict[str, str]:
 def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
     profile, bases = variant.profile, _bases(fabric)
     servers: dict[int, str] = {}
+    twice: list[tuple[Path, str]] = []
     for port in variant.ports.values():
         if port.rail not in bases:
             continue  # which rail's plane it would be is not known
@@ -116,8 +117,12 @@ def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
         for gpu in _known(profile, port, report):
             first = servers.setdefault(gpu, base)
             if first != base:
-                message = "GPU %d is served by %s and by %s" % (gpu, first, base)
-                report.add(GPU_TWICE, path, message, "leave it to the nearer one")
+                twice.append((path, "GPU %d is served by %s and by %s" % (gpu, first, base)))
+    if twice:
+        path, message = twice[0]
+        more = "; so are %d more" % (len(twice) - 1) if len(twice) > 1 else ""
+        remedy = "keep it at the nearer one; if all are equally near, suppress this finding under lint"
+        report.add(GPU_TWICE, path, message + more, remedy)
     idle = [gpu for gpu in sorted(profile.gpus or ()) if gpu not in servers]
     if idle and all(name in bases for name in variant.ports) and not report.within(profile.path + ("ports",)):
         message = "no port serves GPU %s" % ", ".join(str(each) for each in idle)

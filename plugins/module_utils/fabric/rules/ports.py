@@ -191,10 +191,13 @@ def _card(port: Port) -> list[tuple[str, str]]:
 def _numbers(variants: Variants, report: Report) -> None:
     """That a port's number on its card has a card, and that no two ports of a server are one."""
     for _variant, ports in variants.tables():
-        for port in ports.values():
-            if "port" in port.paths and port.slot is None and port.serial is None and not report.within(port.path):
-                message = "port %s of which card? Neither slot nor serial is said" % port.port
-                report.add(PORT_OF_NOTHING, port.paths["port"], message, "say slot or serial, or take port out")
+        numbered = [port for port in ports.values() if "port" in port.paths and not port.slot and not port.serial]
+        unknown = [port for port in numbered if not report.within(port.path)]
+        # a variant shares the ports of its profile, which have been reported then
+        if unknown and len(unknown) == len(numbered):
+            more = " (and %d more ports)" % (len(unknown) - 1) if len(unknown) > 1 else ""
+            message = "port %s without slot or serial: the card is not known%s" % (unknown[0].port, more)
+            report.add(PORT_OF_NOTHING, unknown[0].paths["port"], message, "add slot or serial, or remove port")
         _apart(ports, report)
 
 

@@ -58,7 +58,9 @@ DEFAULT_MAP = rule(
     "qos: {dscp: 26, priority: 5}",
     "qos: {dscp: 40, priority: 5}",
     WARNING,
-    why="NICs after a reset, and switches, take DSCP divided by 8 for the priority until they are given another table.",
+    why="NICs after a reset, and switches, take DSCP divided by 8 for the priority until they are given another table."
+    " Where a vendor's convention differs, such as CNPs of DSCP 48 on priority 7, give that table to every switch and"
+    " NIC, and suppress this finding under lint.",
 )
 PCP_UNTAGGED = rule(
     "RY706",
@@ -222,7 +224,7 @@ def _mapped(qos: Qos, kind: str, report: Report) -> None:
     if dscp >> 3 == priority:
         return
     message = "devices take DSCP %d for priority %d until told otherwise, not for %d" % (dscp, dscp >> 3, priority)
-    remedy = "set %spriority: %d, or give every switch the same table" % (kind, dscp >> 3)
+    remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
     report.add(DEFAULT_MAP, qos.where(kind + "priority", kind + "dscp"), message, remedy)
 
 

@@ -308,15 +308,20 @@ def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report:
 
 def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
     for key, twice in _SHARED_OWNERS:
-        owners: dict[str, Port] = {}
+        owners: dict[str, list[Port]] = {}
         for port in ports.values():
             value = getattr(port, key)
-            if value is None:
+            if value is not None:
+                owners.setdefault(value, []).append(port)
+        for value, (first, *others) in owners.items():
+            if not others:
                 continue
-            first = owners.setdefault(value, port)
-            if first is not port:
-                message = "%s is the %s of %s too" % (value, key, first.rail)
-                report.add(twice, port.paths.get(key, port.path), message, "name the port of %s" % port.rail)
+            more = ", and of %d more rails" % (len(others) - 1) if len(others) > 1 else ""
+            message = "%s is the %s of %s too%s" % (value, key, first.rail, more)
+            remedy = "name the port of %s" % others[0].rail
+            if more and key == "rdma":
+                remedy = "leave rdma out where one device has the ports of several rails, and name each netdev"
+            report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)
 
 
 def _groups(fabric: Fabric, report: Report) -> None:

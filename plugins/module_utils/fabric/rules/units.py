@@ -138,11 +138,15 @@ def _nodes(fabric: Fabric, report: Report) -> None:
         first = owners.setdefault((unit.name, node.place), node)
         if first is not node:
             message = "%s and %s both have place %d in %s" % (first.name, node.name, node.place, unit.name)
-            report.add(PLACE_TWICE, node.path, message, "say place, which stays with the node for good")
+            beside = sum(1 for each in fabric.nodes if each.path == node.path and each.unit == node.unit)
+            form = 'place: "[1:%d]"' % beside if beside > 1 else "place: %d" % (len(owners) + 1)
+            remedy = "give each node a place that never changes, such as %s" % form
+            report.add(PLACE_TWICE, node.path, message, remedy)
 
 
 def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
-    if not any(unit.leaf_port for unit in fabric.units.values()):
+    # nodes at one place have one leaf port too, which has been reported then
+    if report.within_by(PLACE_TWICE, ("nodes",)) or not any(unit.leaf_port for unit in fabric.units.values()):
         return
     leaves = Leaves(fabric)
     owners: dict[tuple[str, str], tuple[Node, str]] = {}

@@ -109,7 +109,7 @@ def test_pods_on_ipoib_are_told_that_they_have_the_ports_own_key() -> None:
             for each in components.objects(plans.planned(whole), REGISTRY)
             if each["kind"] in ("SpiderMultusConfig", "IPoIBNetwork")
         ]
-        assert set(masters) == {"ib1", "ib2"}
+        assert set(masters) == {"ibp11s0", "ibp12s0"}
 
 
 def test_ib_kubernetes_secret_is_asked_for_where_the_operator_runs_it() -> None:
