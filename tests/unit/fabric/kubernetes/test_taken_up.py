@@ -175,6 +175,17 @@ def test_what_the_renderer_refuses_is_reported() -> None:
     taken_up(planned(file(rails(FOUR), profiles=apart, nodes=nodes)))
 
 
+@pytest.mark.parametrize(
+    ("words", "codes"), [("node_prefix6: 80, gateway6: last", ["RY820"]), ("node_prefix6: 80", [])]
+)
+def test_addresses_that_nv_ipam_cannot_count_are_reported(words: str, codes: list[str]) -> None:
+    operator = "fabric: {name: ai, attachment: macvlan, provider: network-operator, mtu: 4200}"
+    mode = "addresses: {mode: prefix, supernet6: 'fd00::/32', rail_prefix6: 64, %s}" % words
+    raw = file(mode, "rails: {gpu01: {}, gpu02: {}}", fabric=operator)
+    found = errors(raw)
+    assert [(each.code, each.place) for each in found] == [(code, "addresses.node_prefix6") for code in codes]
+
+
 @pytest.mark.parametrize("provider", ["spiderpool", "network-operator", "cni"])
 def test_names_keep_to_the_limits_of_what_others_make_of_them(provider: str) -> None:
     """With names as long as each may be, all that is derived fits; one more, and lint reports it."""
