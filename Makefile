@@ -90,8 +90,8 @@ integration: $(VENV)/ready ## the tests on the lab's guests
 long: $(VENV)/ready ## tests on the guests that take too long for `make test`: harm, interruption, hosts taken back and others
 	$(call on_lab,$(BIN)/python -m pytest $(long))
 
-soak: $(VENV)/ready ## properties on examples drawn anew, and the host phase killed at twenty random moments
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 tests/unit/fabric
+soak: $(VENV)/ready ## properties on examples drawn anew, 2,000 random fabric files, and the host phase killed at twenty random moments
+	HYPOTHESIS_PROFILE=soak RAILYARD_RANDOM_FIRST=$$RANDOM RAILYARD_RANDOM_FILES=2000 $(BIN)/python -m pytest -n 2 tests/unit/fabric
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)
 
 bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cluster on this machine, the hosts on the lab

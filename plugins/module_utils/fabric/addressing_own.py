@@ -197,7 +197,7 @@ class OwnPlanner(Planner):
             message = "%s is no /%d, and smaller than one" % (net, self.bits - 1)
             self._add(SIZE, "subnet" + six, message, "take a /%d or larger" % (self.bits - 1))
         elif said is None:
-            remedy = "say how long each node's prefix is, such as %d" % (80 if six else 27)
+            remedy = "say how long each node's prefix is, such as %d" % (112 if six else 27)
             self._add(MISSING, "node_prefix" + six, "node_prefix%s is missing" % six, remedy)
         else:
             message = "a /%d a node is not in %s" % (said, net)

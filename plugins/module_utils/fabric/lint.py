@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules impor
     qos,
     rails,
     rdma,
+    rendered,
     routing,
     scale,
     special_addresses,
@@ -54,7 +55,7 @@ FAMILIES = (
     scale.check,
 )
 # These look at the plan, which a fabric with errors does not have.
-PLAN_CHECKS = (sriov.check_plan,)
+PLAN_CHECKS = (sriov.check_plan, rendered.check_plan)
 
 
 class Outcome(t.NamedTuple):

@@ -48,7 +48,23 @@ class Plan:
 
     def document(self) -> dict[str, t.Any]:
         """The whole plan as plain data, in one order: what tables, files and comparisons are made of."""
-        return self._out.document([self.node_vars(planned) for planned in self.nodes])
+        return self._document(self.nodes)
+
+    def sample(self) -> dict[str, t.Any]:
+        """The document with as few nodes as show every kind of them: of those that only differ in name, index and
+        place the first and the one with the longest name, and all that have ports of their own."""
+        first: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
+        longest: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
+        for planned in self.nodes:
+            key = id(planned.variant), planned.node.groups
+            first.setdefault(key, planned)
+            if len(planned.node.name) > len(longest.setdefault(key, planned).node.name):
+                longest[key] = planned
+        kept = {id(planned) for chosen in (first, longest) for planned in chosen.values()}
+        return self._document([each for each in self.nodes if each.node.ports or id(each) in kept])
+
+    def _document(self, nodes: t.Iterable[PlannedNode]) -> dict[str, t.Any]:
+        return self._out.document([self.node_vars(planned) for planned in nodes])
 
     @property
     def _out(self) -> Handout:

@@ -805,7 +805,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         "pods (172.16.11.1-172.16.11.200) has room for 12 blocks of 16, and max_nodes is 13",
     ),
     ("no prefix", common("prefix"), None, Demand(), [("missing", "node_prefix")], "such as 27"),
-    ("no prefix, IPv6", common("prefix", RAIL6), None, Demand(), [("missing", "node_prefix6")], "such as 80"),
+    ("no prefix, IPv6", common("prefix", RAIL6), None, Demand(), [("missing", "node_prefix6")], "such as 112"),
     ("prefix too short", common("prefix", node_prefix=23), None, Demand(), [("size", "node_prefix")], "from 24 to 32"),
     ("prefix too long", common("prefix", node_prefix=33), None, Demand(), [("size", "node_prefix")], "from 24 to 32"),
     (

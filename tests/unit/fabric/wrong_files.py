@@ -113,7 +113,7 @@ addresses:
   gateway: first
   supernet6: fd00:172::/40
   rail_prefix6: 48
-  node_prefix6: 80
+  node_prefix6: 112
   taken: {loops: .255.224-.255.255}
 units:
   su[1:2]: {site: ams1, nodes: 16, leaf: "su{u}-r{n:02}p{p}", leaf_port: "swp{i}"}

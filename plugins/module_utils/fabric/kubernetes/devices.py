@@ -160,10 +160,11 @@ def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant:
             for resource, netdevs in wanted.items():
                 if resource != own and port["netdev"] in netdevs:
                     raise RailyardError(
-                        "%s is rail %s on node %s, and a netdev of resource %s elsewhere"
-                        % (port["netdev"], port["rail"], node["name"], resource),
+                        "%s is a netdev of the resource %s on node %s, and of the resource %s on others"
+                        % (port["netdev"], own, node["name"], resource),
                         "profiles.%s.ports.%s" % (node["profile"], port["rail"]),
-                        "give each rail's ports a `netdev` that no other rail has in any profile",
+                        "give each resource netdevs of its own: other names in one of the profiles, with pci beside"
+                        " them, or one attachment for all",
                     )
 
 

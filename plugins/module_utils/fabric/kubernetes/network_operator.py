@@ -246,6 +246,10 @@ def _block(view: View, network: Network) -> int:
     return max(2, said)
 
 
+# Indexes are 32 bits wide in a CIDRPool's schema.
+_MOST = (1 << 31) - 1
+
+
 def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tuple[str, Share]]) -> Object:
     rail = view.rails[network.rail]
     share = shares[0][1]
@@ -260,6 +264,15 @@ def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tu
     excluded = _excluded(subnet, first, last)
     if excluded:
         spec["perNodeExclusions"] = excluded
+    highest = max(spec.get("gatewayIndex", 0), *(each["endIndex"] for each in excluded), 0)
+    if highest > _MOST:
+        six = "6" if version == 6 else ""
+        raise RailyardError(
+            "nv-ipam counts the addresses of a node's prefix up to %d, and the gateway or the port has number %d"
+            % (_MOST, highest),
+            "addresses.node_prefix%s" % six,
+            "write a longer prefix, such as node_prefix%s: 112, or gateway%s: first and host: first" % (six, six),
+        )
     spec["staticAllocations"] = [
         stated({"nodeName": node, "prefix": each.subnet, "gateway": each.gateway}) for node, each in shares
     ]

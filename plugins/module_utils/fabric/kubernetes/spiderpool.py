@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import IPV4, IPV6, Range, parse_range
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import devices, partition
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     OF_NETDEV,
@@ -23,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     RailSet,
     Share,
     View,
+    label_value,
     made,
     stated,
 )
@@ -73,14 +75,12 @@ def _pool(share: Share, node: str | None) -> Object:
 
 def reserved(view: View) -> t.Iterator[Object]:
     """SpiderReservedIPs: what the plan keeps from everybody, kept from pools that others make in the same subnets as
-    well.
+    well. Only of families in which there are pools: the webhook refuses the others, which the values disable.
     """
     for name, rail in view.rails.items():
-        taken: dict[int, list[str]] = {4: [], 6: []}
-        for addresses in (rail.get("taken") or {}).values():
-            for each in addresses.split(", "):
-                taken[6 if ":" in each else 4].append(each)
-        for version, ips in taken.items():
+        taken = [each for ranges in (rail.get("taken") or {}).values() for each in ranges.split(", ")]
+        for version in families(view):
+            ips = merged(taken, IPV6 if version == 6 else IPV4)
             if ips:
                 yield made(
                     API,
@@ -89,6 +89,22 @@ def reserved(view: View) -> t.Iterator[Object]:
                     view.labels(COMPONENT, name),
                     {"ipVersion": version, "ips": ips},
                 )
+
+
+def merged(ranges: t.Iterable[str], bits: int) -> list[str]:
+    """The ranges of one family in order, joined where they touch or overlap, as the webhook leaves them."""
+    found: list[Range] = []
+    for first, last in sorted(filter(None, (parse_range(each, bits=bits) for each in ranges))):
+        if found and first <= found[-1].last + 1:
+            found[-1] = Range(found[-1].first, max(found[-1].last, last), bits)
+        else:
+            found.append(Range(first, last, bits))
+    return [str(each) for each in found]
+
+
+def families(view: View) -> list[int]:
+    """The IP versions of which there are pools."""
+    return [version for version in (4, 6) if any(network.pools[version] for network in view.networks)]
 
 
 def networks(view: View, options: Options) -> t.Iterator[Object]:
@@ -199,7 +215,8 @@ def _injection(
         for group, suffix, names in _groups(view, options, rails):
             for name in names:
                 copies = made_of.setdefault(name, [])
-                copies.append((name if not copies else "%s-%s" % (name, suffix), group))
+                # The webhook makes a label's value of the group.
+                copies.append((name if not copies else "%s-%s" % (name, suffix), label_value(group)))
     return made_of
 
 
@@ -223,7 +240,7 @@ def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[st
 def values(view: View, options: Options) -> Object:
     """Values of the chart ``spiderpool``: only keys that it reads, and only what the plan decides."""
     config = devices.shared(view, options)
-    families = {share.version for port in _samples(view) for share in view.shares(port)}
+    pooled = families(view)
     gateways = any(share.default for port in _samples(view) for share in view.shares(port))
     bundled = options.sriov(view.provider) == BUNDLED and bool(view.of(*OF_VF))
     plugin: Object = {"install": bool(config), "name": DEVICE_PLUGIN}
@@ -235,9 +252,10 @@ def values(view: View, options: Options) -> Object:
     attachments = {network.attachment for network in view.networks}
     made_values: Object = {
         "ipam": {
-            "enableIPv4": 4 in families,
-            "enableIPv6": 6 in families,
-            "enableIPConflictDetection": bool(families),
+            # With both disabled, the chart's first pod may not make the coordinator, and the installation fails.
+            "enableIPv4": 4 in pooled or not pooled,
+            "enableIPv6": 6 in pooled,
+            "enableIPConflictDetection": bool(pooled),
             "enableGatewayDetection": gateways,
             # Pools come from the plan; subnets that make pools of their own would own them.
             "spiderSubnet": {"enable": False, "autoPool": {"enable": False}},

@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report, Rule, rule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.naming import SHAPES, Naming
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.variants import Variant, Variants
 
 
 def _names(more: str) -> str:
@@ -103,6 +103,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 else:
                     more = dict(values, node="", i=0)
                     _one(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
+    _meeting_pools(fabric, variants, naming, report)
 
 
 def _one(
@@ -160,6 +161,47 @@ def _pools(
     if first != (rail.name, kind):
         message = "the pools of %s and of %s would have one name on every node" % (first[0], rail.name)
         report.add(SAME_NAME, fabric.names_path + (kind,), message, "tell rails apart, by {rail}")
+
+
+def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: Report) -> None:
+    """That no node's pool on one rail has the name of another node's on another rail."""
+    if fabric.provider == OPERATOR or any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6")):
+        return
+    # what stands before and after the node, and what names of that kind are filled with
+    found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}
+    for rail in fabric.rails:
+        for variant in variants if rail.mode not in (None, NONE, SUBNET) else ():
+            values = naming.values(rail, variant.attachment or "", variant.name)
+            for kind in naming.pools(rail.schemes) if rail.name in variants.rails_of(variant) else ():
+                # an index has no place that can be told from other digits
+                counted = "i" in naming.template(kind, rail.mode).fields
+                name = "*" if counted else naming.name(kind, dict(values, node="*", i=0), rail.mode)
+                edges = name.partition("*")[0], name.rpartition("*")[2]
+                found.setdefault(edges, []).append((kind, rail.mode or "", rail, values, variant))
+    edges_of = list(found)
+    meeting = {
+        edges
+        for at, edges in enumerate(edges_of)
+        for other in edges_of[:at] + edges_of[at + 1 :]
+        if _may_meet(edges, other)
+    }
+    meeting.update(edges for edges, pools in found.items() if len({pool[2].name for pool in pools}) > 1)
+    owners: dict[str, tuple[str, ...]] = {}
+    for kind, mode, rail, values, variant in (pool for edges in edges_of if edges in meeting for pool in found[edges]):
+        for node in variants.nodes_of(variant):
+            owner = (rail.name, node.name, kind)
+            name = naming.name(kind, dict(values, node=node.name, i=node.index or 0), mode)
+            first = owners.setdefault(name, owner)
+            if first != owner:
+                message = "%s would be the pool of %s and of %s" % (name, _shown(first[:2]), _shown(owner[:2]))
+                report.add(SAME_NAME, fabric.names_path + (kind,), message, "put a dot between {rail} and {node}")
+                return
+
+
+def _may_meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether a text that begins and ends with the one can begin and end with the other."""
+    heads = one[0].startswith(other[0]) or other[0].startswith(one[0])
+    return heads and (one[1].endswith(other[1]) or other[1].endswith(one[1]))
 
 
 def _shape(fabric: Fabric, kind: str, name: str, report: Report) -> bool:

@@ -93,7 +93,6 @@ NO_VFS = rule(
     "VFs shall be handed out, and there are none",
     _fabric("count: 0"),
     _fabric("count: 8"),
-    WARNING,
 )
 LINK_DOWN = rule(
     "RY612",

@@ -32,7 +32,7 @@ def fabric_file(provider: str, attachment: str, mode: str, families: t.Sequence[
     }
     if vfs:
         whole["fabric"]["vfs"] = {"count": 1 if mode == "link" else 4}
-    sizes = {"prefix": (("node_prefix", 27), ("node_prefix6", 80)), "block": (("block", 16), ("block6", 16))}
+    sizes = {"prefix": (("node_prefix", 27), ("node_prefix6", 112)), "block": (("block", 16), ("block6", 16))}
     for family, (key, size) in zip((4, 6), sizes.get(mode, ())):
         if family in families:
             whole["addresses"][key] = size

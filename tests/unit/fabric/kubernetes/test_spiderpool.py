@@ -206,7 +206,7 @@ def test_a_netdev_that_is_two_rails_is_refused() -> None:
         return "eth%d" % (rail if profile == "a" else 3 - rail)
 
     view = View(document("spiderpool", profile_of=lambda index: "ab"[index % 2], netdev_of=crossed))
-    with pytest.raises(RailyardError, match="eth2 is rail gpu01 on node b-0001"):
+    with pytest.raises(RailyardError, match="eth2 is a netdev of the resource gpu01_macvlan on node b-0001"):
         devices.shared(view, Options())
     # Each profile by itself is sound: that is how providers with a configuration a profile serve them.
     assert [each["selectors"]["ifNames"] for each in devices.shared(view, Options(), "b")] == [["eth2"], ["eth1"]]

@@ -11,28 +11,23 @@ import json
 import re
 import typing as t
 
+from tests.standins import spiderpool
+from tests.standins.spiderpool import KINDS, Settings
+from tests.standins.spiderpool.model import DEFAULTS
+
 Object = t.Mapping[str, t.Any]
 _RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
 _CNI_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
-_SECTIONS = {
-    "macvlan": "macvlan",
-    "ipvlan": "ipvlan",
-    "vlan": "vlan",
-    "sriov": "sriov",
-    "ib-sriov": "ibsriov",
-    "ipoib": "ipoib",
-    "ovs": "ovs",
-}
-_INJECT = ("cni.spidernet.io/rdma-resource-inject", "cni.spidernet.io/network-resource-inject")
 
 
-def problems(things: t.Sequence[Object]) -> list[str]:
+def problems(things: t.Sequence[Object], settings: Settings = DEFAULTS) -> list[str]:
+    """:param settings: what the plan's own values of the chart decide of Spiderpool's webhooks."""
     found = []
     for thing in things:
         check = _CHECKS.get(thing["kind"])
         if check is not None:
             found.extend("%s %s: %s" % (thing["kind"], thing["metadata"]["name"], each) for each in check(thing))
-    found.extend(_pools_together([thing for thing in things if thing["kind"] == "SpiderIPPool"]))
+    found.extend(_of_spiderpool(things, settings))
     found.extend(_policies_together([thing for thing in things if thing["kind"] == "SriovNetworkNodePolicy"]))
     names = [(thing["kind"], thing["metadata"].get("namespace"), thing["metadata"]["name"]) for thing in things]
     found.extend("%s twice" % (name,) for name in sorted({name for name in names if names.count(name) > 1}, key=str))
@@ -79,91 +74,33 @@ def without(left: t.Sequence[Span], taken: t.Iterable[Span]) -> list[Span]:
     return rest
 
 
-def _own(spec: Object) -> list[Span]:
-    return without(spans(spec.get("ips", [])), spans(spec.get("excludeIPs", [])))
+def _of_spiderpool(things: t.Sequence[Object], settings: Settings) -> t.Iterator[str]:
+    """What Spiderpool's webhooks and the API server refuse of these objects, or change in what we say."""
+    there: list[t.Any] = []
+    for thing in things:
+        if thing["kind"] not in KINDS:
+            continue
+        named = "%s %s" % (thing["kind"], thing["metadata"]["name"])
+        try:
+            made = spiderpool.mutate(dict(thing))
+            refused = spiderpool.labels_refused(made)
+            if refused:
+                yield "%s: %s" % (named, refused)
+            spiderpool.create(made, spiderpool.Known(pools=there), settings)
+        except (spiderpool.Denied, spiderpool.Exhausted) as error:
+            yield str(error)
+            continue
+        if not _kept(thing, made):
+            yield "%s: reads back as %s" % (named, made)
+        if thing["kind"] == "SpiderIPPool":
+            there.append(made)
 
 
-def _pool(thing: Object) -> t.Iterator[str]:
-    spec = thing["spec"]
-    try:
-        subnet = ipaddress.ip_network(spec["subnet"])
-    except ValueError as error:
-        yield "spec.subnet: %s" % error
-        return
-    if spec.get("ipVersion", subnet.version) != subnet.version:
-        yield "spec.ipVersion: is not the subnet's"
-    own = _own(spec)
-    whole = [(subnet.version, int(subnet[0]), int(subnet[-1]))]
-    if without(own, whole):
-        yield "spec.ips: %s is not in the subnet" % without(own, whole)[0][1]
-    if "gateway" in spec:
-        gateway = ipaddress.ip_address(spec["gateway"])
-        if gateway not in subnet:
-            yield "spec.gateway: is not in the subnet"
-        if without(own, [(gateway.version, int(gateway), int(gateway))]) != own:
-            yield "spec.ips: holds the gateway"
-    seen = set()
-    for route in spec.get("routes", []):
-        to = ipaddress.ip_network(route["dst"])
-        if to.prefixlen == 0 or to.version != subnet.version or to in seen:
-            yield "spec.routes: %s" % to
-        seen.add(to)
-        if ipaddress.ip_address(route["gw"]) not in subnet:
-            yield "spec.routes: %s is not in the subnet" % route["gw"]
-
-
-def _pools_together(pools: t.Sequence[Object]) -> t.Iterator[str]:
-    by_subnet: dict[str, list[tuple[Span, str]]] = {}
-    for pool in pools:
-        mine = by_subnet.setdefault(pool["spec"]["subnet"], [])
-        mine.extend((span, pool["metadata"]["name"]) for span in _own(pool["spec"]))
-    for mine in by_subnet.values():
-        mine.sort()
-        for (one, name), (other, of) in zip(mine, mine[1:]):
-            if one[0] == other[0] and other[1] <= one[2]:
-                yield "pools %s and %s both have %s" % (name, of, ipaddress.ip_address(other[1]))
-    subnets = sorted(
-        (ipaddress.ip_network(each, strict=False) for each in by_subnet), key=lambda each: (each.version, int(each[0]))
-    )
-    for one, other in zip(subnets, subnets[1:]):
-        if one.version == other.version and one.overlaps(other):
-            yield "subnets %s and %s overlap" % (one, other)
-
-
-def _multus_config(thing: Object) -> t.Iterator[str]:
-    spec = thing["spec"]
-    kind = spec.get("cniType", "custom")
-    section = _SECTIONS.get(kind)
-    for other in _SECTIONS.values():
-        if other != section and other in spec:
-            yield "spec.%s: beside cniType %s" % (other, kind)
-    if section not in spec:
-        yield "spec.%s: required" % section
-        return
-    values = spec[section]
-    masters = values.get("master", [])
-    if kind in ("macvlan", "ipvlan", "vlan"):
-        if not masters or not all(masters):
-            yield "master: empty"
-        if len(masters) > 1 and "bond" not in values:
-            yield "master: several without a bond"
-        if values.get("ippools", {}).get("matchMasterSubnet"):
-            yield "matchMasterSubnet: not with %s" % kind
-    if kind == "ipoib" and not masters:
-        yield "master: empty"
-    if kind in ("sriov", "ib-sriov") and not values.get("resourceName"):
-        yield "resourceName: empty"
-    if "pkey" in values and int(values["pkey"], 16) != int(values["pkey"], 16) & 0x7FFF:
-        yield "pkey: no partition key"
-    for key in _INJECT:
-        if key in thing["metadata"].get("annotations", {}):
-            resource = values.get("rdmaResourceName") or values.get("resourceName")
-            if key.endswith("rdma-resource-inject") and not resource:
-                yield "%s without a resource" % key
-            if not values.get("ippools", {}).get("ipv4") and not values.get("ippools", {}).get("ipv6"):
-                yield "%s without pools" % key
-    for data in spec.get("chainCNIJsonData", []):
-        json.loads(data)
+def _kept(wanted: t.Any, found: t.Any) -> bool:
+    """Whether all that we say is still there as we say it."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_kept(each, found.get(key)) for key, each in wanted.items())
+    return bool(wanted == found)
 
 
 def _policy(thing: Object) -> t.Iterator[str]:
@@ -266,8 +203,6 @@ def _texts(thing: Object) -> t.Iterator[str]:
 
 
 _CHECKS: dict[str, t.Callable[[Object], t.Iterator[str]]] = {
-    "SpiderIPPool": _pool,
-    "SpiderMultusConfig": _multus_config,
     "SriovNetworkNodePolicy": _policy,
     "IPPool": _ip_pool,
     "CIDRPool": _cidr_pool,

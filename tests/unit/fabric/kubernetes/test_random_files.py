@@ -1,0 +1,66 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random fabric files: what lint takes is rendered, and taken by upstream's schemas and webhooks as it is.
+
+``RAILYARD_RANDOM_FILES`` of them (40) from the number ``RAILYARD_RANDOM_FIRST`` on (0); ``make soak`` takes 2,000. A
+failure names the file's number: ``RAILYARD_RANDOM_FIRST=NUMBER RAILYARD_RANDOM_FILES=1`` runs that one alone.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, render
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests.random_fabric import FabricFile
+from tests.standins.spiderpool import Object, Settings
+
+from . import schema, webhooks
+
+FIRST = int(os.environ.get("RAILYARD_RANDOM_FIRST", "0"))
+FILES = int(os.environ.get("RAILYARD_RANDOM_FILES", "40"))
+BATCH = 100
+
+
+def problems(file: FabricFile) -> list[str]:
+    """What upstream would say of the objects of a file that lint takes; nothing for a file that it refuses."""
+    outcome = lint(file.text.encode("utf-8"))
+    if outcome.plan is None:
+        assert outcome.errors, "a file without a plan and without an error"
+        return []
+    document = outcome.plan.document()
+    try:
+        things: list[Object] = list(components.objects(document, file.options))
+        values = components.values(document, file.options)
+        components.allocatable(document, file.options)
+        render.render(document, file.options, nodes=True)
+    except RailyardError as error:
+        # what only an option decides is the option's, and lint does not know it
+        return [] if error.place.startswith("kubernetes.") else ["refused: %s" % error]
+    settings = Settings.of(values["spiderpool"]) if "spiderpool" in values else Settings()
+    found = webhooks.problems(things, settings)
+    if schema.folder() is not None:
+        flavour = "bundled" if file.provider == "spiderpool" else "upstream"
+        known = [thing for thing in things if schema.known(thing)]
+        found += [each for thing in known for each in schema.problems(thing, flavour)]
+    return found
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + FILES, BATCH))
+def test_what_lint_takes_is_taken_by_upstream(first: int) -> None:
+    found = {}
+    for number in range(first, min(first + BATCH, FIRST + FILES)):
+        file = FabricFile(number)
+        wrong = problems(file)
+        if wrong:
+            found[number] = (wrong[:5], file.options, file.text)
+    assert not found, "\n".join("%d: %s\n%s\n%s" % (number, *each) for number, each in found.items())
+
+
+def test_most_files_are_taken() -> None:
+    """Files that lint refuses prove nothing: half of them or more have objects."""
+    taken = [lint(FabricFile(number).text.encode("utf-8")).plan is not None for number in range(40)]
+    assert sum(taken) >= 20
