@@ -11,8 +11,8 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx import kinds
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import Ref, Wanted
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_compare import unknown
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean
+from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_compare import meant, unknown
 from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_server import ApiError, Data, Server
 
 
@@ -126,7 +126,7 @@ class Checks:
         there = {each["name"] for each in self._server.all("teams", **query)} if self._organization > 0 else set()
         for team in wanted:
             if team not in there:
-                near = nearest(team, sorted(there))
+                near = meant(team, sorted(there))
                 message = "the organization %s has no team %s%s" % (self._data.organization, team, did_you_mean(near))
                 self._wrong(
                     message, "access", "write %s" % near if near else "create the team in AWX, or remove it here"
@@ -146,6 +146,6 @@ class Checks:
             return  # an older AWX does not list them, and checks each schedule when it is written
         known = {*answer.get("zones", ()), *answer.get("links", {}), *answer.get("results", ())}
         for zone in sorted(zones - known):
-            near = nearest(zone, sorted(known))
+            near = meant(zone, sorted(known))
             message = "AWX has no time zone %s%s" % (zone, did_you_mean(near))
             self._wrong(message, "timezone", "write %s" % near if near else "write UTC, or Europe/Amsterdam")

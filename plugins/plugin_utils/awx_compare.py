@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_server import Data, Server
 
-__all__ = ["Secrets", "differing", "hidden", "raise_all", "sent", "unknown"]
+__all__ = ["Secrets", "differing", "hidden", "meant", "raise_all", "sent", "unknown"]
 
 # What AWX answers in place of a secret, and keeps the secret for when it is sent.
 ENCRYPTED = "$encrypted$"
@@ -26,9 +26,15 @@ _HIDDEN = "(secret)"
 _FIELDS = {"credentials": "inputs", "notification_templates": "notification_configuration"}
 
 
+def meant(name: str, known: t.Iterable[str]) -> str | None:
+    """The name that was probably meant, whatever its case."""
+    lower = {each.lower(): each for each in known}
+    return lower.get(nearest(name, lower) or "")
+
+
 def unknown(name: str, what: str, kind: str, server: Server, otherwise: str = "", **query: t.Any) -> RailyardError:
     """The error for a name that AWX does not have, with the name that was probably meant."""
-    near = nearest(name, [str(each["name"]) for each in server.all(kind, **query)])
+    near = meant(name, [str(each["name"]) for each in server.all(kind, **query)])
     remedy = "write %s" % near if near else "write the name of one that AWX has"
     message = "AWX has no %s %s%s, or you may not see it" % (what, name, did_you_mean(near))
     return RailyardError(message, what, "%s; %s" % (remedy, otherwise) if otherwise else remedy)
