@@ -22,6 +22,8 @@ __all__ = ["Secrets", "differing", "hidden", "meant", "raise_all", "sent", "unkn
 # What AWX answers in place of a secret, and keeps the secret for when it is sent.
 ENCRYPTED = "$encrypted$"
 _HIDDEN = "(secret)"
+# Fields that AWX keeps as text.
+_AS_TEXT = ("extra_vars", "variables")
 # The field that holds an object's secrets.
 _FIELDS = {"credentials": "inputs", "notification_templates": "notification_configuration"}
 
@@ -46,7 +48,7 @@ def differing(item: Data, body: Data) -> Data:
 
 
 def _same(key: str, now: t.Any, wanted: t.Any) -> bool:
-    if key != "extra_vars":
+    if key not in _AS_TEXT:
         return bool(now == wanted)
     try:  # text, as somebody typed it in AWX
         return bool((yaml.safe_load(now or "") or {}) == wanted)
@@ -56,7 +58,7 @@ def _same(key: str, now: t.Any, wanted: t.Any) -> bool:
 
 def sent(body: Data) -> Data:
     """The fields as AWX takes them."""
-    return {key: json.dumps(value) if key == "extra_vars" else value for key, value in body.items()}
+    return {key: json.dumps(value) if key in _AS_TEXT else value for key, value in body.items()}
 
 
 def hidden(each: Object, fields: t.Mapping[str, t.Any]) -> Data:

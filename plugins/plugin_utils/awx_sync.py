@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import Object, Ref, Wanted
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import CONTROL, Object, Ref, Wanted
 from ansible_collections.railyard.fabric.plugins.plugin_utils import awx_compare, awx_jobs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_checks import Checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_server import ApiError, Data, Server
@@ -105,6 +105,7 @@ class Sync:
         queries: dict[str, Data] = {
             "credential_types": {},
             "execution_environments": {"name": prefix},
+            "hosts": {"inventory__organization": organization, "inventory__name": "%s %s" % (prefix, CONTROL)},
             "inventory_sources": {"inventory__organization": organization, "name__startswith": prefix},
             _NODES: {inside + "__organization": organization, inside + "__name__startswith": prefix},
             "schedules": {"unified_job_template__organization": organization, "name__startswith": prefix},

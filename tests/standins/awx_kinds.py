@@ -158,6 +158,10 @@ KINDS: t.Mapping[str, Kind] = {
         },
         associations={"labels": "labels", "instance_groups": "instance_groups"},
     ),
+    "hosts": Kind(
+        {**NAMED, "inventory": of("inventories", required=True), "enabled": flag(True), "variables": Field("json", "")},
+        ("name", "inventory"),
+    ),
     "inventory_sources": Kind(
         {
             **NAMED,

@@ -162,6 +162,8 @@ def test_what_makes_another_job_is_set_back(made: Site) -> None:
 
 def test_extra_variables_are_compared_as_values(made: Site) -> None:
     made.awx.one("job_templates", HOSTS)["extra_vars"] = "--- {}\n"
+    variables = "ansible_connection: local\nansible_python_interpreter: '{{ ansible_playbook_python }}'"
+    made.awx.one("hosts", "localhost")["variables"] = variables
     assert made.sync().changes == []
 
 

@@ -295,7 +295,7 @@ def test_the_workflow_reports_for_its_steps() -> None:
 def test_every_object_has_a_description() -> None:
     found = made()
     kinds_of = {each.kind for each in found.objects} - {"workflow_job_template_nodes"}
-    assert len(kinds_of) == 10 and all(each.fields["description"] for each in found.objects if each.kind in kinds_of)
+    assert len(kinds_of) == 11 and all(each.fields["description"] for each in found.objects if each.kind in kinds_of)
 
 
 def test_access() -> None:

@@ -21,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templat
     Step,
 )
 
+# The inventory of the control node, after the prefix.
+CONTROL = "control node"
 _OUTCOMES = ("started", "success", "error")
 # What AWX can do with a job and what makes it another job than the file describes: always sent.
 _FIXED: t.Mapping[str, t.Any] = {
@@ -112,7 +114,7 @@ class _Maker:
             *self._execution_environment(),
             self._the_project(),
             *(self._notification(key) for key in data.notifications),
-            self._control_inventory(),
+            *self._control(),
         ]
         gone = []
         for name, fabric in data.fabrics.items():
@@ -216,12 +218,15 @@ class _Maker:
         names = [self._prefixed(key) for key, each in self._data.notifications.items() if event in each.on and told]
         return tuple(Ref("notification_templates", name) for name in names)
 
-    def _control_inventory(self) -> Object:
-        about = "No hosts: for jobs that read the fabric file alone"
+    def _control(self) -> list[Object]:
+        """An inventory of the control node alone, so that no update of a fabric's inventory comes before the job."""
+        about = "For jobs that read the fabric file alone"
         access = rights.of("inventories", self._data.access)
-        return Object(
-            "inventories", self._prefixed("control node"), {"description": about}, self._organization, access=access
-        )
+        name = self._prefixed(CONTROL)
+        inventory = Object("inventories", name, {"description": about}, self._organization, access=access)
+        variables = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+        fields = {"description": "Where the job runs", "variables": variables}
+        return [inventory, Object("hosts", "localhost", fields, ("inventory", inventory.ref))]
 
     # -- what each fabric has
 
@@ -289,7 +294,7 @@ class _Maker:
         fields = {
             **_FIXED,
             "description": template.about,
-            "inventory": Ref("inventories", self._prefixed(name if template.hosts else "control node")),
+            "inventory": Ref("inventories", self._prefixed(name if template.hosts else CONTROL)),
             "project": self._project,
             "playbook": "%s/%s" % (self._data.project.playbooks, template.playbook),
             "execution_environment": self._environment,
