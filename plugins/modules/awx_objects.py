@@ -13,7 +13,8 @@ short_description: Create and update the objects of AWX for one or more fabrics,
 version_added: 0.2.0
 description:
   - Reads and checks the data file that C(docs/awx.md) describes, compares it with what AWX has, and writes what
-    differs. It covers credentials, project, inventories, job templates, surveys, workflows, schedules, notifications and roles of teams.
+    differs. It covers credentials, project, inventories, job templates, surveys, workflows, schedules,
+    notifications and roles of teams.
   - Everything that is wrong with the file is reported at once, each with its line and its remedy, before AWX is asked.
     What AWX would refuse half-way is reported at once before anything is written.
   - AWX is named by the environment of the control node. C(CONTROLLER_HOST), C(CONTROLLER_OAUTH_TOKEN) or

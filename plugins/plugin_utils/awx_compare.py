@@ -109,7 +109,7 @@ class Secrets:
         changed = {key: value for key, value in changed.items() if key != field}
         readable = {key for key in given if key in kinds.URLS}
         kept = {key for key, value in now.items() if value == ENCRYPTED}
-        if "notification_type" in changed:
+        if "notification_type" in changed or "credential_type" in changed:
             return {**changed, field: {**wanted, **given}}
         same = (
             all(now.get(key) == value for key, value in wanted.items() if key not in kept)

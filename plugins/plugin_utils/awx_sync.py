@@ -194,6 +194,8 @@ class Sync:
         remedy = error.remedy
         if "already exists" in error.message or "must be unique" in error.message:
             remedy = "choose another prefix: one of this name exists that you may not see, or belongs to somebody else"
+        if "credential type of the credential" in error.message or "Vault IDs cannot be changed" in error.message:
+            remedy = "give the credential another name in the data file: AWX does not change this one"
         if "Cycle detected" in error.message:
             remedy = "remove the edges to and from steps of your own in AWX that close a circle"
         place = "%s %s" % (singular(each.kind), self._shown(each))

@@ -62,6 +62,13 @@ class Rules:
         owners = [key for key in ("organization", "user", "team") if whole.get(key)]
         if len(owners) != 1:
             raise Refused(400, {"detail": "Missing 'user', 'team', or 'organization'."})
+        if item and whole["credential_type"] != item["credential_type"]:
+            used = any(item["id"] in ids for (_kind, _number, what), ids in self.links.items() if what == "credentials")
+            if used or any(each["credential"] == item["id"] for each in self.tables["projects"].values()):
+                said = "You cannot change the credential type of the credential, as it may break the functionality"
+                raise wrong("credential_type", said + " of the resources using it.")
+        if item and item["inputs"].get("vault_id", "") != whole["inputs"].get("vault_id", ""):
+            raise wrong("inputs", "Vault IDs cannot be changed once they have been created.")
         kind = self.tables["credential_types"][whole["credential_type"]]["inputs"]
         known = {field["id"]: field for field in kind["fields"]}
         for key, value in whole["inputs"].items():

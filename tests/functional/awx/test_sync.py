@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from tests.functional.awx.site import PLAYBOOKS, SECRETS, TEXT, Site
+from tests.functional.awx.site import PLAYBOOKS, SAMPLE, SECRETS, TEXT, Site
 from tests.standins.awx import Trouble
 
+FULL = SAMPLE.with_name("full.yml").read_text()
 HOSTS = "Railyard ai-east: hosts"
 WORKFLOW = "Railyard ai-east: site"
 NODES = "workflow_job_template_nodes"
@@ -291,6 +292,54 @@ def test_a_template_that_runs_is_not_deleted(made: Site) -> None:
     made.awx.busy.add(made.awx.one("job_templates", "Railyard ai-east: report")["id"])
     with pytest.raises(RailyardError, match=r"report: .*running jobs.*Remedy: wait until its running job ends"):
         made.sync(TEXT.replace("    reports: /var/lib/railyard/reports/ai-east\n", ""))
+
+
+def test_all_that_the_data_file_can_have(site: Site) -> None:
+    """Made, left alone, and with the small file taken back as far as that describes it."""
+    awx, organization = site.awx, site.awx.one("organizations", "Platform")["id"]
+    for team in ("Operators", "Duty managers", "Platform engineers", "Auditors", "Lab"):
+        awx.add("teams", name=team, organization=organization)
+    for group in ("management-network", "lab-containers"):
+        awx.add("instance_groups", name=group)
+    awx.add("execution_environments", name="Platform EE", image="ee")
+    kind = awx.one("credential_types", "Machine")["id"]
+    awx.add("credentials", name="Platform SSH", organization=organization, credential_type=kind)
+    secrets = {
+        "git": SECRETS["git"],
+        "vault": {"vault_password": "PASSWORD-of-vault"},
+        "cluster": {"bearer_token": "TOKEN-of-cluster"},
+        "ops": {"mattermost_url": "https://chat.example/hooks/TOKEN"},
+    }
+    planned = site.sync(FULL, check=True, secrets=secrets)
+    assert not awx.writes() and not any("TOKEN" in str(each) or "PASSWORD" in str(each) for each in planned.changes)
+    site.sync(FULL, secrets=secrets)
+    assert awx.granted("Lab") >= {("Railyard lab: hosts", "execute_role"), ("Railyard lab: site", "approval_role")}
+    assert not {name for name, _role in awx.granted("Operators") if " lab" in name}
+    assert awx.linked("job_templates", "Railyard lab: verify", "instance_groups") == ["lab-containers"]
+    assert awx.one("notification_templates", "Railyard ops")["notification_configuration"]["mattermost_url"].endswith(
+        "TOKEN"
+    )
+    with site.wrote() as wrote:
+        assert site.sync(FULL, secrets=secrets, CONTROLLER_OAUTH_TOKEN="token-auditor").changes == []
+    assert wrote == []
+    with pytest.raises(RailyardError, match=r"credential Railyard cluster: .*Remedy: give the credential another name"):
+        site.sync()
+    text = TEXT.replace("  cluster: {type", "  kube: {type").replace("cluster: cluster", "cluster: kube")
+    secrets = {name if name != "cluster" else "kube": each for name, each in SECRETS.items()}
+    site.sync(text, secrets=secrets)
+    assert site.sync(text, secrets=secrets).changes == []
+    assert awx.linked("job_templates", HOSTS, "credentials") == ["Railyard kube", "Railyard nodes"]
+
+
+def test_the_type_of_a_credential_that_nothing_uses_may_change(made: Site) -> None:
+    text = TEXT.replace("fabrics:\n", "  spare: {type: %s}\nfabrics:\n")
+    made.sync(text % "vault, inputs: {vault_id: a}", secrets={**SECRETS, "spare": {"vault_password": "x"}})
+    machine = {**SECRETS, "spare": {"password": "y"}}
+    with pytest.raises(RailyardError, match="Vault IDs cannot be changed.*Remedy: give the credential another name"):
+        made.sync(text % "machine, inputs: {}", secrets=machine)
+    made.awx.one("credentials", "Railyard spare")["inputs"].pop("vault_id")
+    made.sync(text % "machine, inputs: {}", secrets=machine)
+    assert made.awx.one("credentials", "Railyard spare")["inputs"] == {"password": "y"}
 
 
 # -- the project

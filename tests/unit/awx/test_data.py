@@ -13,7 +13,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx import kinds
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import Schedule, rrule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import Fabric, Schedule, Settings, rrule
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import Object, Wanted, objects
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templates import (
@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templat
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = Path(__file__).with_name("sample.yml").read_text()
+FULL = Path(__file__).with_name("full.yml").read_text()
 SECRETS: dict[str, list[str]] = {
     "git": ["ssh_key_data"],
     "registry": ["password"],
@@ -61,8 +62,16 @@ def errors(text: str, secrets: t.Mapping[str, t.Collection[str]] = SECRETS) -> l
 
 def test_the_sample_is_what_the_page_prints() -> None:
     page = (ROOT / "docs" / "awx.md").read_text()
-    (block,) = re.findall(r"```yaml\n(organization: .*?)```", page, re.DOTALL)
-    assert yaml.safe_load(block) == yaml.safe_load(SAMPLE)
+    small, full = re.findall(r"```yaml\n(organization: .*?)```", page, re.DOTALL)
+    assert yaml.safe_load(small) == yaml.safe_load(SAMPLE)
+    assert yaml.safe_load(full) == yaml.safe_load(FULL)
+
+
+def test_every_key_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "awx.md").read_text()
+    fabric = [each for each in vars(Fabric("f", (), None)) if each != "schedules"]
+    for key in [*vars(Settings()), *fabric, *TEMPLATES, "create_organization", "sync_timeout", "update_cache", "drift"]:
+        assert "`%s`" % key in page, key
 
 
 WRONG = [
