@@ -30,7 +30,7 @@ help: ## list the targets
 
 $(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	tools/venv $(PYTHON) $(VENV) requirements-dev.txt
-	tools/foreign_collections.py $(BIN)/python awx.awx kubernetes.core
+	tools/foreign_collections.py $(BIN)/python kubernetes.core
 	@touch $@
 
 # with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without

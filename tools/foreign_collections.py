@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-# ansible-core's release: that of the package. The last that have awx.awx; later ones have it no longer.
+# ansible-core's release: that of the package.
 RELEASES = {"2.17": "10.7.0", "2.18": "11.13.0", "2.19": "12.3.0", "2.20": "13.8.0", "2.21": "13.8.0"}
 
 _ASK = "import ansible.release, sysconfig; print(ansible.release.__version__, sysconfig.get_path('purelib'))"

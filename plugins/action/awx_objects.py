@@ -4,27 +4,98 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import read
+import yaml
+from ansible.errors import AnsibleError
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, foreign
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
+from ansible_collections.railyard.fabric.plugins.plugin_utils import awx_variables, fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_compare import Secrets
+from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_server import Server
+from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_sync import Change, Sync, singular
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+_REMEDY = "name the data file with -e awx_file=PATH (docs/awx.md)"
 
 
 class ActionModule(Door):
-    """Says what AWX is to hold; documented in ``plugins/modules/awx_objects.py``."""
+    """Creates and updates the objects of AWX; documented in ``plugins/modules/awx_objects.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         "file": {"type": "path", "required": True},
-        # the names of the fields alone, so there is nothing to hide
-        "secrets": {"type": "dict", "default": {}, "no_log": False},
+        "secrets": {"type": "dict", "default": {}, "no_log": True},
+        "secrets_file": {"type": "path", "default": "", "no_log": False},
+        "update_secrets": {"type": "bool", "default": False, "no_log": False},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        raw = fabric_files.read(options["file"], "name the data file with -e awx_file=PATH (docs/awx.md)")
-        made = objects(read(raw, fabric_files.shown_path(options["file"]), options["secrets"]))
-        missing = foreign.missing("awx.awx")
-        if missing:
-            raise missing
-        return {"changed": False, "objects": made}
+        if not options["file"]:
+            raise RailyardError("no data file is named", "awx_file", _REMEDY)
+        raw = fabric_files.read(options["file"], _REMEDY)
+        secrets = self._secrets(options)
+        fields = {name: list(each) for name, each in secrets.items()}
+        data = read(raw, fabric_files.shown_path(options["file"]), fields, awx_variables.known())
+        server = Server()
+        known = Secrets(secrets, options["update_secrets"])
+        sync = Sync(server, objects(data), known, check)
+        try:
+            sync.run()
+        except RailyardError as error:
+            if not sync.changes or check:
+                raise
+            done = "%d objects are written already, and a second run continues" % len(sync.changes)
+            raise RailyardError("%s (%s)" % (error.message, done), error.place, error.remedy) from error
+        return {
+            "changed": bool(sync.changes),
+            "changes": [each.line() for each in sync.changes],
+            "diff": [_diff(each) for each in sync.changes],
+        }
+
+    def _secrets(self, options: t.Mapping[str, t.Any]) -> dict[str, dict[str, str]]:
+        given = options["secrets"]
+        if options["secrets_file"]:
+            given = {**self._from_file(options["secrets_file"]), **given}
+        found: dict[str, dict[str, str]] = {}
+        for name, fields in given.items():
+            place = "awx_secrets.%s" % name
+            if not isinstance(fields, dict):
+                raise RailyardError("its value is not a mapping", place, "write it as FIELD: SECRET pairs")
+            for key, value in fields.items():
+                # encrypted values of Ansible are texts, and need not be of Python's type
+                if value is None or isinstance(value, (bool, int, float, dict, list)) or not str(value):
+                    raise RailyardError("its value is not text", "%s.%s" % (place, key), "write the secret, in quotes")
+            found[name] = {str(key): str(value) for key, value in fields.items()}
+        return found
+
+    def _from_file(self, path: str) -> dict[str, t.Any]:
+        """The ``awx_secrets`` of a file of variables, which may be encrypted by ansible-vault."""
+        full = os.path.abspath(path)
+        fabric_files.read(full, "name a file of variables with -e awx_secrets_file=PATH")
+        try:
+            loaded = self._loader.load_from_file(full, cache="none", unsafe=True)
+        except AnsibleError as error:
+            message = " ".join(str(getattr(error, "message", error)).split("\n")[0].split())
+            remedy = "give the vault's password (--ask-vault-pass; in AWX, a vault credential), and see that it is YAML"
+            raise RailyardError("it cannot be read: %s" % message, path, remedy) from None
+        secrets = loaded.get("awx_secrets") if isinstance(loaded, dict) else None
+        if not isinstance(secrets, dict):
+            raise RailyardError("it has no mapping awx_secrets", path, "write awx_secrets: {NAME: {FIELD: SECRET}}")
+        return secrets
+
+
+def _diff(change: Change) -> dict[str, str]:
+    name = "%s %s" % (singular(change.kind), change.name)
+    return {
+        "before_header": name,
+        "after_header": name,
+        "before": _text(change.before),
+        "after": _text(change.after) or ("" if change.before or change.action == "delete" else "%s\n" % change.action),
+    }
+
+
+def _text(values: t.Mapping[str, t.Any]) -> str:
+    return yaml.safe_dump(dict(values), sort_keys=True) if values else ""

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: awx_objects
-short_description: What AWX is to hold for its fabrics, from one data file
+short_description: Create and update the objects of AWX for one or more fabrics, from one data file
 version_added: 0.2.0
 description:
-  - Reads and checks the data file that C(docs/awx.md) describes, and says which organization, credentials, project,
-    inventories, job templates, surveys, workflows, schedules and notifications follow from it.
-  - Everything that is wrong with the file is said at once, each with its line and its remedy.
-  - Asks AWX nothing and changes nothing. The role P(railyard.fabric.awx#role) hands the objects to the modules of the
-    collection C(awx.awx).
+  - Reads and checks the data file that C(docs/awx.md) describes, compares it with what AWX has, and writes what
+    differs. It covers credentials, project, inventories, job templates, surveys, workflows, schedules,
+    notifications and roles of teams.
+  - Everything that is wrong with the file is reported at once, each with its line and its remedy, before AWX is asked.
+    What AWX would refuse half-way is reported at once before anything is written.
+  - AWX is named by the environment of the control node. C(CONTROLLER_HOST), C(CONTROLLER_OAUTH_TOKEN) or
+    C(CONTROLLER_USERNAME) and C(CONTROLLER_PASSWORD), C(CONTROLLER_VERIFY_SSL), C(CONTROLLER_REQUEST_TIMEOUT) and
+    C(CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX) are used, or the same with C(TOWER_).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
-requirements:
-  - the collection C(awx.awx)
 attributes:
   check_mode:
-    description: Only reads.
+    description: Reads AWX, and returns what would be written.
     support: full
   diff_mode:
-    description: Only reads.
-    support: none
+    description: The fields that differ, without secrets.
+    support: full
 options:
   file:
     description: The data file. A relative path begins at the working directory.
@@ -36,40 +37,37 @@ options:
     required: true
   secrets:
     description:
-      - Which secrets are at hand, as the names of their fields by credential or notification. The secrets themselves
-        do not pass through this action.
-      - A credential without a secret, and a secret that nothing takes, are errors.
+      - Secrets by credential or notification and by field.
+      - A credential without a secret, and a secret that nothing uses, are errors.
     type: dict
     default: {}
+  secrets_file:
+    description:
+      - A file of variables with C(awx_secrets), which ansible-vault may have encrypted. O(secrets) is used over it.
+    type: path
+    default: ''
+  update_secrets:
+    description: Whether secrets that AWX has are sent again. AWX returns no secret, so this always changes them.
+    type: bool
+    default: false
 seealso:
   - module: railyard.fabric.fabric_findings
 """
 
 EXAMPLES = r"""
-- name: See what AWX is to hold
+- name: Create and update the objects of AWX
   railyard.fabric.awx_objects:
     file: awx.yml
-    secrets:
-      nodes: [ssh_key_data]
-      cluster: [kubeconfig]
-  register: wanted
-
-- name: Show the job templates
-  ansible.builtin.debug:
-    msg: "{{ wanted.objects.job_templates | map(attribute='name') }}"
+    secrets_file: awx-secrets.yml
 """
 
 RETURN = r"""
-objects:
-  description:
-    - The objects by kind, in the order in which they can be made. Each has a C(name), and C(needs), the objects
-      without which AWX cannot make it. Those under C(absent) are not to be there.
-  type: dict
+changes:
+  description: What was, or in check mode would be, written, a line for each object.
+  type: list
+  elements: str
   returned: success
   sample:
-    organization: Platform
-    job_templates:
-      - name: "Railyard ai-east: validate"
-        playbook: playbooks/validate.yml
-        inventory: Railyard ai-east
+    - "create job template Railyard ai-east: validate"
+    - "change schedule Railyard ai-east: nightly drift: enabled"
 """

@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Unsu
 
 
 def missing(collection: str) -> Unsupported | None:
-    """What to say where a collection such as ``awx.awx`` is not installed; None where it is.
+    """What to say where a collection such as ``kubernetes.core`` is not installed; None where it is.
 
     To be asked before a task of it is read, for Ansible's own message names no remedy.
     """

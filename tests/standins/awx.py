@@ -3,8 +3,8 @@
 """A stand-in for AWX's REST API on the loopback, which keeps state and is stricter than AWX.
 
 Endpoints, fields, defaults, what must be given and what is refused are those of AWX 24.6.1 (``awx/api/serializers.py``,
-``awx/api/views``, ``awx/main/fields.py``, ``awx/main/notifications``), as far as they concern what we make. AWX passes
-over fields that it does not know; here they are refused, as are filters. Secrets are given back as ``$encrypted$``.
+``awx/api/views``, ``awx/main/fields.py``, ``awx/main/notifications``), as far as they concern what we make. AWX ignores
+fields that it does not know; here they are refused, as are filters. Secrets are returned as ``$encrypted$``.
 """
 
 from __future__ import annotations
@@ -16,260 +16,63 @@ import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
-ENCRYPTED = "$encrypted$"
-READ_ONLY = {"id", "type", "url", "related", "summary_fields", "created", "modified"}
-Data = t.Dict[str, t.Any]
+from tests.standins.awx_kinds import (
+    ENCRYPTED,
+    KINDS,
+    MANAGED,
+    NOTIFICATION_SECRETS,
+    READ_ONLY,
+    ROLES,
+    UNIFIED,
+    Data,
+    Field,
+)
+from tests.standins.awx_rules import ZONE_LINKS, ZONES, Refused, Rules, wrong
+from tests.standins.awx_updates import TRIGGERS, UPDATES, Updates
 
 
-class Field(t.NamedTuple):
-    """``kind``: text, number, flag, object, json (a text that holds an object), or the endpoint that an id is of."""
+class Trouble:
+    """What happens to the next ``times`` requests of ``method`` whose path matches.
 
-    kind: str
-    default: t.Any = None
-    required: bool = False
-    choices: tuple[t.Any, ...] = ()
-    fixed: bool = False  # cannot change once it is set
+    An answer of ``status``, or, with 0, a connection that ends. ``after``: AWX has carried the request out.
+    """
 
+    def __init__(self, method: str, path: str, status: int = 0, times: int = 1, after: bool = False) -> None:
+        self._method, self._path, self.status, self._times, self.after = method, path, status, times, after
 
-def text(default: t.Any = "", **more: t.Any) -> Field:
-    return Field("text", default, **more)
-
-
-def number(default: int | None = 0) -> Field:
-    return Field("number", default)
+    def meets(self, method: str, path: str) -> bool:
+        if self._times and method == self._method and re.search(self._path, path):
+            self._times -= 1
+            return True
+        return False
 
 
-def flag(default: bool | None = False) -> Field:
-    return Field("flag", default)
+class Awx(Rules, Updates):
+    """The state, and what can be done to it. ``playbooks``: those that a project's update finds in the repository.
 
-
-def of(endpoint: str, **more: t.Any) -> Field:
-    return Field(endpoint, None, **more)
-
-
-class Kind(t.NamedTuple):
-    fields: t.Mapping[str, Field]
-    unique: tuple[str, ...] = ("name", "organization")
-    associations: t.Mapping[str, str] = {}
-    name: str = "name"
-
-
-OUTCOMES = {"notification_templates_%s" % each: "notification_templates" for each in ("started", "success", "error")}
-NAMED = {"name": text(required=True), "description": text()}
-PROMPTS = {
-    "inventory": of("inventories"),
-    "scm_branch": text(None),
-    "job_type": text(None, choices=(None, "", "run", "check")),
-    "job_tags": text(None),
-    "skip_tags": text(None),
-    "limit": text(None),
-    "diff_mode": flag(None),
-    "verbosity": number(None),
-    "execution_environment": of("execution_environments"),
-    "forks": number(None),
-    "job_slice_count": number(None),
-    "timeout": number(None),
-    "extra_data": Field("object", {}),
-}
-ASKS = ("diff_mode", "variables", "limit", "tags", "skip_tags", "job_type", "verbosity", "inventory", "credential")
-KINDS: t.Mapping[str, Kind] = {
-    "organizations": Kind(
-        {**NAMED, "max_hosts": number(), "default_environment": of("execution_environments")}, ("name",), OUTCOMES
-    ),
-    "credential_types": Kind(
-        {
-            **NAMED,
-            "kind": text(required=True, choices=("cloud", "net")),
-            "managed": flag(),
-            "inputs": Field("object", {}),
-            "injectors": Field("object", {}),
-        },
-        ("name",),
-    ),
-    "credentials": Kind(
-        {
-            **NAMED,
-            "credential_type": of("credential_types", required=True),
-            "organization": of("organizations"),
-            "user": of("users"),
-            "team": of("teams"),
-            "inputs": Field("object", {}),
-        },
-        ("name", "organization", "credential_type"),
-    ),
-    "execution_environments": Kind(
-        {
-            **NAMED,
-            "image": text(required=True),
-            "organization": of("organizations", fixed=True),
-            "credential": of("credentials"),
-            "pull": text(choices=("", "always", "missing", "never")),
-        },
-        ("name",),
-    ),
-    "projects": Kind(
-        {
-            **NAMED,
-            "organization": of("organizations"),
-            "scm_type": text(choices=("", "git", "svn", "insights", "archive")),
-            **{key: text() for key in ("local_path", "scm_url", "scm_branch", "scm_refspec")},
-            **{key: flag() for key in ("scm_clean", "scm_delete_on_update", "scm_track_submodules")},
-            "scm_update_on_launch": flag(),
-            "scm_update_cache_timeout": number(),
-            "allow_override": flag(),
-            "timeout": number(),
-            "credential": of("credentials"),
-            "default_environment": of("execution_environments"),
-            "signature_validation_credential": of("credentials"),
-        },
-        associations=OUTCOMES,
-    ),
-    "inventories": Kind(
-        {
-            **NAMED,
-            "organization": of("organizations", required=True),
-            "kind": text(choices=("", "smart", "constructed", None)),
-            "host_filter": text(None),
-            "variables": Field("json", ""),
-            "prevent_instance_group_fallback": flag(),
-        }
-    ),
-    "inventory_sources": Kind(
-        {
-            **NAMED,
-            "inventory": of("inventories", required=True, fixed=True),
-            "source": text(required=True, choices=("scm", "ec2")),
-            **{key: text() for key in ("source_path", "scm_branch", "enabled_var", "enabled_value")},
-            **{key: text() for key in ("host_filter", "limit")},
-            "source_vars": Field("json", ""),
-            "source_project": of("projects"),
-            "credential": of("credentials"),
-            "execution_environment": of("execution_environments"),
-            **{key: flag() for key in ("overwrite", "overwrite_vars", "update_on_launch")},
-            "update_cache_timeout": number(),
-            "timeout": number(),
-            "verbosity": number(1),
-        },
-        ("name", "inventory"),
-        OUTCOMES,
-    ),
-    "notification_templates": Kind(
-        {
-            **NAMED,
-            "organization": of("organizations", required=True),
-            "notification_type": text(required=True, choices=("email", "slack", "webhook", "pagerduty", "mattermost")),
-            "notification_configuration": Field("object", {}),
-            "messages": Field("object", None),
-        }
-    ),
-    "job_templates": Kind(
-        {
-            **NAMED,
-            "job_type": text("run", choices=("run", "check")),
-            "organization": of("organizations"),
-            "inventory": of("inventories"),
-            "project": of("projects", required=True),
-            "playbook": text(required=True),
-            **{key: text() for key in ("scm_branch", "limit", "job_tags", "skip_tags", "start_at_task")},
-            **{key: number() for key in ("forks", "timeout", "verbosity")},
-            "job_slice_count": number(1),
-            "extra_vars": Field("json", ""),
-            **{"ask_%s_on_launch" % each: flag() for each in ASKS},
-            **{key: flag() for key in ("force_handlers", "use_fact_cache", "survey_enabled", "become_enabled")},
-            **{key: flag() for key in ("diff_mode", "allow_simultaneous", "prevent_instance_group_fallback")},
-            "execution_environment": of("execution_environments"),
-        },
-        ("name", "organization"),
-        {**OUTCOMES, "credentials": "credentials"},
-    ),
-    "workflow_job_templates": Kind(
-        {
-            **NAMED,
-            "organization": of("organizations"),
-            "inventory": of("inventories"),
-            "extra_vars": Field("json", ""),
-            **{key: text(None) for key in ("limit", "scm_branch", "job_tags", "skip_tags")},
-            **{key: flag() for key in ("survey_enabled", "allow_simultaneous")},
-            **{"ask_%s_on_launch" % each: flag() for each in ("variables", "inventory", "limit", "tags", "skip_tags")},
-        },
-        ("name", "organization"),
-        {**OUTCOMES, "notification_templates_approvals": "notification_templates"},
-    ),
-    "workflow_job_template_nodes": Kind(
-        {
-            **PROMPTS,
-            "workflow_job_template": of("workflow_job_templates", required=True, fixed=True),
-            "unified_job_template": of("unified_job_templates"),
-            "identifier": text(required=True),
-            "all_parents_must_converge": flag(),
-        },
-        ("identifier", "workflow_job_template"),
-        {"%s_nodes" % each: "workflow_job_template_nodes" for each in ("success", "failure", "always")},
-        "identifier",
-    ),
-    "schedules": Kind(
-        {
-            **NAMED,
-            **PROMPTS,
-            "unified_job_template": of("unified_job_templates", required=True),
-            "enabled": flag(True),
-            "rrule": text(required=True),
-        },
-        ("name", "unified_job_template"),
-    ),
-    "workflow_approval_templates": Kind({**NAMED, "timeout": number()}, ("name", "workflow_node")),
-}
-UNIFIED = ("projects", "inventory_sources", "job_templates", "workflow_job_templates", "workflow_approval_templates")
-
-# The types that AWX brings: fields that are secret, others, those that must be given.
-MANAGED = {
-    "Machine": (
-        ("password", "ssh_key_data", "ssh_key_unlock", "become_password"),
-        ("username", "ssh_public_key_data", "become_method", "become_username"),
-        (),
-    ),
-    "Source Control": (("password", "ssh_key_data", "ssh_key_unlock"), ("username",), ()),
-    "Vault": (("vault_password",), ("vault_id",), ("vault_password",)),
-    "Container Registry": (("password",), ("host", "username", "verify_ssl"), ("host",)),
-    "OpenShift or Kubernetes API Bearer Token": (
-        ("bearer_token", "ssl_ca_cert"),
-        ("host", "verify_ssl"),
-        ("host", "bearer_token"),
-    ),
-}
-NOTIFICATIONS: t.Mapping[str, t.Mapping[str, type]] = {
-    "email": {
-        **{key: str for key in ("host", "username", "password", "sender")},
-        **{"port": int, "timeout": int, "use_tls": bool, "use_ssl": bool, "recipients": list},
-    },
-    "slack": {"token": str, "channels": list},
-    "webhook": {
-        **{key: str for key in ("url", "http_method", "username", "password")},
-        **{"disable_ssl_verification": bool, "headers": dict},
-    },
-    "mattermost": {"mattermost_url": str, "mattermost_no_verify_ssl": bool},
-    "pagerduty": {key: str for key in ("subdomain", "token", "service_key", "client_name")},
-}
-NOTIFICATION_SECRETS = ("password", "token")
-
-
-class Refused(Exception):
-    def __init__(self, status: int, body: t.Any) -> None:
-        super().__init__(body)
-        self.status = status
-        self.body = body
-
-
-def wrong(field: str, message: str) -> Refused:
-    return Refused(400, {field: [message]})
-
-
-class Awx:
-    """The state, and what can be done to it. ``playbooks``: those that a project's update finds in the repository."""
+    ``tokens`` are those of an administrator, of an administrator of organizations, of an auditor, who may read all,
+    and of a member of an organization, who sees the organization alone (``awx/main/access.py``).
+    """
 
     def __init__(self, playbooks: t.Collection[str], token: str = "secret-token") -> None:
         self.token = token
-        self.playbooks = set(playbooks)
+        self.tokens = {
+            token: "admin",
+            "token-org-admin": "org-admin",
+            "token-auditor": "auditor",
+            "token-member": "member",
+        }
+        self.begin(playbooks)
+        # what to do with requests before they are answered: see :class:`Trouble`
+        self.troubles: list[Trouble] = []
+        self.prefix = "/api/v2/"
+        self.page = ""  # what a web server that is not AWX answers
+        self.object_roles: dict[int, tuple[str, int, str]] = {}
+        self.team_roles: dict[int, set[int]] = {}
+        # endpoint -> what a new object of it is refused with
+        self.refusals: dict[str, Data] = {}
+        # templates that have a running job
+        self.busy: set[int] = set()
         self.tables: dict[str, dict[int, Data]] = {endpoint: {} for endpoint in KINDS}
         self.surveys: dict[tuple[str, int], Data] = {}
         self.links: dict[tuple[str, int, str], list[int]] = {}
@@ -283,6 +86,13 @@ class Awx:
             fields += [{"id": each, "label": each, "type": kinds.get(each, "string")} for each in others]
             inputs = {"fields": fields, "required": list(required)}
             self._keep("credential_types", {"name": name, "kind": "x", "managed": True, "inputs": inputs})
+
+    def add(self, endpoint: str, **values: t.Any) -> Data:
+        """Something that somebody else has made."""
+        item = self._keep(endpoint, values)
+        if endpoint == "projects":
+            self.start("project", item)
+        return item
 
     # -- for tests
 
@@ -308,25 +118,38 @@ class Awx:
         query = dict(parse_qsl(split.query))
         with self._lock:
             self.requests.append((method, split.path, data))
-            if token != "Bearer %s" % self.token:
+            if self.page:
+                return 200, self.page
+            if not split.path.startswith(self.prefix) or not split.path.endswith("/"):
+                return 404, {"detail": "The requested resource could not be found."}
+            role = self.tokens.get(token.partition(" ")[2])
+            if role is None:
                 return 401, {"detail": "Authentication credentials were not provided."}
-            parts = split.path.strip("/").split("/")
-            if parts[:2] != ["api", "v2"] or not split.path.endswith("/"):
-                return 404, {"detail": "Not found."}
+            parts = split.path[len(self.prefix) :].strip("/").split("/")
             try:
-                return self._route(method, parts[2:], query, data)
+                self._permitted(role, method, parts[0])
+                return self._route(method, parts, query, data, role)
             except Refused as refused:
                 return refused.status, refused.body
 
-    def _route(self, method: str, parts: list[str], query: dict[str, str], data: Data) -> tuple[int, t.Any]:
+    @staticmethod
+    def _permitted(role: str, method: str, endpoint: str) -> None:
+        wide = ("organizations", "credential_types")
+        if method != "GET" and (role in ("auditor", "member") or (role == "org-admin" and endpoint in wide)):
+            raise Refused(403, {"detail": "You do not have permission to perform this action."})
+
+    def _route(self, method: str, parts: list[str], query: dict[str, str], data: Data, role: str) -> tuple[int, t.Any]:
         endpoint = parts[0]
-        if endpoint == "project_updates" and len(parts) == 2:
-            return 200, {"id": int(parts[1]), "status": "successful", "finished": "2026-01-01T00:00:00Z"}
-        if endpoint not in (*KINDS, "unified_job_templates", "instance_groups"):
-            raise Refused(404, {"detail": "Not found."})
+        if endpoint in UPDATES and len(parts) > 1:
+            return 200, self.update_of(int(parts[1]), parts[2:])
+        if parts == ["schedules", "zoneinfo"]:
+            return 200, {"zones": list(ZONES), "links": ZONE_LINKS}
+        if endpoint not in (*KINDS, "unified_job_templates"):
+            raise Refused(404, {"detail": "The requested resource could not be found."})
         if len(parts) == 1:
             if method == "GET":
-                return 200, self._list(endpoint, query)
+                seen = role != "member" or endpoint in ("organizations", "credential_types")
+                return 200, self._list(endpoint, query) if seen else self._page([])
             if method == "POST" and endpoint in KINDS:
                 return 201, self._shown(endpoint, self._create(endpoint, data))
             raise Refused(405, {"detail": 'Method "%s" not allowed.' % method})
@@ -343,6 +166,8 @@ class Awx:
         if method == "PATCH":
             return 200, self._shown(endpoint, self._update(endpoint, item, data))
         if method == "DELETE":
+            if item["id"] in self.busy:
+                raise Refused(409, {"error": "Resource is being used by running jobs."})
             self._delete(endpoint, item["id"])
             return 204, None
         raise Refused(405, {"detail": 'Method "%s" not allowed.' % method})
@@ -356,21 +181,55 @@ class Awx:
             approval = self._keep("workflow_approval_templates", data)
             item["unified_job_template"] = approval["id"]
             return 201, {**self._shown("workflow_approval_templates", approval)}
+        if what == "update" and method == "POST" and endpoint in ("projects", "inventory_sources"):
+            return 202, self.start("project" if endpoint == "projects" else "inventory", item)
+        if what == "playbooks" and endpoint == "projects":
+            return 200, sorted(self.playbook_files.get(item["id"], ()))
+        if what == "roles" and endpoint == "teams":
+            return self._team_roles(method, item, data)
         other = KINDS[endpoint].associations.get(what)
         if other is None:
             raise Refused(404, {"detail": "Not found."})
         linked = self.links.setdefault((endpoint, item["id"], what), [])
         if method == "GET":
             return 200, self._page([self._shown(other, self.tables[other][each]) for each in linked])
+        if other == "labels" and set(data) == {"name", "organization"}:  # awx/api/views/labels.py
+            found = [each for each in self.tables["labels"].values() if data.items() <= each.items()]
+            data = {"id": (found[0] if found else self._create("labels", data))["id"]}
         if method != "POST" or not set(data) <= {"id", "disassociate"}:
             raise Refused(400, {"detail": "an association takes id and disassociate"})
         if data["id"] not in self.tables[other]:
             raise Refused(400, {"detail": "%s %s does not exist" % (other, data["id"])})
         if data.get("disassociate"):
-            linked.remove(data["id"])
+            if data["id"] in linked:
+                linked.remove(data["id"])
+            if other == "labels" and not any(
+                data["id"] in ids for (_e, _i, kind), ids in self.links.items() if kind == "labels"
+            ):
+                self._delete("labels", data["id"])
         elif data["id"] not in linked:
+            self._relation(endpoint, item, what, self.tables[other][data["id"]])
             linked.append(data["id"])
         return 204, None
+
+    def _team_roles(self, method: str, team: Data, data: Data) -> tuple[int, t.Any]:
+        held = self.team_roles.setdefault(team["id"], set())
+        if method == "GET":
+            return 200, self._page([{"id": each, "name": self.object_roles[each][2]} for each in sorted(held)])
+        endpoint, number, _role = self.object_roles[data["id"]]
+        if data.get("disassociate"):
+            held.discard(data["id"])
+            return 204, None
+        if endpoint == "credentials" and self.tables[endpoint][number]["organization"] != team["organization"]:
+            said = "You cannot grant credential access to a team when the Organization field belongs to a different one"
+            raise Refused(400, {"msg": said})
+        held.add(data["id"])
+        return 204, None
+
+    def granted(self, team: str) -> set[tuple[str, str]]:
+        """The names of objects and roles that a team has."""
+        held = [self.object_roles[each] for each in self.team_roles.get(self.one("teams", team)["id"], ())]
+        return {(self.tables[endpoint][number]["name"], role) for endpoint, number, role in held}
 
     def _list(self, endpoint: str, query: dict[str, str]) -> Data:
         endpoints = UNIFIED if endpoint == "unified_job_templates" else (endpoint,)
@@ -389,15 +248,31 @@ class Awx:
             if key.startswith("or__"):
                 either.append(str(item.get(key[4:])) == wanted)
                 continue
-            field, _, below = key.partition("__")
-            if field not in (*KINDS[endpoint].fields, "id") and field != "organization":
-                raise Refused(400, {"detail": "%s has no field named '%s'" % (endpoint, field)})
-            value = item.get(field)
-            if below:
-                value = self.tables[KINDS[endpoint].fields[field].kind].get(value, {}).get(below)
-            if wanted != ("None" if value is None else str(value)):
+            if not self._matched(endpoint, item, key.split("__"), wanted):
                 return False
         return not either or any(either)
+
+    def _matched(self, endpoint: str, item: Data, words: list[str], wanted: str) -> bool:
+        """A filter such as ``inventory__organization`` or ``name__startswith``."""
+        field = words[0]
+        if field not in (*KINDS[endpoint].fields, "id", "organization"):
+            raise Refused(400, {"detail": "%s has no field named '%s'" % (endpoint, field)})
+        value = item.get(field)
+        if words[1:] == ["startswith"]:
+            return str(value).startswith(wanted)
+        if len(words) == 1:
+            return wanted == ("None" if value is None else str(value))
+        others = UNIFIED if KINDS[endpoint].fields[field].kind == "unified_job_templates" else ()
+        for other in others or (KINDS[endpoint].fields[field].kind,):
+            if value in self.tables[other]:
+                known = self.tables[other][value]
+                below = (
+                    known if "organization" in known or words[1] != "organization" else {**known, "organization": None}
+                )
+                if words[1] == "organization" and words[1] not in KINDS[other].fields:
+                    return False
+                return self._matched(other, below, words[1:], wanted)
+        return False
 
     @staticmethod
     def _page(found: list[Data]) -> Data:
@@ -410,9 +285,14 @@ class Awx:
         fields = KINDS[endpoint].fields
         item = {"id": self._last, **{key: field.default for key, field in fields.items()}, **values}
         self.tables[endpoint][self._last] = item
+        for role in ROLES.get(endpoint, ()):
+            self._last += 1
+            self.object_roles[self._last] = (endpoint, item["id"], role)
         return item
 
     def _create(self, endpoint: str, data: Data) -> Data:
+        if endpoint in self.refusals:
+            raise Refused(400, self.refusals[endpoint])
         for key, field in KINDS[endpoint].fields.items():
             if field.required and data.get(key) in (None, ""):
                 raise wrong(key, "This field is required.")
@@ -422,7 +302,7 @@ class Awx:
         self._rules(endpoint, {**defaults, **values}, values, None)
         item = self._keep(endpoint, values)
         if endpoint == "projects":
-            item["_update"] = item["id"]
+            self.start("project", item)
         return item
 
     def _update(self, endpoint: str, item: Data, data: Data) -> Data:
@@ -431,7 +311,10 @@ class Awx:
         values = self._checked(endpoint, data, item)
         self._unique(endpoint, {**item, **values}, item)
         self._rules(endpoint, {**item, **values}, values, item)
+        moved = endpoint == "projects" and any(values.get(key, item[key]) != item[key] for key in TRIGGERS)
         item.update(values)
+        if moved:
+            self.start("project", item)
         return item
 
     def _delete(self, endpoint: str, number: int) -> None:
@@ -486,145 +369,6 @@ class Awx:
             if other is not item and all(other.get(key) == values.get(key) for key in keys):
                 raise Refused(400, {"__all__": ["%s with this %s already exists." % (endpoint, " and ".join(keys))]})
 
-    # -- what AWX checks beyond fields
-
-    def _rules(self, endpoint: str, whole: Data, given: Data, item: Data | None) -> None:
-        check = getattr(self, "_%s_rules" % endpoint, None)
-        if check:
-            check(whole, given, item)
-
-    def _credential_types_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        inputs, injectors = whole["inputs"], whole["injectors"]
-        if not set(inputs) <= {"fields", "required"} or not set(injectors) <= {"file", "env", "extra_vars"}:
-            raise wrong("inputs", "Additional properties are not allowed")
-        for field in inputs.get("fields", []):
-            if (
-                not {"id", "label"}
-                <= set(field)
-                <= {"id", "label", "type", "secret", "multiline", "help_text", "format"}
-            ):
-                raise wrong("inputs", "wrong properties of the field %s" % field)
-            field.setdefault("type", "string")
-        known = {field["id"] for field in inputs.get("fields", [])}
-        for kind, entries in injectors.items():
-            for key, template in entries.items():
-                if kind == "env" and key.startswith("ANSIBLE_"):
-                    raise wrong("injectors", "Environment variable %s is not allowed" % key)
-                for name in re.findall(r"\{\{\s*([\w.]+)\s*\}\}", template) or [template]:
-                    if name not in known and not (name == "tower.filename" and "template" in injectors.get("file", {})):
-                        raise wrong("injectors", "%s uses an undefined field (%s)" % (key, name))
-
-    def _credentials_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        owners = [key for key in ("organization", "user", "team") if whole.get(key)]
-        if len(owners) != 1:
-            raise Refused(400, {"detail": "Missing 'user', 'team', or 'organization'."})
-        kind = self.tables["credential_types"][whole["credential_type"]]["inputs"]
-        known = {field["id"]: field for field in kind["fields"]}
-        for key, value in whole["inputs"].items():
-            if key not in known:
-                raise Refused(400, {"inputs": {key: ["Additional properties are not allowed."]}})
-            if type(value) is not (bool if known[key]["type"] == "boolean" else str):
-                raise Refused(400, {"inputs": {key: ["wrong type"]}})
-            if value == ENCRYPTED:
-                if not item:
-                    raise Refused(400, {"inputs": {key: ["$encrypted$ is a reserved keyword"]}})
-                whole["inputs"][key] = item["inputs"][key]
-        for key in kind.get("required", []):
-            if not whole["inputs"].get(key):
-                raise Refused(400, {"inputs": {key: ["required for the credential type"]}})
-
-    def _execution_environments_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        if given.get("credential"):
-            credential = self.tables["credentials"][given["credential"]]
-            if self.tables["credential_types"][credential["credential_type"]]["name"] != "Container Registry":
-                raise wrong("credential", "Only Container Registry credentials can be associated")
-
-    def _inventory_sources_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        if whole["source"] == "scm" and not whole["source_project"]:
-            raise wrong("source_project", "Project required for scm type sources.")
-        if whole["source_project"] and not self.tables["projects"][whole["source_project"]]["scm_type"]:
-            raise wrong("source_project", "Cannot use manual project for SCM-based inventory.")
-
-    def _notification_templates_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        known = NOTIFICATIONS[whole["notification_type"]]
-        settings = whole["notification_configuration"]
-        if set(settings) != set(known):
-            raise Refused(400, {"__all__": ["fields of %s: %s" % (whole["notification_type"], ", ".join(known))]})
-        for key, value in settings.items():
-            if type(value) is not known[key] or (known[key] is list and not value):
-                raise Refused(400, {"__all__": ["Configuration field '%s' incorrect type" % key]})
-            if value == ENCRYPTED and item:
-                settings[key] = item["notification_configuration"][key]
-
-    def _job_templates_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        if whole["playbook"] not in self.playbooks:
-            raise wrong("playbook", "Playbook not found for project.")
-        if not whole["inventory"] and not whole["ask_inventory_on_launch"]:
-            raise wrong("inventory", "You must either set a default value or ask to prompt on launch.")
-
-    def _workflow_job_template_nodes_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        template = whole["unified_job_template"]
-        if not whole["extra_data"]:
-            return
-        questions = {
-            each["variable"]: each for each in self.surveys.get(("job_templates", template), {}).get("spec", [])
-        }
-        for key, value in whole["extra_data"].items():
-            if key not in questions:
-                raise wrong("extra_data", "Variables %s are not allowed on launch." % key)
-            if questions[key]["choices"] and value not in questions[key]["choices"]:
-                raise wrong("extra_data", "Value %s for '%s' expected to be one of the choices." % (value, key))
-
-    def _schedules_rules(self, whole: Data, given: Data, item: Data | None) -> None:
-        rule = whole["rrule"]
-        if not re.match(r"DTSTART(;TZID=[\w/+-]+:\d{8}T\d{6}|:\d{8}T\d{6}Z) RRULE:[A-Z=;,0-9]+\Z", rule):
-            raise wrong("rrule", "Valid DTSTART required in rrule.")
-        if "INTERVAL=" not in rule:
-            raise wrong("rrule", "INTERVAL required in rrule")
-
-    def _survey(self, method: str, place: tuple[str, int], data: Data) -> tuple[int, t.Any]:
-        if method == "GET":
-            return 200, self.surveys.get(place, {})
-        if method == "DELETE":
-            self.surveys.pop(place, None)
-            return 200, {}
-        for key, kind in (("name", str), ("description", str), ("spec", list)):
-            if not isinstance(data.get(key), kind):
-                raise Refused(400, {"error": "Field '%s' is missing from survey spec." % key})
-        if set(data) != {"name", "description", "spec"} or not data["spec"]:
-            raise Refused(400, {"error": "'spec' doesn't contain any items."})
-        seen = set()
-        for index, question in enumerate(data["spec"]):
-            problem = self._question(question)
-            if question.get("variable") in seen:
-                problem = "duplicated variable"
-            if problem:
-                raise Refused(400, {"error": "survey question %d: %s" % (index, problem)})
-            seen.add(question["variable"])
-        self.surveys[place] = data
-        return 200, {}
-
-    @staticmethod
-    def _question(question: Data) -> str:
-        kinds = {"text": str, "textarea": str, "integer": int, "float": float, "multiplechoice": str}
-        kinds.update(multiselect=(str, list), password=str)  # type: ignore[arg-type]
-        allowed = {"question_name", "question_description", "variable", "type", "required", "choices", "min", "max"}
-        if not {"type", "question_name", "variable", "required"} <= set(question) <= allowed | {"default"}:
-            return "wrong keys"
-        if question["type"] not in kinds or type(question["required"]) is not bool:
-            return "wrong type"
-        for key in ("min", "max"):
-            if question.get(key) is not None and type(question[key]) is not int:
-                return "the limit %s is no integer" % key
-        default = question.get("default", "")
-        if default != "" and not isinstance(default, kinds[question["type"]]):
-            return "wrong default"
-        if question["type"].startswith("multi"):
-            given = default.splitlines() if isinstance(default, str) else default
-            if not question.get("choices") or any(each not in question["choices"] for each in given):
-                return "Default choice must be answered from the choices listed."
-        return ""
-
     # -- what is given back
 
     def _shown(self, endpoint: str, item: Data) -> Data:
@@ -641,13 +385,25 @@ class Awx:
             template = item["unified_job_template"]
             if template in self.tables["workflow_approval_templates"]:
                 shown["related"]["unified_job_template"] = "/api/v2/workflow_approval_templates/%d/" % template
-        if item.pop("_update", None):  # its first update begins with it
-            shown["summary_fields"]["current_update"] = {"id": item["id"]}
         if endpoint == "projects":
             shown["scm_revision"] = "0" * 40
+            shown["status"], shown["summary_fields"] = self.state_of(item)
+        owner = self.tables["organizations"].get(item.get("organization"))
+        if owner:
+            shown["summary_fields"]["organization"] = {"id": owner["id"], "name": owner["name"]}
+        roles = {
+            role: {"id": key}
+            for key, (kind, number, role) in self.object_roles.items()
+            if (kind, number) == (endpoint, item["id"])
+        }
+        if roles:
+            shown["summary_fields"]["object_roles"] = roles
         if endpoint == "credentials":
             kind = self.tables["credential_types"][item["credential_type"]]["inputs"]
             secrets = {field["id"] for field in kind["fields"] if field.get("secret")}
+            shown["kind"] = {"Machine": "ssh", "Vault": "vault"}.get(
+                self.tables["credential_types"][item["credential_type"]]["name"], ""
+            )
             shown["inputs"] = {key: ENCRYPTED if key in secrets else value for key, value in item["inputs"].items()}
         if endpoint == "notification_templates":
             shown["notification_configuration"] = {
@@ -662,13 +418,19 @@ def serve(awx: Awx) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def _answer(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
             raw = self.rfile.read(size)
             data = json.loads(raw) if raw else {}
+            trouble = next((each for each in awx.troubles if each.meets(self.command, self.path)), None)
+            if trouble and not trouble.after:
+                return self._fail(trouble)
             status, body = awx.handle(self.command, self.path, data, self.headers.get("Authorization", ""))
-            out = b"" if body is None else json.dumps(body).encode()
+            if trouble:
+                return self._fail(trouble)
+            out = b"" if body is None else body.encode() if isinstance(body, str) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("X-API-Product-Name", "AWX")
             self.send_header("X-API-Product-Version", "24.6.1")
@@ -676,6 +438,13 @@ def serve(awx: Awx) -> ThreadingHTTPServer:
             self.send_header("Content-Length", str(len(out)))
             self.end_headers()
             self.wfile.write(out)
+
+        def _fail(self, trouble: Trouble) -> None:
+            self.close_connection = True
+            if trouble.status:
+                self.send_response(trouble.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
 
         do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = _answer
 

@@ -31,7 +31,10 @@ _BESIDE_A_FILE = {_HOST: "", "K8S_AUTH_API_KEY": "", "K8S_AUTH_SSL_CA_CERT": "",
 _NOT_BESIDE_A_CONTEXT = ("K8S_AUTH_SSL_CA_CERT", "K8S_AUTH_VERIFY_SSL")
 _DEFAULT = "~/.kube/config"
 _TRUE, _FALSE = ("true", "yes", "y", "on", "1", "t"), ("false", "no", "n", "off", "0", "f")
-_NAME_ONE = "name a kubeconfig with -e kubernetes_kubeconfig=PATH, and its context with -e kubernetes_context=NAME"
+_NAME_ONE = (
+    "name a kubeconfig with -e kubernetes_kubeconfig=PATH, and its context with -e kubernetes_context=NAME;"
+    " in AWX, give the job template a credential for the cluster"
+)
 
 
 def connect(kubeconfig: str | None, context: str | None, connections: int, say: Say = lambda _text: None) -> Server:

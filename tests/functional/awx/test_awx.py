@@ -5,54 +5,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import typing as t
 from pathlib import Path
 
 import pytest
 
-from tests.playbook import ROOT, Played, play
-from tests.standins.awx import Awx, serve
-
-SAMPLE = ROOT / "tests/unit/awx/sample.yml"
-SECRETS = {
-    "git": {"ssh_key_data": "-----BEGIN KEY-----\nKEY-of-git\n-----END KEY-----\n"},
-    "registry": {"password": "PASSWORD-of-registry"},
-    "nodes": {"ssh_key_data": "KEY-of-nodes"},
-    "cluster": {"kubeconfig": "KUBECONFIG-of-cluster"},
-    "ops": {"token": "TOKEN-of-ops"},
-}
-PLAYBOOKS = {"playbooks/%s" % path.name for path in (ROOT / "playbooks").glob("*.yml")}
-
-
-class Site:
-    """A stand-in, and the playbook run against it."""
-
-    def __init__(self, place: Path) -> None:
-        self.awx = Awx(PLAYBOOKS)
-        self.server = serve(self.awx)
-        self.place = place
-
-    def play(
-        self, *arguments: str, file: Path = SAMPLE, secrets: t.Any = SECRETS, **environment: str
-    ) -> tuple[Played, list[t.Any]]:
-        """Run it; gives what it said, and what it wrote."""
-        vault = self.place / "secrets.json"
-        vault.write_text(json.dumps({"awx_secrets": secrets}))
-        env = {"HOME": str(self.place), "CONTROLLER_HOST": "http://127.0.0.1:%d" % self.server.server_port}
-        env.update(CONTROLLER_REQUEST_TIMEOUT="120")  # a busy machine is no failure
-        env.update({"CONTROLLER_OAUTH_TOKEN": self.awx.token, **environment})
-        words, given = ("-e", "@%s" % vault, *arguments), {"awx_file": str(file)}
-        before = len(self.awx.writes())
-        done = play("playbooks/awx.yml", *words, inventory="localhost,", given=given, env=env)
-        return done, self.awx.writes()[before:]
+from tests.functional.awx.site import SAMPLE, SECRETS, Site
+from tests.playbook import PROGRAMS, Played
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("awx"))
     yield site
-    site.server.shutdown()
-    site.server.server_close()
+    site.close()
 
 
 def ok(done: Played) -> None:
@@ -68,9 +35,10 @@ def hidden(done: Played) -> None:
 
 
 def test_check_mode_says_what_would_be_made_and_makes_nothing(site: Site) -> None:
-    done, wrote = site.play("--check")
+    done, wrote = site.play("--check", "--diff")
     ok(done)
-    assert wrote == []
+    hidden(done)
+    assert wrote == [] and "+image: registry.example/railyard-ee" in done.stdout
     for name in ("Railyard nodes", "Railyard ai-east: hosts", "hosts-with-reboots", "Railyard ai-east: nightly drift"):
         assert name in done.stdout
 
@@ -94,7 +62,7 @@ def test_the_first_run_makes_everything_and_tells_no_secret(site: Site) -> None:
         "Railyard nodes",
     ]
     assert awx.linked("job_templates", "Railyard ai-east: kubernetes", "credentials") == ["Railyard cluster"]
-    assert awx.linked("job_templates", "Railyard ai-east: hosts", "notification_templates_error") == ["Railyard ops"]
+    assert awx.linked("job_templates", "Railyard ai-east: drift", "notification_templates_error") == ["Railyard ops"]
     source = awx.one("inventory_sources", "Railyard ai-east: fabric file")
     assert (source["source_path"], source["overwrite_vars"]) == ("inventories/macvlan-roce/fabric.yml", True)
     workflow = "Railyard ai-east: site"
@@ -110,8 +78,10 @@ def test_the_first_run_makes_everything_and_tells_no_secret(site: Site) -> None:
     assert awx.one("notification_templates", "Railyard ops")["notification_configuration"]["token"] == "TOKEN-of-ops"
 
 
-def test_the_second_run_changes_nothing(site: Site) -> None:
-    done, wrote = site.play()
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_the_second_run_changes_nothing(words: tuple[str, ...], site: Site) -> None:
+    """And so it takes a token that may only read."""
+    done, wrote = site.play(*words, CONTROLLER_OAUTH_TOKEN="token-auditor")
     ok(done)
     assert wrote == [] and "changed=0" in done.stdout
 
@@ -127,7 +97,11 @@ def test_what_left_the_file_goes_the_rest_stays_and_secrets_are_new_where_asked(
     done, wrote = site.play("-e", "awx_update_secrets=true", file=less, secrets=new)
     ok(done)
     hidden(done)
-    assert before - set(awx.names("job_templates")) == {"Railyard ai-east: kubernetes", "Railyard ai-east: teardown"}
+    assert before - set(awx.names("job_templates")) == {
+        "Railyard ai-east: cluster",
+        "Railyard ai-east: kubernetes",
+        "Railyard ai-east: teardown",
+    }
     assert awx.names("schedules") == [] and "kubernetes" not in awx.names("workflow_job_template_nodes")
     assert awx.linked("workflow_job_template_nodes", "hosts", "success_nodes") == ["verify"]
     assert awx.one("job_templates", "Railyard ai-east: hosts")["forks"] == 32
@@ -141,22 +115,49 @@ def test_what_left_the_file_goes_the_rest_stays_and_secrets_are_new_where_asked(
     assert touched == expected
 
 
+def test_inside_awx_the_secrets_are_a_file_of_the_project(site: Site, tmp_path: Path) -> None:
+    """As AWX runs it: AWX's credential in the environment, and the vault's password by a vault credential."""
+    (tmp_path / "password").write_text("hush\n")
+    (tmp_path / "awx-secrets.yml").write_text(json.dumps({"awx_secrets": SECRETS}))
+    command = [str(PROGRAMS / "ansible-vault"), "encrypt", "--vault-password-file", "password", "awx-secrets.yml"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    fresh = Site(tmp_path)
+    try:
+        given = ("-e", "awx_secrets_file=%s" % (tmp_path / "awx-secrets.yml"))
+        done, wrote = fresh.play(*given, "--vault-password-file", str(tmp_path / "password"), "-vvv", secrets={})
+        ok(done)
+        hidden(done)
+        assert fresh.awx.one("credentials", "Railyard nodes")["inputs"]["ssh_key_data"] == "KEY-of-nodes"
+        done, wrote = fresh.play(*given, secrets={})
+    finally:
+        fresh.close()
+    assert done.returncode == 2 and wrote == []
+    assert "awx-secrets.yml: it cannot be read: " in done.said and "Remedy: give the vault's password" in done.said
+
+
 def test_nobody_said_which_awx(site: Site) -> None:
     done, wrote = site.play(CONTROLLER_HOST="")
     assert done.returncode == 2 and wrote == []
-    assert "CONTROLLER_HOST: nobody said which AWX. Remedy: " in done.stdout
+    assert "CONTROLLER_HOST: no AWX is named. Remedy: set CONTROLLER_HOST" in done.said
 
 
-def test_a_wrong_token_is_one_line(site: Site) -> None:
-    done, wrote = site.play(CONTROLLER_OAUTH_TOKEN="nonsense")
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_a_wrong_token_is_one_line(words: tuple[str, ...], site: Site) -> None:
+    done, wrote = site.play(*words, CONTROLLER_OAUTH_TOKEN="nonsense")
     assert done.returncode == 2 and wrote == []
-    assert "Invalid authentication credentials" in done.stdout
+    assert "does not accept the token or password (HTTP 401)" in done.said
+    assert "Remedy: set CONTROLLER_OAUTH_TOKEN to a valid token" in done.said
 
 
 def test_a_wrong_file_asks_awx_nothing(site: Site) -> None:
     wrong = site.place / "wrong.yml"
-    wrong.write_text(SAMPLE.read_text().replace("branch: main", "brnach: main"))
+    wrong.write_text(
+        SAMPLE.read_text()
+        .replace("branch: main", "brnach: main")
+        .replace("forks:", "extra_vars: {reboot_alowed: 1}, forks:")
+    )
     before = len(site.awx.requests)
     done, _wrote = site.play(file=wrong)
     assert done.returncode == 2 and len(site.awx.requests) == before
-    assert "project.brnach: brnach is no key here" in done.stdout.replace("\n        ", " ")
+    assert "project.brnach: brnach is no key here" in done.said
+    assert "no playbook knows the variable reboot_alowed" in done.said and "Remedy: write reboot_allowed" in done.said

@@ -55,7 +55,7 @@ def test_it_holds_what_the_playbooks_need(context: Path) -> None:
                 for each in re.findall(r"^\s+([a-z]+\.[a-z]+\.\w+):", path.read_text(), re.M)
             }
     foreign = used - {"ansible.builtin", "railyard.fabric"}
-    assert "awx.awx" in foreign and foreign <= there
+    assert "kubernetes.core" in foreign and foreign <= there
 
 
 def test_the_collection_says_the_same_to_other_builders() -> None:

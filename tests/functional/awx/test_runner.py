@@ -12,18 +12,24 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import read
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
+from ansible_collections.railyard.fabric.plugins.plugin_utils import awx_variables
 from tests.functional.awx import runner
 
 SAMPLE = Path(__file__).resolve().parents[3] / "tests/unit/awx/sample.yml"
 SECRETS = {"git": ["ssh_key_data"], "registry": ["password"], "nodes": ["password"], "cluster": ["kubeconfig"]}
 SECRETS["ops"] = ["token"]
-TEMPLATES = {
-    each["name"].partition(": ")[2]: each
-    for each in objects(read(SAMPLE.read_bytes(), "sample.yml", SECRETS))["job_templates"]
+TEXT = SAMPLE.read_text().replace("    reports:", "    manifests: /var/lib/railyard/manifests\n    reports:")
+WANTED = objects(read(TEXT.encode(), "sample.yml", SECRETS))
+TEMPLATES: dict[str, dict[str, t.Any]] = {
+    each.name.partition(": ")[2]: {**each.fields, "survey": each.survey or {}} for each in WANTED.of("job_templates")
 }
+(SITE,) = WANTED.of("workflow_job_templates")
 FABRIC = TEMPLATES["validate"]["extra_vars"]["fabric_file"]
+NO_HOSTS: dict[str, t.Any] = {"_meta": {"hostvars": {}}}
+(LOCALHOST,) = WANTED.of("hosts")
+CONTROL = {"all": {"hosts": ["localhost"]}, "_meta": {"hostvars": {"localhost": LOCALHOST.fields["variables"]}}}
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +47,10 @@ Launch = t.Callable[..., runner.Job]
 
 @pytest.fixture
 def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
-    """``launch("plan", {answer: value}, "--check")``: a job of that template, with the survey's defaults."""
+    """``launch("plan", {answer: value}, "--check")``: a job of that template, with the survey's defaults.
+
+    Its inventory is the template's: that of the fabric, or that of the control node.
+    """
 
     def go(key: str, answers: t.Mapping[str, t.Any] | None = None, arguments: str = "", **more: t.Any) -> runner.Job:
         template = TEMPLATES[key]
@@ -49,7 +58,7 @@ def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
             each["variable"]: each["default"] for each in template["survey"].get("spec", []) if "default" in each
         }
         variables = {**template["extra_vars"], **defaults, **(answers or {})}
-        more.setdefault("hosts", hosts)
+        more.setdefault("hosts", CONTROL if template["inventory"].name.endswith("control node") else hosts)
         job = runner.run(tmp_path / key, project, template["playbook"], more.pop("hosts"), variables, arguments, **more)
         assert "Traceback" not in job.said and "[WARNING]" not in job.said and "DEPRECATION" not in job.said, job.said
         return job
@@ -108,7 +117,7 @@ def test_import(project: Path, tmp_path: Path) -> None:
     out = tmp_path / "fabric.yml"
     recorded = "tests/recordings/manifests/network-operator.yml"
     variables = {"import_from": recorded, "import_nodes": "ai-[1:2]", "fabric_file": str(out)}
-    job = runner.run(tmp_path / "job", project, "playbooks/import.yml", {"_meta": {"hostvars": {}}}, variables)
+    job = runner.run(tmp_path / "job", project, "playbooks/import.yml", NO_HOSTS, variables)
     assert job.status == "successful" and out.exists(), job.said
     assert set(job.artifacts["railyard_import"]) >= {"error", "warning"}
 
@@ -186,7 +195,7 @@ def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project
     assert ("nobody needs a reboot: its firmware" in job.said) is not consented
 
 
-@pytest.mark.parametrize("key", ["kubernetes", "teardown"])
+@pytest.mark.parametrize("key", ["kubernetes", "cluster", "teardown"])
 def test_without_a_cluster_there_is_one_line(key: str, launch: Launch) -> None:
     job = launch(key, {"teardown_consent": "ai-10-1-16"} if key == "teardown" else {}, "--check")
     (said,) = job.failed.values()
@@ -202,6 +211,10 @@ def test_nothing_is_written_to_the_project(launch: Launch, project: Path) -> Non
     assert not new and all(after[path] == stamp for path, stamp in before.items())
 
 
+def asked(survey: t.Mapping[str, t.Any]) -> list[str]:
+    return [each["variable"] for each in survey.get("spec", [])]
+
+
 def test_every_template_asks_only_what_its_playbook_takes(project: Path) -> None:
     """A misspelt variable of a survey would be asked for and change nothing."""
     roles = "".join(path.read_text() for path in (project / "roles").rglob("*.yml"))
@@ -210,10 +223,22 @@ def test_every_template_asks_only_what_its_playbook_takes(project: Path) -> None
         text = playbook.read_text() + "".join(
             (project / "playbooks" / each).read_text() for each in ("tasks/prepare.yml", "site.yml")
         )
-        for variable in [*template["extra_vars"], *(each["variable"] for each in template["survey"].get("spec", []))]:
+        for variable in [*template["extra_vars"], *asked(template["survey"])]:
             assert variable in text or variable in roles, "%s: nothing reads %s" % (key, variable)
         assert yaml.safe_load(playbook.read_text())
 
 
-def test_the_survey_is_what_json_can_hold() -> None:
-    assert json.loads(json.dumps(TEMPLATES)) == TEMPLATES
+def test_the_workflow_asks_what_its_templates_ask() -> None:
+    assert set(asked(SITE.survey or {})) <= set(asked(TEMPLATES["hosts"]["survey"])) - {"reboot_allowed"}
+
+
+def test_every_variable_of_the_templates_may_be_an_extra_variable() -> None:
+    known = awx_variables.known()
+    for key, template in TEMPLATES.items():
+        assert {*template["extra_vars"], *asked(template["survey"])} <= known, key
+    assert "reboot_alowed" not in known
+
+
+def test_the_surveys_are_what_json_can_hold() -> None:
+    surveys = {key: [each["survey"], each["extra_vars"]] for key, each in TEMPLATES.items()}
+    assert json.loads(json.dumps(surveys)) == surveys

@@ -25,8 +25,6 @@ def play(tmp_path: Path, name: str, **given: object) -> Played:
     env = {
         "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_COLLECTIONS_SCAN_SYS_PATH": "0",
-        "CONTROLLER_HOST": "https://awx.example",
-        "CONTROLLER_OAUTH_TOKEN": "none",
     }
     return playbook.play("playbooks/" + name, inventory="localhost,", given=given, env=env, cwd=tmp_path)
 
@@ -52,21 +50,6 @@ def test_charts_without_their_collection(tmp_path: Path, name: str) -> None:
         assert done.returncode == 2 and says(done.said, "kubernetes.core"), done.text
 
 
-def test_awx_without_its_collection(tmp_path: Path) -> None:
-    data = tmp_path / "awx.yml"
-    data.write_text((ROOT / "tests/unit/awx/sample.yml").read_text())
-    kinds = {
-        "git": "password",
-        "registry": "password",
-        "nodes": "ssh_key_data",
-        "cluster": "kubeconfig",
-        "ops": "token",
-    }
-    secrets = {name: {kind: "none"} for name, kind in kinds.items()}
-    done = play(tmp_path, "awx.yml", awx_file=str(data), awx_secrets=secrets)
-    assert done.returncode == 2 and says(done.said, "awx.awx"), done.text
-
-
 def test_what_is_used_is_what_the_documentation_names() -> None:
     """No other collection has crept in, and none is a dependency that everybody must bring."""
     assert yaml.safe_load((ROOT / "galaxy.yml").read_text())["dependencies"] == {}
@@ -76,4 +59,4 @@ def test_what_is_used_is_what_the_documentation_names() -> None:
             used |= set(re.findall(r"^\s*(?:- )?([a-z_]+\.[a-z_]+)\.[a-z_]+:", path.read_text(), re.MULTILINE))
     page = (ROOT / "docs/release.md").read_text()
     foreign = used - {"ansible.builtin", "railyard.fabric"}
-    assert foreign == {"kubernetes.core", "awx.awx"} and all("`%s`" % each in page for each in foreign)
+    assert foreign == {"kubernetes.core"} and all("`%s`" % each in page for each in foreign)

@@ -13,12 +13,18 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx import kinds
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import Drift, read, rrule
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templates import TEMPLATES, WORKFLOW
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import Fabric, Schedule, Settings, rrule
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import Object, Wanted, objects
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templates import (
+    TEMPLATES,
+    WORKFLOW,
+    WORKFLOW_QUESTIONS,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = Path(__file__).with_name("sample.yml").read_text()
+FULL = Path(__file__).with_name("full.yml").read_text()
 SECRETS: dict[str, list[str]] = {
     "git": ["ssh_key_data"],
     "registry": ["password"],
@@ -28,20 +34,44 @@ SECRETS: dict[str, list[str]] = {
 }
 
 
-def made(text: str = SAMPLE, secrets: t.Mapping[str, t.Collection[str]] = SECRETS) -> dict[str, t.Any]:
-    return objects(read(text.encode(), "awx.yml", secrets))
+VARIABLES = {"reboot_allowed", "reboot_timeout", "reboot_drain", "verify_budget", "fabric_file"}
+
+
+def made(text: str = SAMPLE, secrets: t.Mapping[str, t.Collection[str]] = SECRETS) -> Wanted:
+    return objects(read(text.encode(), "awx.yml", secrets, VARIABLES))
+
+
+def named(found: Wanted, kind: str) -> dict[str, Object]:
+    """The objects of a kind, by what distinguishes their names."""
+    return {each.name.rpartition(": ")[2]: each for each in found.of(kind)}
+
+
+def absent(found: Wanted, kind: str) -> set[str]:
+    return {each.name.rpartition(": ")[2] for each in found.absent if each.kind == kind}
+
+
+def edges(each: Object) -> dict[str, list[str]]:
+    return {key: [ref.name for ref in refs or ()] for key, refs in each.links.items()}
 
 
 def errors(text: str, secrets: t.Mapping[str, t.Collection[str]] = SECRETS) -> list[str]:
     with pytest.raises(RailyardError) as caught:
-        read(text.encode(), "awx.yml", secrets)
+        read(text.encode(), "awx.yml", secrets, VARIABLES)
     return str(caught.value).splitlines()
 
 
 def test_the_sample_is_what_the_page_prints() -> None:
     page = (ROOT / "docs" / "awx.md").read_text()
-    (block,) = re.findall(r"```yaml\n(organization: .*?)```", page, re.DOTALL)
-    assert yaml.safe_load(block) == yaml.safe_load(SAMPLE)
+    small, full = re.findall(r"```yaml\n(organization: .*?)```", page, re.DOTALL)
+    assert yaml.safe_load(small) == yaml.safe_load(SAMPLE)
+    assert yaml.safe_load(full) == yaml.safe_load(FULL)
+
+
+def test_every_key_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "awx.md").read_text()
+    fabric = [each for each in vars(Fabric("f", (), None)) if each != "schedules"]
+    for key in [*vars(Settings()), *fabric, *TEMPLATES, "create_organization", "sync_timeout", "update_cache", "drift"]:
+        assert "`%s`" % key in page, key
 
 
 WRONG = [
@@ -54,20 +84,59 @@ WRONG = [
     ("credential: git", "credential: gti", r"awx.yml:2: project.credential: gti is none of .*write git"),
     ("credential: git", "credential: nodes", r"awx.yml:2: project.credential: nodes is of type machine"),
     ("cluster: cluster", "cluster: nodes", r"awx.yml:13: .*cluster: nodes is of type machine.*kubeconfig"),
-    ('"03:00"', '"25:00"', r"awx.yml:14: .*drift.at: 25:00 is no time of day"),
-    ("timezone: Europe/Amsterdam", "timezone: '; x'", r"awx.yml:14: .*timezone: .* is no time zone"),
-    ("reports: /var", "reports: var", r"awx.yml:15: .*reports: var/lib/.* goes with the job that writes it"),
-    ("timezone: Europe/Amsterdam", "days: [mon]", r"awx.yml:14: .*days\[0\]: mon is none of mo, tu"),
-    ("inventories/macvlan-roce", "../elsewhere", r"awx.yml:11: .*file: .* leads out of the project"),
+    ('"03:00"', '"25:00"', r"awx.yml:14: .*drift.at: 25:00 is not a time of day"),
+    ("timezone: Europe/Amsterdam", "timezone: '; x'", r"awx.yml:14: .*timezone: .* is not a time zone"),
+    ("reports: /var", "reports: var", r"awx.yml:15: .*reports: var/lib/.* is removed with the job"),
+    ("timezone: Europe/Amsterdam", "days: [mon]", r"awx.yml:14: .*days\[0\]: mon is not one of mo, tu"),
+    ("inventories/macvlan-roce", "../elsewhere", r"awx.yml:11: .*file: .* is outside of the project"),
     ("forks: 64", "forks: many", r"awx.yml:17: templates.hosts.forks: many is not a whole number"),
     ("  hosts: {forks", "  host: {forks", r"awx.yml:17: templates.host: host is no key here.* Remedy: write hosts"),
     ("type: slack", "type: pigeon", r"awx.yml:19: notifications.ops.type: pigeon is none of"),
     ("[error, approval]", "[failure]", r"awx.yml:19: notifications.ops.on\[0\]: failure is none of started"),
     ('channels: ["#rails"]', "token: x", r"awx.yml:19: notifications.ops.settings.token: token is a secret"),
     ('image: "registry', 'img: "registry', r"awx.yml:3: execution_environment.img: img is no key here"),
-    ("organization: Platform", "organization: A++B\nprefix: A++B", r"awx.yml:2: prefix: A\+\+B is no name for objects"),
+    ("organization: Platform", "organization: A\nprefix: %s" % ("A" * 401), r"awx.yml:2: prefix: A+\S* is too long"),
     ("fabrics:\n", "fabrics: {}\nfabrix:\n", r"awx.yml:9: fabrics: fabrics is empty"),
     ("username: puller", "usr: puller", r"awx.yml:6: .*inputs.usr: usr is no key here"),
+    ("fabrics:\n", "labels: {a: b}\nfabrics:\n", r"awx.yml:9: labels: .*single value belongs"),
+    (
+        "credentials: [nodes]",
+        "credentials: [nodes, nodes]",
+        r"awx.yml:12: .*credentials\[1\]: nodes and nodes are both of",
+    ),
+    (
+        "forks: 64",
+        "extra_vars: {reboot_alowed: true}",
+        r"awx.yml:17: .*reboot_alowed .*\. Remedy: write reboot_allowed",
+    ),
+    ("forks: 64", "access: {Ops: [lanch]}", r"awx.yml:17: .*access.Ops\[0\]: lanch is not one of .*write launch"),
+    (
+        "forks: 64",
+        "access: {Ops: [approve]}",
+        r"awx.yml:17: .*access.Ops\[0\]: approve is not one of read, launch, admin",
+    ),
+    ("drift: {at", "drift: {evry: 1, at", r"awx.yml:14: .*drift.evry: evry is no key here"),
+    (
+        "    reports: /",
+        "    webhook: {service: githb}\n    reports: /",
+        r"awx.yml:15: .*service: githb is none.*write github",
+    ),
+    ("    reports: /", "    manifests: x\n    reports: /", r"awx.yml:15: .*manifests: x is removed with the job"),
+    (
+        "    reports: /",
+        '    schedules: {weekly: {template: verify, at: "04:00", answers: {verify_bugdet: 1}}}\n    reports: /',
+        r"awx.yml:15: .*answers.verify_bugdet: .* is not asked by the survey of verify.*Remedy: write verify_budget",
+    ),
+    (
+        "    reports: /",
+        '    schedules: {nightly drift: {template: drift, at: "04:00"}}\n    reports: /',
+        r"awx.yml:15: .*nightly drift: drift: makes a schedule of this name.*choose another name",
+    ),
+    (
+        "    reports: /",
+        "    templates: {hosts: {fork: 1}}\n    reports: /",
+        r"awx.yml:15: .*fork: fork is no key here.*forks",
+    ),
     ("organization: Platform", "organization: [", r"awx.yml:\d+: this is not YAML"),
 ]
 
@@ -89,14 +158,14 @@ def test_secrets_are_there_and_wanted() -> None:
     less = {**SECRETS, "nodes": []}
     (said,) = errors(SAMPLE, less)
     assert said.startswith(
-        "awx.yml:7: credentials.nodes: there is no secret for it. Remedy: give awx_secrets.nodes one"
+        "awx.yml:7: credentials.nodes: no secret is given for it. Remedy: give awx_secrets.nodes one"
     )
     (said,) = errors(SAMPLE, {**SECRETS, "node": ["password"]})
     assert "awx_secrets.node: no credential and no notification has that name" in said and "nodes" in said
     (said,) = errors(SAMPLE, {**SECRETS, "nodes": ["ssh_key_data", "passwrd"]})
     assert "passwrd is no secret of it" in said and "password" in said
     (said,) = errors(SAMPLE, {**SECRETS, "ops": []})
-    assert "there is no token for it. Remedy: give awx_secrets.ops.token" in said
+    assert "no token is given for it. Remedy: give awx_secrets.ops.token" in said
 
 
 @pytest.mark.parametrize("raw", [b"", b"- a\n", b"\xff", b"a: b\n---\nc: d\n", b"x"])
@@ -106,70 +175,172 @@ def test_no_file_whatever_ends_in_a_traceback(raw: bytes) -> None:
     assert "Remedy: " in str(caught.value) and "fabric file" not in str(caught.value)
 
 
+def test_secrets_of_a_credential_that_awx_has_are_refused_by_that_reason() -> None:
+    text = SAMPLE.replace("{type: machine, inputs: {username: ops, become_method: sudo}}", "{existing: SSH}")
+    (said,) = errors(text)
+    assert "nodes is a credential that AWX has (existing: SSH)" in said and "Remedy: remove awx_secrets.nodes" in said
+
+
+def test_a_vault_of_each_id_is_taken_and_two_of_one_are_not() -> None:
+    vaults = "".join("  v%d: {type: vault, inputs: {vault_id: %s}}\n" % pair for pair in enumerate("aba"))
+    text = SAMPLE.replace("fabrics:\n", vaults + "fabrics:\n").replace("[nodes]", "[nodes, v0, v1%s]")
+    secrets = {**SECRETS, **{"v%d" % each: ["vault_password"] for each in range(3)}}
+    assert len(named(made(text % "", secrets), "job_templates")["hosts"].links["credentials"] or ()) == 4
+    (said,) = errors(text % ", v2", secrets)
+    assert "v0 and v2 are both of type vault with vault_id a" in said
+
+
+def test_a_notifications_url_may_come_with_the_secrets() -> None:
+    text = SAMPLE.replace('type: slack, "on"', 'type: mattermost, "on"').replace(
+        ', settings: {channels: ["#rails"]}', ""
+    )
+    assert "settings is missing" in errors(text, {**SECRETS, "ops": []})[0]
+    found = made(text, {**SECRETS, "ops": ["mattermost_url"]})
+    assert found.of("notification_templates")[0].fields["notification_configuration"] == {
+        "mattermost_no_verify_ssl": False
+    }
+
+
 def test_a_credential_that_awx_has_is_left_alone() -> None:
     text = SAMPLE.replace("{type: machine, inputs: {username: ops, become_method: sudo}}", "{existing: SSH}")
     found = made(text, {name: fields for name, fields in SECRETS.items() if name != "nodes"})
-    assert "nodes" not in [each["key"] for each in found["credentials"]]
-    (hosts,) = [each for each in found["job_templates"] if each["name"].endswith(": hosts")]
-    assert hosts["credentials"] == ["SSH", "Railyard cluster"] and "credentials/SSH" in hosts["needs"]
+    assert "nodes" not in [each.secrets for each in found.of("credentials")]
+    assert edges(named(found, "job_templates")["hosts"])["credentials"] == ["SSH", "Railyard cluster"]
 
 
 def test_names_are_unlike() -> None:
     """AWX looks up what schedules and workflows run by name, among templates, projects and sources together."""
     west = "  ai-west: {file: inventories/sriov-roce/fabric.yml, credentials: [nodes]}\n"
-    two = SAMPLE.replace("templates:", west + "templates:", 1)
-    found = made(two)
-    names = [each["name"] for kind in ("projects", "job_templates", "workflows") for each in found[kind]]
-    names += [each["source"] for each in found["inventories"]]
+    found = made(SAMPLE.replace("templates:", west + "templates:", 1))
+    kinds_of = ("projects", "job_templates", "workflow_job_templates", "inventory_sources")
+    names = [each.name for kind in kinds_of for each in found.of(kind)]
     assert len(names) == len(set(names)) and sum("ai-west" in name for name in names) > 5
 
 
 def test_without_a_cluster_the_workflow_goes_on() -> None:
     text = SAMPLE.replace("    cluster: cluster\n", "").replace("  cluster: {type: kubeconfig}\n", "")
     found = made(text, {name: fields for name, fields in SECRETS.items() if name != "cluster"})
-    steps = {each["name"]: each for each in found["steps"]}
-    assert "kubernetes" not in steps and steps["hosts"]["success"] == ["verify"]
-    assert found["credential_types"] == []
-    assert {name.partition(": ")[2] for name in found["absent"]["job_templates"]} == {"kubernetes", "teardown"}
-    assert found["absent"]["steps"] == [{"name": "kubernetes", "workflow": "Railyard ai-east: site"}]
+    steps = named(found, "workflow_job_template_nodes")
+    assert "kubernetes" not in steps and edges(steps["hosts"])["success_nodes"] == ["verify"]
+    assert found.of("credential_types") == []
+    assert absent(found, "job_templates") == {"cluster", "kubernetes", "render", "teardown"}
+    assert absent(found, "workflow_job_template_nodes") == {"kubernetes"}
 
 
-def test_verdicts_outlast_jobs_where_there_is_a_place_for_them() -> None:
+def test_verdicts_and_manifests_outlast_jobs_where_there_is_a_place_for_them() -> None:
     def given(text: str) -> dict[str, t.Any]:
-        return {each["name"].rpartition(" ")[2]: each["extra_vars"] for each in made(text)["job_templates"]}
+        return {key: each.fields["extra_vars"] for key, each in named(made(text), "job_templates").items()}
 
     place = "/var/lib/railyard/reports/ai-east"
-    templates = given(SAMPLE)
+    templates = given(SAMPLE.replace("    reports:", "    manifests: /m\n    reports:"))
     told = {key: set(each) - {"fabric_file"} for key, each in templates.items()}
     assert templates["report"]["report_dir"] == templates["verify"]["verify_report_dir"] == place
-    assert {key for key in told if told[key]} == {"verify", "drift", "report"}
+    assert templates["render"]["render_dir"] == "/m"
+    assert {key for key in told if told[key]} == {"verify", "drift", "report", "render"}
     without = SAMPLE.replace("    reports: %s\n" % place, "")
     assert "report" not in given(without) and "verify_report_dir" not in given(without)["verify"]
-    assert "Railyard ai-east: report" in made(without)["absent"]["job_templates"]
+    assert absent(made(without), "job_templates") == {"report", "render"}
 
 
 def test_an_extra_variable_that_the_survey_asks_for_is_its_default_answer() -> None:
-    """AWX puts the defaults of a survey over a template's own extra variables, which would so be without effect."""
+    """AWX puts the defaults of a survey over a template's own extra variables, which would have no effect."""
     words = "extra_vars: {reboot_drain: true, railyard_reboot_batch: 4, reboot_timeout: 3600}"
-    (hosts,) = (
-        each
-        for each in made(SAMPLE.replace("forks: 64", words))["job_templates"]
-        if each["name"] == "Railyard ai-east: hosts"
-    )
-    assert hosts["extra_vars"] == {"reboot_timeout": 3600}
-    asked = {each["variable"]: each["default"] for each in hosts["survey"]["spec"]}
+    found = made(SAMPLE.replace("forks: 64", words))
+    hosts = named(found, "job_templates")["hosts"]
+    assert hosts.fields["extra_vars"] == {"reboot_timeout": 3600}
+    asked = {each["variable"]: each["default"] for each in (hosts.survey or {})["spec"]}
     assert asked == {"reboot_allowed": "false", "reboot_drain": "true", "railyard_reboot_batch": 4}
+    site = named(found, "workflow_job_templates")["site"]
+    asked = {each["variable"]: each["default"] for each in (site.survey or {})["spec"]}
+    assert asked == {"reboot_drain": "true", "railyard_reboot_batch": 4}, (
+        "an answer of the workflow goes to all its jobs"
+    )
     verify = SAMPLE.replace("hosts: {forks: 64", "verify: {extra_vars: {verify_layers: [link, rdma]}")
-    spec = {each["name"]: each["survey"].get("spec", []) for each in made(verify)["job_templates"]}
-    assert spec["Railyard ai-east: verify"][0]["default"] == "link,rdma"
+    assert (named(made(verify), "job_templates")["verify"].survey or {})["spec"][0]["default"] == "link,rdma"
+
+
+def test_a_fabrics_own_settings_are_over_those_of_all() -> None:
+    west = "  ai-west:\n    file: inventories/sriov-roce/fabric.yml\n    credentials: [nodes]\n"
+    west += "    templates: {hosts: {forks: 8, extra_vars: {reboot_drain: false}}, verify: {enabled: false}}\n"
+    shared = "forks: 64, limit: a, extra_vars: {reboot_drain: true, reboot_timeout: 3600}"
+    text = SAMPLE.replace("templates:\n", west + "templates:\n", 1).replace("forks: 64", shared)
+    found = {each.name: each for each in made(text).of("job_templates")}
+    hosts = [found["Railyard %s: hosts" % each] for each in ("ai-east", "ai-west")]
+    assert [each.fields["forks"] for each in hosts] == [64, 8]
+    assert [each.fields["limit"] for each in hosts] == ["a", "a"]
+    assert [each.fields["extra_vars"] for each in hosts] == [{"reboot_timeout": 3600}] * 2
+    drains = [{each["variable"]: each["default"] for each in (one.survey or {})["spec"]} for one in hosts]
+    assert [each["reboot_drain"] for each in drains] == ["true", "false"]
+    assert "Railyard ai-east: verify" in found and "Railyard ai-west: verify" not in found
+
+
+def test_slices_and_simultaneous_jobs_are_off_for_every_template() -> None:
+    """A slice has its own inventory and its own serial: as many nodes would reboot at once as there are slices."""
+    found = made()
+    assert all(each.fields["job_slice_count"] == 1 for each in found.of("job_templates"))
+    both = [*found.of("job_templates"), *found.of("workflow_job_templates")]
+    assert all(each.fields["allow_simultaneous"] is False for each in both)
+
+
+def test_jobs_that_read_the_fabric_file_alone_do_not_wait_for_the_inventory() -> None:
+    found = named(made(), "job_templates")
+    alone = {key for key, each in found.items() if each.fields["inventory"].name == "Railyard control node"}
+    assert alone == {"validate", "plan", "reboots"}
+
+
+def test_the_workflow_reports_for_its_steps() -> None:
+    """Or hosts, which waits for consent, would be reported as an error, and each failure twice."""
+    words = '    schedules: {weekly: {template: verify, at: "04:00"}}\n    reports:'
+    for text, reporting in ((SAMPLE, set()), (SAMPLE.replace("    reports:", words), {"verify"})):
+        found = named(made(text), "job_templates")
+        own = {key for key, each in found.items() if each.links["notification_templates_error"]}
+        steps = {step.template for step in WORKFLOW.values()}
+        assert own & steps == reporting and "drift" in own
+    assert edges(named(made(), "workflow_job_templates")["site"])["notification_templates_error"] == ["Railyard ops"]
+    forced = named(made(SAMPLE.replace("forks: 64", "notify: true")), "job_templates")
+    assert forced["hosts"].links["notification_templates_error"]
+
+
+def test_every_object_has_a_description() -> None:
+    found = made()
+    kinds_of = {each.kind for each in found.objects} - {"workflow_job_template_nodes"}
+    assert len(kinds_of) == 11 and all(each.fields["description"] for each in found.objects if each.kind in kinds_of)
+
+
+def test_access() -> None:
+    words = "access: {Ops: [launch], Duty: [approve], Leads: [admin, use], All: read}\ntemplates:"
+    guarded = words + "\n  teardown: {access: {Leads: [launch]}}"
+    found = made(SAMPLE.replace("templates:", guarded, 1))
+
+    def roles(kind: str, key: str) -> dict[str, set[str]]:
+        return {role: set(teams) for role, teams in (named(found, kind)[key].access or {}).items()}
+
+    assert roles("job_templates", "hosts") == {"read_role": {"All"}, "execute_role": {"Ops"}, "admin_role": {"Leads"}}
+    assert roles("job_templates", "teardown")["execute_role"] == {"Leads"}
+    assert roles("workflow_job_templates", "site")["approval_role"] == {"Duty"}
+    assert roles("inventories", "Railyard ai-east") == {
+        "read_role": {"All", "Ops"},
+        "use_role": {"Leads"},
+        "admin_role": {"Leads"},
+    }
+    assert roles("credentials", "Railyard nodes") == {"use_role": {"Leads"}, "admin_role": {"Leads"}}
+    assert all(each.access is None for each in made().objects), "without the key AWX's own is left as it is"
+    launched = named(made(SAMPLE.replace("templates:", words, 1)), "job_templates")
+    assert (launched["teardown"].access or {})["execute_role"] == frozenset()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("reboot_drain: perhaps", r"hosts.extra_vars.reboot_drain: perhaps is no answer.*Remedy: write false or true"),
-        ("railyard_reboot_batch: 0", r"railyard_reboot_batch: 0 is no answer.*write a whole number from 1 to 4096"),
-        ("railyard_reboot_batch: all", r"railyard_reboot_batch: all is no answer.*write a whole number from 1 to 4096"),
+        (
+            "reboot_drain: perhaps",
+            r"hosts.extra_vars.reboot_drain: perhaps is not an answer.*Remedy: write false or true",
+        ),
+        ("railyard_reboot_batch: 0", r"railyard_reboot_batch: 0 is not an answer.*write a whole number from 1 to 4096"),
+        (
+            "railyard_reboot_batch: all",
+            r"railyard_reboot_batch: all is not an answer.*write a whole number from 1 to 4096",
+        ),
     ],
 )
 def test_what_is_no_answer_is_said(words: str, said: str) -> None:
@@ -177,18 +348,25 @@ def test_what_is_no_answer_is_said(words: str, said: str) -> None:
     assert re.search(said, line), line
 
 
+def test_numbers_of_surveys_have_limits() -> None:
+    """AWX's own page refuses a number where one limit is given and the other is not."""
+    for template in TEMPLATES.values():
+        for each in template.questions:
+            assert (each.low is None) == (each.high is None), each.variable
+
+
+def test_the_consent_asks_for_the_name_that_is_wanted() -> None:
+    (asked,) = [each for each in TEMPLATES["teardown"].questions if each.variable == "teardown_consent"]
+    assert "fabric.name" in asked.about
+
+
 def test_a_template_that_is_off_is_taken_away() -> None:
     found = made(SAMPLE.replace("  hosts: {forks: 64, timeout: 7200}", "  hosts: {enabled: false}"))
-    steps = {each["name"]: each for each in found["steps"]}
-    assert set(steps) == {"validate", "kubernetes", "verify"} and steps["validate"]["success"] == ["kubernetes"]
-    assert "Railyard ai-east: hosts" in found["absent"]["job_templates"]
-
-
-def test_a_step_is_made_after_those_that_follow_it() -> None:
-    order = [each["name"] for each in made()["steps"]]
-    for each in made()["steps"]:
-        for follower in (*each["success"], *each["failure"]):
-            assert order.index(follower) < order.index(each["name"])
+    steps = named(found, "workflow_job_template_nodes")
+    assert set(steps) == {"validate", "kubernetes", "verify"}
+    assert edges(steps["validate"])["success_nodes"] == ["kubernetes"]
+    assert "hosts" in absent(found, "job_templates")
+    assert named(found, "workflow_job_templates")["site"].survey == {}
 
 
 def test_a_reboot_is_approved_before() -> None:
@@ -199,6 +377,7 @@ def test_a_reboot_is_approved_before() -> None:
     assert may == ["hosts-with-reboots"]
     (asked,) = [each for each in TEMPLATES["hosts"].questions if each.variable == "reboot_allowed"]
     assert asked.default == "false"
+    assert "reboot_allowed" not in {each.variable for each in WORKFLOW_QUESTIONS}
 
 
 def test_every_template_has_its_playbook() -> None:
@@ -206,8 +385,8 @@ def test_every_template_has_its_playbook() -> None:
 
 
 def test_schedules() -> None:
-    assert rrule(Drift("03:00", "UTC", ())) == "DTSTART;TZID=UTC:20260101T030000 RRULE:FREQ=DAILY;INTERVAL=1"
-    weekly = rrule(Drift("23:30", "Europe/Amsterdam", ("mo", "fr")))
+    assert rrule(Schedule("drift", "03:00")) == "DTSTART;TZID=UTC:20260101T030000 RRULE:FREQ=DAILY;INTERVAL=1"
+    weekly = rrule(Schedule("drift", "23:30", "Europe/Amsterdam", ("mo", "fr")))
     assert weekly == "DTSTART;TZID=Europe/Amsterdam:20260101T233000 RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=MO,FR"
 
 

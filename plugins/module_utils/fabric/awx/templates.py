@@ -72,10 +72,13 @@ TAKES = "takes"
 
 
 class Template(t.NamedTuple):
-    """``nodes``: it logs in to nodes, of which a launch may say fewer; ``file``: it is told the fabric file.
+    """``nodes``: it logs in to nodes, and a launch may limit it to some; ``file``: it gets the path of the fabric file.
 
     ``cluster``: whether it ``needs`` the Kubernetes cluster, or ``takes`` it where there is one. ``check``: a launch
-    may ask for check mode. ``reports``: the variable that names the directory of reports.
+    may ask for check mode; ``tags``: for tags, which are layers. ``directory``: the fabric's key that names a directory
+    which outlasts jobs, and the variable for it; ``required``: without that directory there is no such template.
+    ``hosts``: whether it reads the fabric's inventory; the others do not wait until AWX has updated it, so that they
+    can report what is wrong with the fabric file.
     """
 
     playbook: str
@@ -85,25 +88,34 @@ class Template(t.NamedTuple):
     file: bool = False
     check: bool = False
     questions: tuple[Question, ...] = ()
-    reports: str = ""
+    directory: tuple[str, str] = ("", "")
+    required: bool = False
+    hosts: bool = True
+    tags: bool = False
 
 
 _PART = (
     Question("verify_layers", "Layers", "Separated by commas, such as link,rdma; all of them where it is empty"),
     Question("verify_rails", "Rails", "Separated by commas, such as gpu01; all of them where it is empty"),
 )
+_REBOOT = (
+    yes_or_no("reboot_drain", "Drain nodes before", "Evicts pods, as their disruption budgets allow"),
+    Question("railyard_reboot_batch", "Nodes that reboot at once", "How many at the same time", 1, low=1, high=4096),
+)
 TEMPLATES: t.Mapping[str, Template] = {
     "validate": Template(
         "validate.yml",
         "Checks the fabric file; contacts no host",
         file=True,
+        hosts=False,
         questions=(yes_or_no("strict", "Fail on warnings too"),),
     ),
     "plan": Template(
         "plan.yml",
         "Shows every name, address and number that the fabric file plans; contacts no host",
         file=True,
-        questions=(Question("plan_rows", "Rows of a table", "What is longer is cut", 256, low=1, high=100000),),
+        hosts=False,
+        questions=(Question("plan_rows", "Rows of a table", "Longer tables are cut", 256, low=1, high=100000),),
     ),
     "hosts": Template(
         "hosts.yml",
@@ -111,15 +123,16 @@ TEMPLATES: t.Mapping[str, Template] = {
         nodes=True,
         cluster=TAKES,
         check=True,
+        tags=True,
         questions=(
-            yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are named and left alone"),
-            yes_or_no("reboot_drain", "Drain nodes before", "Of pods, as their disruption budgets allow"),
-            Question("railyard_reboot_batch", "Nodes that reboot at once", "", 1, low=1, high=4096),
+            yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are listed and left alone"),
+            *_REBOOT,
         ),
     ),
     "reboots": Template(
         "reboots.yml",
-        "Says which nodes the job before it found to need a reboot; fails where there are none",
+        "Lists the nodes that the job before it found to need a reboot; fails if there are none",
+        hosts=False,
     ),
     "kubernetes": Template(
         "kubernetes.yml",
@@ -134,6 +147,29 @@ TEMPLATES: t.Mapping[str, Template] = {
             Question("kubernetes_wait_timeout", "Seconds to wait", "", 600, low=1, high=86400),
         ),
     ),
+    "cluster": Template(
+        "cluster.yml",
+        "Installs what the rail networks need in the cluster: the provider's operator or Multus, as planned",
+        cluster=NEEDS,
+        file=True,
+        check=True,
+        questions=(
+            Question("cluster_archives", "Charts and manifests", "A directory or URL; each project's own where empty"),
+            Question("cluster_cni", "Pod network", "calico or flannel, to install it too; empty where there is one"),
+            yes_or_no("cluster_gpu_operator", "NVIDIA GPU operator", "Install it too"),
+            yes_or_no("cluster_wait", "Wait until it runs", default=True),
+            Question("cluster_wait_timeout", "Seconds to wait", "", 600, low=1, high=86400),
+        ),
+    ),
+    "render": Template(
+        "render.yml",
+        "Writes the Kubernetes objects of the fabric as files; contacts no host and no cluster",
+        file=True,
+        check=True,
+        questions=(yes_or_no("render_nodes", "Files per node too"),),
+        directory=("manifests", "render_dir"),
+        required=True,
+    ),
     "verify": Template(
         "verify.yml",
         "Proves that every rail carries traffic, and says what does not and why",
@@ -142,11 +178,13 @@ TEMPLATES: t.Mapping[str, Template] = {
         file=True,
         questions=(
             *_PART,
-            Question("verify_budget", "Seconds", "After which no further pairs are tried; 0: all are", 0, low=0),
+            Question(
+                "verify_budget", "Seconds", "After which no further pairs are tried; 0: all are", 0, low=0, high=86400
+            ),
             yes_or_no("verify_cordon", "Cordon nodes with a bad rail"),
             yes_or_no("verify_unproven_allowed", "Accept rails that nothing has proven", "Such as one node's alone"),
         ),
-        reports="verify_report_dir",
+        directory=("reports", "verify_report_dir"),
     ),
     "drift": Template(
         "drift.yml",
@@ -155,13 +193,14 @@ TEMPLATES: t.Mapping[str, Template] = {
         cluster=TAKES,
         file=True,
         questions=_PART,
-        reports="verify_report_dir",
+        directory=("reports", "verify_report_dir"),
     ),
     "report": Template(
         "report.yml",
         "Makes one page of what verify and drift have found so far; contacts no host",
         file=True,
-        reports="report_dir",
+        directory=("reports", "report_dir"),
+        required=True,
     ),
     "discover": Template(
         "discover.yml",
@@ -180,18 +219,33 @@ TEMPLATES: t.Mapping[str, Template] = {
         cluster=NEEDS,
         file=True,
         check=True,
+        tags=True,
         questions=(
-            Question("teardown_consent", "Name of the fabric", "Consent to take its rail networks away", required=True),
+            Question(
+                "teardown_consent",
+                "Name of the fabric",
+                "Consent to remove its rail networks: fabric.name in the fabric file, not its name in AWX",
+                required=True,
+            ),
             yes_or_no("teardown_hosts", "Take the hosts back too", "All that hosts.yml set up but driver and firmware"),
-            yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are named and left alone"),
+            yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are listed and left alone"),
         ),
     ),
 }
 
 # The template that the nightly schedule runs.
 NIGHTLY = "drift"
-# The template that reads what other jobs have left.
-REPORT = "report"
+# The key of the workflow, where a template may be named.
+SITE = "site"
+# What a launch of the workflow asks. Never reboot_allowed: an answer goes to every job, and so to the first of hosts.
+WORKFLOW_QUESTIONS = _REBOOT
+# What a grant of launch leaves out, unless the template's own access has it.
+GUARDED = ("teardown",)
+
+
+def questions(key: str) -> tuple[Question, ...]:
+    """The survey of a template, or of the workflow."""
+    return WORKFLOW_QUESTIONS if key == SITE else TEMPLATES[key].questions
 
 
 class Step(t.NamedTuple):
