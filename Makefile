@@ -1,4 +1,4 @@
-# Railyard. `make` lists what there is to do; nothing has to be installed beforehand.
+# Railyard. `make` lists the targets; nothing has to be installed first.
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
@@ -8,7 +8,11 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down test lint types docs sanity changelog pytest unit functional browser integration long soak molecule bench release compat html clean
+# processes among which the tests of one target are divided
+N ?= 2
+
+.PHONY: help lab lab-down quick test long soak static lint types docs sanity changelog unit scale functional browser \
+  cluster molecule molecule-default molecule-sriov integration bench release compat html vendor clean
 
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
@@ -16,14 +20,21 @@ define on_lab
 	export RAILYARD_LAB=test; $(1); rc=$$?; lab/lab down --name test; exit $$rc
 endef
 
-# The tests of one node beside those of the other; those that have the whole lab to themselves come after. In the order
-# that is given, so that what must run one after the other begins first and the short tests fill up what is left.
-side_by_side := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not lab"
-alone := $(BIN)/python -m pytest -m lab
+pytest := $(BIN)/python -m pytest
+# Tests that follow one another keep their order, so that the long sequences begin first and short tests fill what is left.
+divided = $(pytest) -n $(N) --no-loadscope-reorder
 
-# what takes too long for every `make test`: each of these holds the whole lab for many minutes
-long := $(addprefix tests/integration/test_,boot_loader.py faults.py interruption.py nic_driver.py runner.py take_back.py)
-rest := tests/integration $(addprefix --ignore=,$(long))
+# Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
+in_long := boot_loader faults interruption nic_driver runner take_back
+long_files := $(in_long:%=tests/integration/test_%.py)
+in_test := tests/integration $(addprefix --ignore=,$(long_files))
+long_parts := $(in_long:%=long-%)
+
+# What `make test` runs: guests one after the other, all else beside them, the longest first.
+guests := molecule-default,molecule-sriov,integration
+beside := cluster functional unit lint sanity scale browser docs types changelog
+comma := ,
+space := $(subst ,, )
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -44,11 +55,24 @@ lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on 
 lab-down: ## end the lab's guests
 	lab/lab down --all
 
-test: $(VENV)/ready ## every test but those of long
-	$(MAKE) --jobs=2 --output-sync lint types docs changelog sanity
-	$(MAKE) molecule
-	$(MAKE) pytest
-	$(MAKE) browser
+quick: $(VENV)/ready ## static checks and unit tests, in two minutes: before every commit
+	N=1 tools/parts.py --jobs 2 unit lint docs types changelog
+
+test: $(VENV)/ready ## every test but those of long, and at the end what took longest: before every merge
+	tools/chromium
+	N=1 tools/parts.py --lab $(guests) $(beside)
+
+long: $(VENV)/ready ## the rest in parts: PART=NAME for one; what has passed is not repeated until the checkout changes
+ifdef PART
+	$(MAKE) $(if $(filter compat,$(PART)),compat,long-$(PART:long-%=%))
+else
+	tools/parts.py --resume --jobs 1 --lab $(subst $(space),$(comma),$(long_parts)) compat
+endif
+
+$(long_parts): $(VENV)/ready
+	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
+
+static: lint types docs changelog sanity ## all checks that run nothing of the collection
 
 lint: $(VENV)/ready ## ruff and ansible-lint
 	ruff check .
@@ -68,31 +92,33 @@ changelog: $(VENV)/ready ## the changelog fragments
 sanity: $(VENV)/ready ## ansible-test sanity, on what a user would install
 	tools/sanity
 
-molecule: $(VENV)/ready ## the scenarios on the lab: default (macvlan, shared) and sriov (exclusive)
-	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --all
+molecule: molecule-default molecule-sriov ## the scenarios on the lab: default (macvlan, shared) and sriov (exclusive)
 
-pytest: $(VENV)/ready
-	$(call on_lab,$(side_by_side) $(rest) tests/functional tests/unit && $(alone) $(rest))
+molecule-default molecule-sriov: $(VENV)/ready
+	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --scenario-name $(@:molecule-%=%)
 
-unit: $(VENV)/ready ## the pure tests, in seconds
-	$(BIN)/python -m pytest -n 2 tests/unit
+unit: $(VENV)/ready ## the pure tests, but for those of scale
+	$(divided) -m "not scale" tests/unit
+
+scale: $(VENV)/ready ## the planner, the proof and the report with fabrics of up to 4,096 nodes
+	$(pytest) -m scale tests/unit
 
 functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests
-	$(BIN)/python -m pytest -n 2 tests/functional
+	$(divided) tests/functional
+
+cluster: $(VENV)/ready ## the tests on a real API server, which is built once; no guests
+	$(pytest) -m cluster tests/integration
 
 browser: $(VENV)/ready ## the report in headless Chromium, which is installed where there is none
 	tools/chromium
-	$(BIN)/python -m pytest tests/browser
+	$(pytest) tests/browser
 
-integration: $(VENV)/ready ## the tests on the lab's guests
-	$(call on_lab,$(side_by_side) $(rest) && $(alone) $(rest))
+integration: $(VENV)/ready ## the tests on the lab's guests: those of one node beside those of the other, then those of both
+	$(call on_lab,$(pytest) -n 2 --no-loadscope-reorder -m "not lab and not cluster" $(in_test); one=$$?; $(pytest) -m lab $(in_test) && (exit $$one))
 
-long: $(VENV)/ready ## tests on the guests that take too long for `make test`: harm, interruption, hosts taken back and others
-	$(call on_lab,$(BIN)/python -m pytest $(long))
-
-soak: $(VENV)/ready ## properties on examples drawn anew, 2,000 random fabric files, and the host phase killed at twenty random moments
-	HYPOTHESIS_PROFILE=soak RAILYARD_RANDOM_FIRST=$$RANDOM RAILYARD_RANDOM_FILES=2000 $(BIN)/python -m pytest -n 2 tests/unit/fabric
-	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(BIN)/python -m pytest tests/integration/test_interruption.py)
+soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random fabric files, the host phase killed twenty times
+	HYPOTHESIS_PROFILE=soak RAILYARD_RANDOM_FIRST=$$RANDOM RAILYARD_RANDOM_FILES=2000 $(divided) tests/unit/fabric
+	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(pytest) tests/integration/test_interruption.py)
 
 bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cluster on this machine, the hosts on the lab
 	$(BIN)/python -m benchmarks planner
@@ -108,8 +134,11 @@ release: $(VENV)/ready ## the archive of what is committed, checked as Galaxy do
 html: $(VENV)/ready ## the reference of modules, plugins and roles as HTML, in dist/html; Sphinx lives in an environment of its own
 	tools/html
 
-compat: $(VENV)/ready ## the archive's playbooks and the doors' tests under every supported ansible-core; minutes for each
+compat: $(VENV)/ready ## the archive's playbooks and the plugins' tests under every supported ansible-core
 	tools/compat
+
+vendor: $(VENV)/ready ## fetch upstream's charts and manifests that are pinned into vendor/, for tests that need them
+	tools/vendor.py
 
 clean: lab-down ## take away what the targets made, but for the lab's image cache
 	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat .cache/html

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.progress import run, say
+from lab.state import locked
 
 
 @dataclass(frozen=True)
@@ -203,9 +204,11 @@ def install(packages: list[str], log: Path) -> None:
     say("installing on this machine: %s" % ", ".join(packages))
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     remedy = "see that apt-get works here, or install them by hand: %s" % " ".join(packages)
-    run(as_root(["apt-get", "update", "-q"]), log, "apt-get update", remedy, env=env)
     command = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
-    run(as_root(["env", "DEBIAN_FRONTEND=noninteractive", *command]), log, "apt-get install", remedy)
+    # a lab and a cluster may be started at the same time, and apt-get does not wait for another
+    with locked(log.with_name("apt-get.lock"), "another command is installing packages; waiting for it"):
+        run(as_root(["apt-get", "update", "-q"]), log, "apt-get update", remedy, env=env)
+        run(as_root(["env", "DEBIAN_FRONTEND=noninteractive", *command]), log, "apt-get install", remedy)
 
 
 def find(command: str) -> str | None:

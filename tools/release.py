@@ -25,7 +25,15 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 # The top of the archive. What else is committed is for those who work on the collection.
 BELONGS = {"docs", "inventories", "meta", "playbooks", "plugins", "roles"}
-FILES = {"CHANGELOG.md", "CHANGELOG.rst", "COPYING", "README.md", "changelogs/changelog.yaml"}
+FILES = {
+    "CHANGELOG.md",
+    "CHANGELOG.rst",
+    "CONTRIBUTING.md",
+    "COPYING",
+    "README.md",
+    "SECURITY.md",
+    "changelogs/changelog.yaml",
+}
 FILES |= {"FILES.json", "MANIFEST.json"}
 NOT = re.compile(r"inventories/lab")
 # Galaxy takes 20 MB; ours is below one.

@@ -67,7 +67,7 @@ class Cluster:
     def need(self, crd: str) -> None:
         """Skip the test where this CRD is not on the server, because upstream's schemas are not here."""
         if crd not in self.crds():
-            pytest.skip("no CRD %s: upstream's schemas are not in %s" % (crd, schemas.DEFAULT))
+            pytest.skip("upstream's schemas are not here: no CRD %s in %s" % (crd, schemas.DEFAULT))
 
     def crds(self) -> dict[str, Object]:
         """The CRDs on the server by name."""

@@ -248,7 +248,7 @@ def test_pod_that_no_kubelet_runs_stays_pending(cluster: Cluster, namespace: str
 
 def test_upstreams_schemas_are_all_served(cluster: Cluster) -> None:
     if not schemas.DEFAULT.is_dir():
-        pytest.skip("upstream's schemas are not in %s" % schemas.DEFAULT)
+        pytest.skip("upstream's schemas are not here: %s" % schemas.DEFAULT)
     wanted, _overridden = schemas.read([schemas.DEFAULT])
     present = cluster.crds()
     assert set(wanted) <= set(present)

@@ -80,7 +80,5 @@ def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> N
 
     shutil.copytree(ROOT / inventory / "group_vars", found.parent / "group_vars")
     reached = {"lab_dir": str(LAB_DIR.parent), "lab_name": LAB_DIR.name}
-    checked = play("hosts.yml", "--check", "--diff", inventory=found, **reached)
-    assert set(changed(checked).values()) == {0}, checked
     done = play("hosts.yml", inventory=found, **reached)
     assert set(changed(done).values()) == {0}, done

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.action import fabric_report
@@ -275,7 +275,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataObject) -> None:
     """Any value anywhere in a verdict: it is read and reported, or one line says what is wrong."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses, addressing
@@ -244,7 +244,6 @@ def check_capacity(told: Told, found: addressing.Capacity, network: Network) -> 
 
 
 @given(own_schemes(), st.integers(0, 40), st.one_of(st.none(), st.integers(0, 40)))
-@settings(max_examples=300)
 def test_networks_of_their_own_by_brute_force(
     drawn: tuple[Scheme, Units | None], max_nodes: int, pods_per_node: int | None
 ) -> None:
@@ -393,7 +392,6 @@ def shown_ranges(share: addressing.Share) -> list[int]:
 
 
 @given(common_schemes(), st.integers(0, 30), st.integers(0, 30), st.one_of(st.none(), st.integers(1, 8)))
-@settings(max_examples=600)
 def test_one_subnet_for_all_by_brute_force(
     scheme: Scheme, nodes: int, max_nodes: int, pods_per_node: int | None
 ) -> None:

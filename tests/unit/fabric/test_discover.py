@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover import doubts
@@ -169,7 +169,6 @@ def fabrics(draw: st.DrawFn) -> str:
     )
 
 
-@settings(max_examples=60)
 @given(fabrics())
 def test_any_plan_that_nodes_show_comes_back(text: str) -> None:
     raw = lint(text.encode())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
@@ -127,7 +127,6 @@ def files(draw: t.Callable[..., t.Any]) -> File:
     return File(head, lines)
 
 
-@settings(max_examples=150)
 @given(files())
 def test_no_two_allocations_overlap_in_any_mode(file: File) -> None:
     """Every address that a node, its pods or its leaf has, on every rail, is in its rail's network and another's never.
@@ -172,7 +171,6 @@ def test_no_two_allocations_overlap_in_any_mode(file: File) -> None:
         assert not any(first <= span <= last for first, last, _owner in ranges for span in spans)
 
 
-@settings(max_examples=60)
 @given(files(), st.randoms(use_true_random=False))
 def test_nodes_that_come_go_or_change_places_renumber_nobody(file: File, chance: random.Random) -> None:
     whole = nodes(planned(file.text))
@@ -184,14 +182,12 @@ def test_nodes_that_come_go_or_change_places_renumber_nobody(file: File, chance:
         assert node == whole[name]
 
 
-@settings(max_examples=30)
 @given(files())
 def test_units_that_come_renumber_nobody(file: File) -> None:
     more = re.sub(r"su\[1:(\d+)\]: {nodes", lambda found: "su[1:%d]: {nodes" % (int(found.group(1)) + 2), file.text)
     assert nodes(planned(more)) == nodes(planned(file.text))
 
 
-@settings(max_examples=100)
 @given(files())
 def test_a_plan_written_to_a_file_is_the_plan_again(file: File) -> None:
     plan = planned(file.text)
@@ -251,7 +247,6 @@ def test_comments_open_what_they_stand_in() -> None:
     assert yaml.safe_load(text) == planes
 
 
-@settings(max_examples=200)
 @given(
     st.recursive(
         st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20)),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import source
@@ -37,11 +37,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.rul
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome, run
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import HostRange
+from tests import upstream
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = ROOT / "tests" / "recordings" / "manifests"
 SEEDS = ROOT.parent / "shared" / "seeds"
-SCHEMAS = ROOT.parent / "shared" / "schemas"
 NODES = Options("ai", {"ai-[1:2]": {"address": "10.1.16.[1:2]"}}, mtu=4200)
 
 
@@ -437,9 +437,7 @@ def test_a_page_without_manifests_is_said_to_be_one(start: str) -> None:
 
 
 def _properties(file: str, *path: str) -> dict[str, t.Any]:
-    schema = SCHEMAS / file
-    if not schema.exists():
-        pytest.skip("upstream's schemas are not beside the project")
+    schema = upstream.schemas() / file
     versions = yaml.safe_load(schema.read_text(encoding="utf-8"))["spec"]["versions"]
     node = versions[-1]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for key in path:
@@ -502,7 +500,6 @@ _BITS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=250)
 @given(
     st.sampled_from(sorted(_CORPUS)),
     st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["drop", "double", "swap", "put", "value"]), _BITS)),
@@ -556,7 +553,6 @@ _KINDS = [
 ]
 
 
-@settings(max_examples=250)
 @given(st.lists(st.tuples(st.sampled_from(_KINDS), _TREES, _TREES), min_size=1, max_size=3))
 def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str, str], t.Any, t.Any]]) -> None:
     documents = [
@@ -567,7 +563,6 @@ def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str,
     _said(run([("any.yml", raw)], NODES))
 
 
-@settings(max_examples=150)
 @given(st.binary(max_size=300), st.sampled_from(["a.yml", "a.json", "a.md", "a"]))
 @example(b"apiVersion: v1\nkind", "a.md")
 @example(b'{"configList": [{', "a.md")

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identity
@@ -273,7 +273,6 @@ def fabrics(draw: t.Callable[..., t.Any]) -> tuple[str, list[str]]:
     return text + "nodes:\n", ["  n%d: {profile: p}\n" % index for index in indexes]
 
 
-@settings(max_examples=40)
 @given(fabrics(), st.randoms(use_true_random=False))
 def test_adding_removing_and_reordering_nodes_renumbers_nobody(
     fabric: tuple[str, list[str]], chance: random.Random
@@ -288,7 +287,6 @@ def test_adding_removing_and_reordering_nodes_renumbers_nobody(
         assert node == whole[name]
 
 
-@settings(max_examples=40)
 @given(fabrics())
 def test_no_two_allocations_overlap(fabric: tuple[str, list[str]]) -> None:
     plan = planned(fabric[0] + "".join(fabric[1]))

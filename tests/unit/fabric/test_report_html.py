@@ -145,6 +145,7 @@ def test_the_same_documents_give_the_same_bytes(two: Sample) -> None:
     assert again[0] == again[1]
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(("size", "most"), [("two", 200_000), ("many", 500_000), ("huge", 800_000)])
 def test_the_page_is_small(size: str, most: int, request: pytest.FixtureRequest) -> None:
     sample: Sample = request.getfixturevalue(size)
@@ -215,6 +216,7 @@ def test_failing_nodes_come_first(many: Sample) -> None:
     assert raw.index("with failures (32 nodes)") < raw.index("unit su1 (30 nodes)") < raw.index("unit su2 (2 nodes)")
 
 
+@pytest.mark.scale
 def test_a_large_fabric_is_a_row_a_unit_and_the_failing_nodes(huge: Sample) -> None:
     verify = huge.verify(BEGAN, True, 1.0)
     report = _report(huge, verify)
@@ -267,6 +269,7 @@ def test_what_failures_share(many: Sample, places: list[tuple[str, str]], said: 
     assert step.shared == said and list(step.places) == places
 
 
+@pytest.mark.scale
 def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
     """Each port fails, and each has drifted: what is said is bounded, and the whole command is there."""
     template = huge.drift(BEGAN, True)["failures"][0]

@@ -15,7 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
@@ -356,7 +356,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(["rails", "nodes", "units", "x"]), st.lists(values, max_size=3)), values)
 def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t.Any) -> None:
     raw = json.dumps(dict({"format": 1, "fabric": fabric}, **parts)).encode("utf-8")
@@ -456,6 +455,7 @@ def test_many_nodes_are_summed_up() -> None:
     assert "ai-su1-001" not in words
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(("units", "most"), [(0, 20_000), (128, 600_000), (4096, 1_200_000)])
 def test_the_picture_of_4096_nodes_is_bounded(units: int, most: int) -> None:
     made = document(4096, 8, units)

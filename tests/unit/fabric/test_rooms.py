@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses, names, pairing, source
@@ -235,13 +235,11 @@ yaml_values = st.recursive(
 )
 
 
-@settings(max_examples=120)
 @given(yaml_values)
 def test_no_data_whatever_ends_in_a_traceback(data: object) -> None:
     _said(yaml.safe_dump(data, allow_unicode=True).encode("utf-8"))
 
 
-@settings(max_examples=120)
 @given(
     st.sampled_from(sorted(GOOD)),
     st.lists(
@@ -264,7 +262,6 @@ def test_no_change_of_a_good_file_ends_in_a_traceback(name: str, changes: list[t
     _said("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=200)
 @given(st.binary(max_size=200))
 @example(b"\x00")
 @example(b"\xef\xbb\xbf")

@@ -758,6 +758,7 @@ def elsewhere_everywhere(world: World) -> None:
         row["system"] = "spine-1"
 
 
+@pytest.mark.scale
 @pytest.mark.parametrize(
     ("harm", "code"),
     [(slow_everywhere, "RV853"), (drifted_everywhere, "RV404"), (elsewhere_everywhere, "RV701")],
@@ -1001,6 +1002,7 @@ def test_pairs_are_few_rounds_cover_all_and_make_no_incast(count: int) -> None:
     assert len(seen) == count
 
 
+@pytest.mark.scale
 def test_a_large_fabric_is_judged_in_seconds() -> None:
     wide = SERVERS.replace("nodes: 32", "nodes: 256").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
     wide = wide.replace(".1-.200", ".8.1-.200.254").replace(".201-.253", ".0.1-.7.254").replace(".254,", ".255.254,", 1)

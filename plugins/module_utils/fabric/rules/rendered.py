@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules.objec
 
 _PORTS = (
     "profiles:\n"
-    '  hgx: {ports: {gpu01: {netdev: eth1, pci: "0000:0b:00.0"}, gpu02: {netdev: eth2, pci: "0000:0c:00.0"}}}\n'
+    '  hgx: {ports: {gpu01: {netdev: nic1, pci: "0000:0b:00.0"}, gpu02: {netdev: nic2, pci: "0000:0c:00.0"}}}\n'
     '  dgx: {attachment: ipvlan, ports: {gpu01: {netdev: %s1, pci: "0000:1b:00.0"},'
     ' gpu02: {netdev: %s2, pci: "0000:1c:00.0"}}}\n'
     "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n"
@@ -41,7 +41,7 @@ _VFS = (
 UNRENDERED = rule(
     "RY820",
     "The Kubernetes objects cannot be made",
-    _PORTS % ("eth", "eth"),
+    _PORTS % ("nic", "nic"),
     _PORTS % ("ens", "ens"),
     why="render.yml and kubernetes.yml would refuse the plan. Here k8s-rdma-shared-dev-plugin would hand out one netdev"
     " under two resources on every node.",

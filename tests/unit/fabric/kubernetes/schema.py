@@ -10,33 +10,17 @@ without them, tests that need them are skipped.
 from __future__ import annotations
 
 import functools
-import os
 import re
 import typing as t
-from pathlib import Path
 
-import pytest
 import yaml
 
-# shared/schemas lies beside a checkout that has it; RAILYARD_SCHEMAS names any other folder.
-_PLACES = [Path(each) for each in (os.environ.get("RAILYARD_SCHEMAS"),) if each] + [
-    parent / "shared" / "schemas" for parent in Path(__file__).resolve().parents
-]
+from tests import upstream
+
 # Kinds of the server itself, which no CustomResourceDefinition describes.
 BUILT_IN = {"ConfigMap", "DaemonSet", "Secret", "Deployment"}
 _FORMATS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TYPES = {"string": str, "boolean": bool, "object": dict, "array": list}
-
-
-def folder() -> Path | None:
-    return next((place for place in _PLACES if place.is_dir()), None)
-
-
-def needed() -> Path:
-    found = folder()
-    if found is None:
-        pytest.skip("upstream's schemas are not here: RAILYARD_SCHEMAS names their folder")
-    return found
 
 
 @functools.lru_cache(maxsize=None)
@@ -48,7 +32,7 @@ def _definitions(flavour: str) -> dict[tuple[str, str], dict[str, t.Any]]:
     order = ["sriov-network-operator", "multus", "spiderpool"]
     if flavour == "upstream":
         order.reverse()
-    files = sorted(needed().glob("*/*.yaml"), key=lambda file: (_rank(order, file.parent.name), file.name))
+    files = sorted(upstream.schemas().glob("*/*.yaml"), key=lambda file: (_rank(order, file.parent.name), file.name))
     for file in files:
         definition = yaml.safe_load(file.read_text(encoding="utf-8"))
         spec = definition["spec"]

@@ -7,28 +7,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-import os
 import tarfile
 import typing as t
 from pathlib import Path
 
-import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.charts import Chart
 from ansible_collections.railyard.fabric.plugins.plugin_utils import archives
+from tests import upstream as upstream_files
 
 ROOT = Path(__file__).resolve().parents[4]
-# Upstream's archives and manifests under their own names. They are not in this project.
-UPSTREAM = Path(os.environ.get("RAILYARD_CHARTS") or ROOT.parent / "shared" / "charts")
-
-
-def upstream(name: str) -> Path:
-    """A file of upstream's, or the test is skipped."""
-    path = UPSTREAM / name
-    if not path.is_file():
-        pytest.skip("no %s in %s (RAILYARD_CHARTS names another directory)" % (name, UPSTREAM))
-    return path
+upstream = upstream_files.chart
 
 
 @functools.lru_cache(maxsize=None)

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.charts import Chart
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS, File
 from ansible_collections.railyard.fabric.plugins.plugin_utils import archives
 
 from . import software_files
@@ -81,13 +81,12 @@ def test_upstreams_own_values_have_their_keys_and_no_image_stays_elsewhere(pin: 
     assert list(hosts(chart.values, charts.mirrored(chart, "registry.example/"))) == []
 
 
-def test_what_is_checked_of_the_pinned_files() -> None:
-    for name, pin in PINS.items():
-        for files in pin.files.values():
-            for file in files:
-                path = software_files.UPSTREAM / file.name
-                if file.sha256 and path.is_file():
-                    assert software_files.digest(path) == file.sha256, (name, file.name)
+PINNED = [file for pin in PINS.values() for files in pin.files.values() for file in files if file.sha256]
+
+
+@pytest.mark.parametrize("file", PINNED, ids=[file.name for file in PINNED])
+def test_a_pinned_file_has_its_checksum(file: File) -> None:
+    assert software_files.digest(software_files.upstream(file.name)) == file.sha256
 
 
 @pytest.mark.parametrize("provider, attachment, mode", [each for each in combinations() if each[0] == "spiderpool"])

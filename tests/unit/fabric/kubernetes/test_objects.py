@@ -17,6 +17,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import base, components
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import IMAGES
+from tests import upstream
 
 from . import plans, schema, webhooks
 from .documents import ATTACHMENTS, REGISTRY, combinations, document
@@ -55,7 +56,7 @@ CASES = list(cases())
 
 @pytest.mark.parametrize("case", CASES)
 def test_objects_are_what_upstream_takes(case: Case) -> None:
-    schema.needed()
+    upstream.schemas()
     plan = case()
     things = list(components.objects(plan, EVERYTHING))
     found = ["%s %s" % (each["metadata"]["name"], problem) for each in things for problem in schema.problems(each)]

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests import upstream
 
 from . import plans, schema, webhooks
 from .documents import REGISTRY
@@ -28,7 +29,7 @@ def planned(provider: str, keys: str = "", attachment: str = "ib-sriov", **fabri
 def networks(plan: dict[str, t.Any], **options: t.Any) -> list[dict[str, t.Any]]:
     """The networks, each taken by upstream's schemas and webhooks."""
     things = list(components.objects(plan, dict(REGISTRY, **options)))
-    if schema.folder():
+    if upstream.folder("schemas"):
         assert [problem for each in things for problem in schema.problems(each)] == []
     assert webhooks.problems(things) == []
     kinds = ("SpiderMultusConfig", "SriovIBNetwork", "NetworkAttachmentDefinition")

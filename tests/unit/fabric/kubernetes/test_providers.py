@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import base, components
+from tests import upstream
 
 from . import schema, webhooks
 from .documents import REGISTRY, document
@@ -206,7 +207,7 @@ def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
     ]
     assert [each["spec"]["deviceType"] for each in policies] == ["netdevice", "netdevice", "vfio-pci"]
     assert webhooks.problems(policies) == []
-    schema.needed()
+    upstream.schemas()
     assert [problem for each in policies for problem in schema.problems(each)] == []
     options["dpdk"]["driver"] = "netdevice"
     assert made("SriovNetworkNodePolicy", *plan, options=options)[2]["spec"]["isRdma"] is True

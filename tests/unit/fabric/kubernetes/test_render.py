@@ -89,6 +89,7 @@ def _kustomizations_reach(files: t.Mapping[str, str]) -> None:
     assert left == {path for path in files if path.startswith("workload/")}
 
 
+@pytest.mark.scale
 def test_pools_of_a_large_fabric_take_seconds() -> None:
     """4,096 nodes of 8 rails with a pool each. The limit is 10 s on two busy cores; this is to notice a mistake, not
     to measure.

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""tools/parts.py runs real make targets: side by side, to their ends, with totals that a failure cannot hide in."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKEFILE = """\
+ok one two:
+	echo begin $@ >>order; sleep 0.3; echo end $@ >>order
+bad:
+	echo it is broken; exit 3
+tests:
+	mkdir -p $$RAILYARD_RESULTS; cp results.json $$RAILYARD_RESULTS/1.json
+red:
+	mkdir -p $$RAILYARD_RESULTS; sed 's/"failed": 0/"failed": 2/' results.json >$$RAILYARD_RESULTS/1.json; exit 1
+"""
+RESULTS = """{"files": {"tests/unit/test_docs.py": 3.2}, "passed": 5, "failed": 0, "skipped": 1,
+ "skips": [["tests/unit/test_docs.py", "needs root"]]}"""
+Run = t.Callable[..., "tuple[int, list[str]]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The program in a folder with a Makefile of its own: exit status and lines."""
+    spec = importlib.util.spec_from_file_location("parts", ROOT / "tools" / "parts.py")
+    assert spec and spec.loader
+    parts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(parts)
+    (tmp_path / "Makefile").write_text(MAKEFILE, encoding="utf-8")
+    (tmp_path / "results.json").write_text(RESULTS, encoding="utf-8")
+    monkeypatch.setattr(parts, "ROOT", tmp_path)
+    monkeypatch.setattr(parts, "OUTPUT", tmp_path / "output")
+    monkeypatch.setattr(parts, "content", lambda: "the same")
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+
+    def call(*words: str) -> tuple[int, list[str]]:
+        monkeypatch.setattr(sys, "argv", ["parts.py", *words])
+        rc = parts.main()
+        return rc, capsys.readouterr().out.splitlines()
+
+    return call
+
+
+def test_totals_are_the_last_line(run: Run) -> None:
+    rc, lines = run("ok", "tests")
+    assert (rc, lines[-1]) == (0, "6 passed, 0 failed, 1 skipped")
+    assert any(re.fullmatch(r"     1  needs root\. To run: root", line) for line in lines), lines
+    assert any(line.endswith("tests/unit/test_docs.py") for line in lines)
+
+
+def test_every_part_runs_to_its_end_and_a_failure_counts(run: Run) -> None:
+    rc, lines = run("bad", "ok", "red")
+    assert (rc, lines[-1]) == (1, "6 passed, 3 failed, 1 skipped")
+    assert "  it is broken" in lines
+
+
+def test_parts_with_guests_follow_one_another(run: Run, tmp_path: Path) -> None:
+    assert run("--lab", "one,two", "tests")[0] == 0
+    assert (tmp_path / "order").read_text().split("\n")[:4] == ["begin one", "end one", "begin two", "end two"]
+
+
+def test_what_has_passed_is_not_repeated(run: Run) -> None:
+    assert run("--resume", "ok", "bad")[1][-1] == "1 passed, 1 failed, 0 skipped"
+    rc, lines = run("--resume", "ok", "bad")
+    assert (rc, lines[-1]) == (1, "0 passed, 1 failed, 0 skipped")
+    assert lines[0].startswith("ok: passed before")
+    assert run("ok")[1][-1] == "1 passed, 0 failed, 0 skipped"
+
+
+def targets() -> dict[str, str]:
+    """The Makefile's targets and what each needs."""
+    found: dict[str, str] = {}
+    for names, needs in re.findall(r"^([a-z][a-z -]*):(?!=)([^#\n]*)", (ROOT / "Makefile").read_text(), re.MULTILINE):
+        found.update(dict.fromkeys(names.split(), needs))
+    return found
+
+
+def variable(name: str) -> list[str]:
+    (value,) = re.findall(r"^%s := (.*)$" % name, (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return t.cast("list[str]", re.split(r"[ ,]", value))
+
+
+def test_make_test_and_the_public_workflow_have_the_same_targets() -> None:
+    known = targets()
+    parts = [*variable("guests"), *variable("beside")]
+    assert set(parts) <= set(known) and len(parts) == len(set(parts))
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
+    called = [target for each in workflow["jobs"]["test"]["strategy"]["matrix"]["targets"] for target in each.split()]
+    assert set(called) <= set(known) and len(called) == len(set(called))
+    # `static` stands for the targets that it needs
+    expanded = [one for each in called for one in (known[each].split() if each == "static" else [each])]
+    assert sorted(expanded) == sorted([*parts, "compat"])
+
+
+def test_each_long_part_is_a_file() -> None:
+    files = {path.name for path in (ROOT / "tests" / "integration").glob("test_*.py")}
+    assert {"test_%s.py" % name for name in variable("in_long")} <= files

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""No test is skipped in silence: what ``tests/skips.yml`` does not list is a failure."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import skips
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")]
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "RAILYARD_"))}
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    return subprocess.run(argv, cwd=ROOT, env={**own, **env}, capture_output=True, text=True, timeout=120)
+
+
+def test_an_unlisted_reason_is_not_accepted() -> None:
+    assert skips.accepted("tests/unit/test_docs.py", "not today") is None
+    assert skips.accepted("tests/unit/test_docs.py", "needs root") is not None
+    assert skips.accepted("tests/unit/test_docs.py", "this kernel has no DCB: x") is None
+
+
+def test_a_folder_that_is_there_must_be_complete(tmp_path: Path) -> None:
+    entry = skips.Entry("tests/*", "^no file", "make vendor", (str(tmp_path),))
+    assert not entry.matches("tests/unit/test_docs.py", "no file x")
+    assert entry._replace(only_without=("vendor/nothing", "$NOT_SET")).matches("tests/unit/test_docs.py", "no file x")
+
+
+@pytest.mark.parametrize("entry", skips.entries(), ids=lambda entry: entry.reason)
+def test_each_entry_is_of_files_that_exist(entry: skips.Entry) -> None:
+    assert entry.run_by and any(fnmatch.fnmatch(file, entry.tests) for file in FILES)
+
+
+def test_a_missing_file_fails_the_run(tmp_path: Path) -> None:
+    words = ("tests/unit/fabric/kubernetes/test_charts.py", "-k", "pinned_file and flannel")
+    done = run(*words, RAILYARD_CHARTS=str(tmp_path))
+    assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout
+    assert "kube-flannel.yml is not here" in done.stdout and "tests/skips.yml" in done.stdout
+
+
+@pytest.mark.parametrize("where", ["import pytest; pytest.skip('not today', allow_module_level=True)", None])
+def test_an_unlisted_skip_fails_the_run(where: str | None) -> None:
+    text = where or "import pytest\n\n\n@pytest.mark.skip(reason='not today')\ndef test_it() -> None: ..."
+    planted = ROOT / "tests" / "output" / ("test_planted_%d_%d.py" % (os.getpid(), bool(where)))
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(text + "\n", encoding="utf-8")
+    try:
+        done = run(str(planted))
+    finally:
+        planted.unlink()
+    assert done.returncode not in (0, 5) and "not today" in done.stdout, done.stdout
