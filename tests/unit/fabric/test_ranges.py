@@ -7,22 +7,24 @@ from __future__ import annotations
 import ipaddress
 import json
 import typing as t
-from dataclasses import dataclass
 
+import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import Range
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import render
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import Outcome, lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges, fewer, merged
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, rows
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.plan import as_table, leaf_table
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_wish import of_share, view_of
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
 
-Document = t.Dict[str, t.Any]
-SIZE = 64
-NODES = 3
+from .range_files import NODES, SIZE, Document, Drawn, fabric, files, listed, planned
+
 OPTIONS = {"registry": "registry.example.org"}
 
 
@@ -73,117 +75,6 @@ def test_a_pool_of_an_ipv6_subnet_costs_as_much_as_one_of_ten_addresses() -> Non
 
 
 # -- from the file to every address
-
-
-@dataclass
-class Drawn:
-    """A fabric file of one rail, and what it says address by address (as places in the rail's network)."""
-
-    text: str
-    six: bool
-    pods: list[list[int]]
-    hosts: list[int]
-    taken: set[int]
-    block: int | None
-
-    @property
-    def left(self) -> list[int]:
-        return [place for part in self.pods for place in part if place not in self.taken]
-
-    def of_node(self, index: int) -> list[int]:
-        """The places that a node's pods have."""
-        if self.block is None:
-            return sorted(self.left)
-        blocks = [
-            part[at : at + self.block] for part in self.pods for at in range(0, len(part) - self.block + 1, self.block)
-        ]
-        return [place for place in blocks[index - 1] if place not in self.taken]
-
-    def address(self, place: int) -> str:
-        return str(ipaddress.ip_address("fd00:11::" if self.six else "172.16.11.64") + place)
-
-
-def spelled(draw: st.DrawFn, place: int, six: bool) -> str:
-    """An address in one of its forms."""
-    whole = str(ipaddress.ip_address("fd00:11::" if six else "172.16.11.64") + place)
-    short = "::%x" % place if six else ".%d" % (64 + place)
-    return draw(st.sampled_from((whole, short, "+%d" % place)))
-
-
-@st.composite
-def files(draw: st.DrawFn, provider: str = "spiderpool", mode: str | None = None) -> Drawn:
-    """Pools beside each other in a network of 64 addresses, in any order, with exclusions anywhere."""
-    six = draw(st.booleans())
-    mode = mode or draw(st.sampled_from(("subnet", "block")))
-    cuts = draw(st.lists(st.integers(3, SIZE - 3), min_size=5, max_size=11, unique=True).map(sorted))
-    pairs = list(zip(cuts[::2], cuts[1::2]))
-    if provider == "network-operator":
-        # nv-ipam's blocks begin with the subnet.
-        pairs = [(1, 8), *(pair for pair in pairs if pair[0] > 9)]
-        names = ["pods"] + [draw(st.sampled_from(("pods", "hosts"))) for _pair in pairs[1:]]
-        order = list(zip(names, pairs))
-    else:
-        order = [(draw(st.sampled_from(("pods", "hosts"))), pair) for pair in draw(st.permutations(pairs))]
-    pools = {key: [pair for name, pair in order if name == key] for key in ("pods", "hosts")}
-    excluded = [
-        (low, low + more) for low, more in draw(st.lists(st.tuples(st.integers(3, 50), st.integers(0, 5)), max_size=3))
-    ]
-    excluded = [
-        pair
-        for at, pair in enumerate(sorted(excluded))
-        if not any(other[1] >= pair[0] for other in sorted(excluded)[:at])
-    ]
-    block = draw(st.integers(1, 5)) if mode == "block" else None
-
-    def texts(pair: tuple[int, int]) -> str:
-        first, last = (spelled(draw, place, six) for place in pair)
-        return first if pair[0] == pair[1] and draw(st.booleans()) else "%s-%s" % (first, last)
-
-    def value(pairs: list[tuple[int, int]]) -> t.Any:
-        listed = [texts(pair) for pair in pairs]
-        return listed[0] if len(listed) == 1 and draw(st.booleans()) else listed
-
-    end = "6" if six else ""
-    rail: Document = {"subnet" + end: "fd00:11::/122" if six else "172.16.11.64/26", "mode": mode}
-    rail.update((key + end, value(pairs)) for key, pairs in pools.items() if pairs)
-    if block:
-        rail["block" + end] = block
-    gateway = draw(st.sampled_from((None, SIZE - 2)))
-    if gateway:
-        rail["gateway" + end] = spelled(draw, gateway, six)
-    if excluded:
-        rail["taken"] = {"some": value(excluded[:2]), **({"more": value(excluded[2:])} if excluded[2:] else {})}
-    whole = {
-        "plugin": "railyard.fabric.rails",
-        "fabric": {"name": "ai", "attachment": "macvlan", "provider": provider, "mtu": 4200},
-        "rails": {"gpu01": rail},
-        "profiles": {"hgx": {"ports": {"gpu01": {"netdev": "eth1", "rdma": "mlx5_gpu01"}}}},
-        "nodes": {"n-[1:%d]" % NODES: {"profile": "hgx"}},
-    }
-    if provider == "network-operator":
-        whole["fabric"]["pods_per_node"] = 1
-    return Drawn(
-        yaml.safe_dump(whole, sort_keys=False),
-        six,
-        [list(range(low, high + 1)) for low, high in pools["pods"]],
-        [place for low, high in pools["hosts"] for place in range(low, high + 1)],
-        {place for low, high in excluded for place in range(low, high + 1)},
-        block,
-    )
-
-
-def planned(drawn: Drawn) -> tuple[Outcome, Document]:
-    outcome = lint(drawn.text.encode())
-    assume(outcome.plan is not None)
-    assert outcome.plan is not None
-    return outcome, outcome.plan.document()
-
-
-def listed(ips: str) -> list[str]:
-    """The addresses of ``first-last`` or of one address."""
-    first, _dash, last = ips.partition("-")
-    kind = ipaddress.ip_address
-    return [str(kind(first) + at) for at in range(int(kind(last or first)) - int(kind(first)) + 1)]
 
 
 @given(files())
@@ -291,3 +182,207 @@ def test_host_locals_ranges_are_exactly_the_planned_addresses(drawn: Drawn) -> N
             )
             found = [address for each in ranges for address in listed("%(rangeStart)s-%(rangeEnd)s" % each)]
         assert found == [drawn.address(place) for place in drawn.of_node(index)]
+
+
+# -- offsets, and values that several rails share
+
+
+def findings(text: str) -> list[str]:
+    return [finding.text() for finding in lint(text.encode()).findings]
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        ("supernet: 172.30.0.0/16, rail_prefix: 22, %s", {"hosts": ".0.10-.0.73", "pods": ".1.0-.3.254"}),
+        ("supernet: 172.30.0.0/16, rail_prefix: 22, %s", {"gateway": "172.30.4.1", "hosts": "[.4.10-.4.12, .4.20]"}),
+        ("supernet: 10.0.0.0/8, rail_prefix: 14, %s", {"hosts": ".3.0.0-.3.1.0", "pods": ".0.1-.2.255.255"}),
+        ("supernet: 172.30.0.0/16, rail_prefix: 26, %s", {"hosts": ".65-.80", "taken": "{a: .10}"}),
+        ("supernet6: 'fd00::/48', rail_prefix6: 68, %s", {"hosts6": '"::1000:0:0:1-::1000:0:0:9"'}),
+    ],
+)
+def test_the_remedy_for_a_shared_value_is_right_for_all_rails(words: str, keys: dict[str, str]) -> None:
+    """Following each remedy once ends in a file without errors, and each finding of RY306 names a rail."""
+    for _turn in range(len(keys) + 1):
+        text = fabric("gpu01: {}, gpu02: {}", words % ", ".join("%s: %s" % pair for pair in keys.items()))
+        found = [each for each in lint(text.encode()).findings if each.code in ("RY306", "RY308")]
+        if not found:
+            break
+        for each in found:
+            assert each.code != "RY306" or each.message.startswith(("on gpu01", "on gpu02")), each.message
+            offset = next(word.strip(",.") for word in each.remedy.split() if word.startswith("+"))
+            key = each.place.split(".")[1].partition("[")[0]
+            old = keys[key]
+            keys[key] = "{a: %s}" % offset if key == "taken" else "[%s, +20]" % offset if "[" in old else offset
+    assert not [each.text() for each in lint(text.encode()).findings if each.code in ("RY306", "RY308")], text
+
+
+def test_a_value_of_one_rail_keeps_its_own_remedy() -> None:
+    (found,) = findings(
+        fabric("gpu01: {subnet: 10.1.0.0/24, hosts: .1.9}, gpu02: {subnet: 10.2.0.0/24, hosts: .9-.10}", nodes=1)
+    )
+    assert "RY306 rails.gpu01.hosts: 10.1.1.9 is not in 10.1.0.0/24." in found
+    assert found.endswith("Remedy: take addresses from 10.1.0.1 to 10.1.0.254.")
+
+
+@given(st.integers(0, 2**40), st.integers(8, 30), st.booleans())
+def test_offsets_count_from_the_networks_address(offset: int, prefix: int, six: bool) -> None:
+    bits = 128 if six else 32
+    net = addresses.network(int(ipaddress.ip_address("fd00:11::1" if six else "172.30.5.9")), prefix, bits)
+    found = addresses.parse_address("+%d" % offset, net)
+    assert found == (net.first + offset if net.first + offset < 1 << bits else None)
+    assert addresses.parse_address("+%d" % offset, bits=bits) is None, "there is nothing to count from"
+    for wrong in ("+", "+-1", "+01", "++1", "+1.5", "+0x10", "+1 ", "+٣"):
+        assert addresses.parse_address(wrong, net) is None
+
+
+def test_an_offset_in_taken_counts_in_both_families() -> None:
+    text = fabric(
+        "gpu01: {subnet: 10.1.0.0/24, pods: .99, hosts: +9-+10, subnet6: 'fd00:1::/64', pods6: +99, hosts6: +9-+10,"
+        " taken: {a: [+1-+3, '::f']}},"
+        " gpu02: {subnet: 10.2.0.0/24, pods: .99, hosts: .9-.10, subnet6: 'fd00:2::/64', hosts6: +9-+10, taken: {a: .1}}"
+    )
+    outcome = lint(text.encode())
+    assert outcome.plan is not None, findings(text)
+    rails = outcome.plan.document()["rails"]
+    assert [rail["taken"] for rail in rails] == [
+        {"a": "10.1.0.1-10.1.0.3, fd00:1::1-fd00:1::3, fd00:1::f"},
+        {"a": "10.2.0.1"},
+    ]
+    reserved = manifests(outcome.plan.document(), "SpiderReservedIP")
+    assert [each["spec"]["ips"] for each in reserved] == [
+        ["10.1.0.1-10.1.0.3"],
+        ["fd00:1::1-fd00:1::3", "fd00:1::f"],
+        ["10.2.0.1"],
+    ]
+    again = lint(write(outcome.plan.fabric).encode())
+    assert again.plan is not None and again.plan.document()["rails"] == rails
+
+
+# -- nodes back to back
+
+
+@pytest.mark.parametrize(
+    ("subnet", "hosts", "own"),
+    [
+        ('subnet: "192.168.{n}.0/31"', "hosts: +0-+1", ["192.168.1.0/31", "192.168.1.1/31"]),
+        ('subnet6: "fd00:{n}::/127"', "hosts6: +0-+1", ["fd00:1::/127", "fd00:1::1/127"]),
+        ('subnet: "192.168.{n}.0/30"', "hosts: .1-.2", ["192.168.1.1/30", "192.168.1.2/30"]),
+    ],
+)
+def test_two_nodes_back_to_back(subnet: str, hosts: str, own: list[str]) -> None:
+    text = fabric('count: 2, name: "gpu{n:02}", %s, %s' % (subnet, hosts))
+    assert findings(text) == []
+    outcome = lint(text.encode())
+    assert outcome.plan is not None
+    document = outcome.plan.document()
+    six = "6" if "6:" in hosts else ""
+    assert [node["ports"][0]["address" + six] for node in document["nodes"]] == own
+    # Nothing is routed, so no leaf advertises anything.
+    table = leaf_table(document, 100)
+    assert "rail gpu01: 2 ports" in table and "leaves" not in table and "advertises" not in table
+    render(document, OPTIONS, nodes=True)
+
+
+def test_counts_are_written_as_people_write_them() -> None:
+    one = 'count: 2, name: "gpu{n:02}", subnet: "192.168.{n}.0/31", hosts: +0'
+    (found,) = findings(fabric(one))
+    assert "has room for 1 node, and n-2 has index 2. Remedy: widen the range to 2 addresses, or" in found
+    (found,) = findings(fabric(one.replace(", hosts: +0", "")))
+    assert "gpu01 and 1 more rail have no hosts: their ports" in found and found.endswith("such as hosts: +0-+1.")
+    (found,) = findings(fabric("gpu01: {subnet: 10.1.0.0/24, hosts: .1-.9}, gpu02: {subnet: 10.2.0.0/24}"))
+    assert "RY314 rails.gpu02: gpu02 has no hosts: its ports" in found
+    (found,) = findings(
+        fabric("gpu01: {}, gpu02: {}", "mode: prefix, supernet: 10.0.0.0/8, rail_prefix: 27, node_prefix: 27")
+    )
+    assert "has room for 1 node, a /27 each, and n-2 has index 2" in found
+
+
+# -- what people see
+
+
+def test_ranges_in_tables_and_rows() -> None:
+    ranges = ", ".join("+%d" % place for place in range(10, 30, 2))
+    text = fabric('count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/24", hosts: .200-.210, pods: [%s]' % ranges)
+    outcome = lint(text.encode())
+    assert outcome.plan is not None
+    document = outcome.plan.document()
+    assert "10.1.0.10, 10.1.0.12, 10.1.0.14, 10.1.0.16, and 6 more" in " ".join(as_table(document, 100).split())
+    row = dict(zip(rows.PORTS, next(iter(rows.ports(document)))))
+    assert (row["pods_first"], row["pods_last"]) == ("10.1.0.10", "10.1.0.28")
+    assert row["pods_ranges"] == ["10.1.0.%d" % place for place in range(10, 30, 2)] and row["pods_ranges6"] is None
+    (pool, *_others) = [dict(zip(rows.OBJECTS, row)) for row in rows.objects(document) if row[0] == "pool"]
+    assert pool["ranges"] == row["pods_ranges"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        (".1-.100", "[.1-.100, .150]", {"changed"}),
+        ("[.1-.100, .150]", ".1-.160", {"changed"}),
+        ("[.1-.49, .51-.100]", "[.1-.49, .51-.100, .120-.130]", {"changed"}),
+        (".1-.100", "[.1-.49, .51-.100]", {"renumbered"}),
+        ("[.1-.49, .51-.100]", "[.1-.49, .52-.100]", {"renumbered"}),
+    ],
+)
+def test_a_difference_of_ranges_says_whether_what_pods_have_is_kept(before: str, after: str, kinds: set[str]) -> None:
+    documents = []
+    for pods in (before, after):
+        text = fabric('count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/24", hosts: .200-.210, pods: %s' % pods)
+        outcome = lint(text.encode())
+        assert outcome.plan is not None
+        documents.append(outcome.plan.document())
+    changes = [each for each in diff.diff(*documents) if "capacity" not in each.attribute]
+    assert {each.kind for each in changes} == kinds, changes
+    assert {each.attribute for each in changes if each.what == "port"} >= {"pods.ranges"}
+    assert diff.diff(documents[1], documents[1]) == []
+
+
+# -- what providers make of exclusions
+
+
+def codes(text: str) -> list[str]:
+    return [finding.code for finding in lint(text.encode()).findings]
+
+
+@pytest.mark.parametrize(
+    ("pods", "taken", "expected"),
+    [
+        (".1-.100", "", []),
+        (".1-.100", ".30-.40", []),  # behind the last node's block
+        (".1-.100", ".6", ["RY336"]),  # in the block of some node
+        (".1-.100", ".5-.8", ["RY815"]),  # a whole block
+        (".1-.100", ".1", ["RY815"]),  # nv-ipam begins there
+        ("[.1-.8, .100-.120]", "", ["RY336", "RY815"][1:]),
+    ],
+)
+def test_nv_ipam_cuts_blocks_without_regard_to_exclusions(pods: str, taken: str, expected: list[str]) -> None:
+    text = fabric(
+        'count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/24", hosts: .200-.210, pods: %s%s'
+        % (pods, taken and ", taken: {a: %s}" % taken),
+        nodes=3,
+        provider="network-operator",
+        more=", pods_per_node: 4",
+    )
+    assert codes(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ("[+1-+4000000000]", ["RY811"]),
+        ("[+1-+2000000, +2000001-+4000000]", ["RY811"]),  # these are one range
+        ("[+1-+2000000, +2000002-+4000000]", ["RY337"]),
+        ("[+1-+20, +22-+40]", []),
+    ],
+)
+def test_spiderpool_does_not_get_ranges_that_its_webhook_cannot_list(pods: str, expected: list[str]) -> None:
+    rails = 'count: 2, name: "gpu{n:02}", subnet6: "fd00:{n}::/64", hosts6: "::1:0:0:1-::1:0:0:9", pods6: %s' % pods
+    assert codes(fabric(rails)) == expected
+
+
+def test_many_ranges_are_refused_and_cost_little() -> None:
+    listed = ["+%d" % place for place in range(1, 2 * 300, 2)]
+    rails = 'count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/16", hosts: .200.1-.200.9, pods: [%s]'
+    assert codes(fabric(rails % ", ".join(listed))) == ["RY113"]
+    assert codes(fabric(rails % ", ".join(listed[:256]))) == []
