@@ -185,7 +185,7 @@ class Handout:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
         found = dict(part)
         if variant.ports.get(rail.name) is not port:
-            found.update(self._own(variant, rail, port), ipoib=self._ipoib(port))
+            found.update(self._own(variant, rail, port), ipoib=self._ipoib(variant, port))
         self._address(found, node, unit, rail)
         if identities is not None:
             found["vfs"] = self._vfs(variant, rail, identities)
@@ -228,7 +228,7 @@ class Handout:
             "pods": None,
             "vfs": None,
             "firmware": self._firmware(variant),
-            "ipoib": self._ipoib(port),
+            "ipoib": self._ipoib(variant, port),
             "names": self._names(variant, rail),
         }
 
@@ -343,13 +343,15 @@ class Handout:
             "parameters": dict(firmware.parameters),
         }
 
-    def _ipoib(self, port: Port) -> dict[str, t.Any] | None:
+    def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
         """A port's IPoIB mode, partition keys and the child interfaces that they get; null where nothing is said."""
-        said = self.fabric.infiniband
-        if said is None:
+        said, own = self.fabric.infiniband, variant.partitions
+        if said is None and own is None:
             return None
-        children = [child(port.netdev, key) for key in said.pkeys] if port.netdev else []
-        return {"mode": said.ipoib_mode, "pkeys": ["0x%04x" % key for key in said.pkeys], "children": children}
+        pkeys = own.pkeys if own else said.pkeys if said else ()
+        children = [child(port.netdev, key) for key in pkeys] if port.netdev else []
+        mode = said.ipoib_mode if said else None
+        return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
 
     # -- the whole plan ----------------------------------------------------------------------------------------------
 

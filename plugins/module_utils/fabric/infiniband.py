@@ -35,6 +35,17 @@ class Infiniband:
     subnet_manager: str | None = None
 
 
+@dataclass(frozen=True)
+class Partitions:
+    """The partition keys of a profile's or a group's nodes, in place of the fabric's."""
+
+    path: Path
+    pkeys: tuple[int, ...]
+
+    def written(self) -> dict[str, t.Any]:
+        return {"pkeys": ["0x%04x" % key for key in self.pkeys]}
+
+
 def pkey(text: str) -> int | None:
     """A partition key, with the bit of full membership, from ``0x8001``, ``0x1`` or ``1``; None for what is none."""
     if not re.match(r"(0x[0-9a-fA-F]{1,4}|[1-9][0-9]{0,4})\Z", text):

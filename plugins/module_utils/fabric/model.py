@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ETHERNET, INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import Infiniband
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import Infiniband, Partitions
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import RailTemplates, Template
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import Qos
 
@@ -178,6 +178,7 @@ class Profile:
     soft_rdma: str | None = None
     driver: Driver | None = None
     firmware: Firmware | None = None
+    partitions: Partitions | None = None
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
     gpus: dict[int, str | None] | None = None
@@ -196,6 +197,7 @@ class Group:
     attachment: str | None = None
     driver: Driver | None = None
     firmware: Firmware | None = None
+    partitions: Partitions | None = None
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
     ports: dict[str, Port | None] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.driver import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import Partitions
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import (
     Fabric,
     Firmware,
@@ -44,6 +45,7 @@ class Variant:
     attachment_path: Path
     rdma_mode: str
     firmware: Firmware | None
+    partitions: Partitions | None
     driver: Driver | None
     vfs: VfSettings
     host: HostSettings
@@ -159,19 +161,20 @@ def _made(fabric: Fabric, profile: Profile, groups: tuple[Group, ...]) -> Varian
         attachment, path = profile.attachment, profile.path + ("attachment",)
     firmware, vfs, ports = profile.firmware, dict(profile.vfs), profile.ports
     settings = host.over(fabric.host, profile.host)
-    driver = profile.driver
+    driver, partitions = profile.driver, profile.partitions
     for group in groups:
         if group.attachment:
             attachment, path = group.attachment, group.path + ("attachment",)
         driver = group.driver or driver
         firmware = group.firmware or firmware
+        partitions = group.partitions or partitions
         vfs.update(group.vfs)
         settings = host.over(settings, group.host)
         ports = over(ports, group.ports) if group.ports else ports
     mode = rdma_mode_of(attachment)
     if fabric.rdma_mode and attachment == fabric.attachment:
         mode = fabric.rdma_mode
-    return Variant(profile, groups, attachment, path, mode, firmware, driver, vfs, settings, ports)
+    return Variant(profile, groups, attachment, path, mode, firmware, partitions, driver, vfs, settings, ports)
 
 
 def guids(fabric: Fabric) -> bool:

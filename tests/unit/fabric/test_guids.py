@@ -10,8 +10,13 @@ import re
 import typing as t
 from pathlib import Path
 
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import guids
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
 
 INVENTORIES = Path(__file__).resolve().parents[3] / "inventories"
 
@@ -63,3 +68,71 @@ def test_partitions_name_every_vf() -> None:
 
 def test_without_guids_there_are_no_files() -> None:
     assert guids.files(document("sriov-roce")) == {} == guids.files(document("ipoib"))
+
+
+TENANTS = """
+groups:
+  tenant_a: {infiniband: {pkeys: [0x8010, 0x8011]}}
+  tenant_b: {infiniband: {pkeys: [0x8020]}}
+nodes:
+  dgx-[01:16]: {profile: dgx-h100, unit: su1, address: "10.2.1.[1:16]", groups: [tenant_a]}
+  dgx-[17:30]: {profile: dgx-h100, unit: su1, address: "10.2.1.[17:30]", groups: [tenant_b]}
+  dgx-[31:32]: {profile: dgx-h100, unit: su1, address: "10.2.1.[31:32]"}
+"""
+
+
+def tenants() -> Plan:
+    text = (INVENTORIES / "infiniband-sriov/fabric.yml").read_text(encoding="utf-8").partition("\nnodes:")[0] + TENANTS
+    outcome = lint(text.replace("  mtu: 4092\n", "  mtu: 4092\n  infiniband: {pkeys: [0x8001]}\n").encode())
+    assert outcome.plan and not outcome.findings, [finding.text() for finding in outcome.findings]
+    return outcome.plan
+
+
+def test_tenants_have_partitions_of_their_own() -> None:
+    plan = tenants().document()
+    owners = {row[-1].replace(":", ""): int(row[0].rpartition("-")[2]) for row in guids.rows(plan)}
+    bodies = json.loads(guids.files(plan)["ufm-pkeys.json"])
+    nodes = {body["pkey"]: {owners[guid] for guid in body["guids"]} for body in bodies}
+    first, second, rest = set(range(1, 17)), set(range(17, 31)), {31, 32}
+    assert nodes == {"0x8001": rest, "0x8010": first, "0x8011": first, "0x8020": second}
+    text = guids.files(plan)["partitions.conf"].decode()
+    for key, owned in nodes.items():
+        members = re.search(r"=%s, ipoib : SELF=full,([^;]*);" % key, text)
+        assert members and {owners[each] for each in re.findall(r"0x(\w{16})=full", members[1])} == owned
+    assert "ALL=limited keeps them apart" in text
+    # and so have their ports
+    port = plan["nodes"][0]["ports"][0]
+    assert port["ipoib"] == {
+        "mode": None,
+        "pkeys": ["0x8010", "0x8011"],
+        "children": ["ibrail01.8010", "ibrail01.8011"],
+    }
+    (options,) = handover.port_options([port], "ib_ports")
+    assert options["pkeys"] == ["0x8010", "0x8011"]
+
+
+def test_tenants_survive_that_the_file_is_written() -> None:
+    plan = tenants()
+    again = lint(write(plan.fabric).encode()).plan
+    assert again and again.document() == plan.document()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "place"),
+    [
+        ("0x8020", "0xffff", "RY540", "groups.tenant_b.infiniband.pkeys[0]"),
+        ("0x8020", "0x8020, 0x0020", "RY540", "groups.tenant_b.infiniband.pkeys[1]"),
+        ("{pkeys: [0x8020]}", "{}", "RY111", "groups.tenant_b.infiniband.pkeys"),
+    ],
+)
+def test_partitions_of_a_group_are_checked(old: str, new: str, code: str, place: str) -> None:
+    head = (INVENTORIES / "infiniband-sriov/fabric.yml").read_text(encoding="utf-8").partition("\nnodes:")[0]
+    (finding,) = lint((head + TENANTS.replace(old, new)).encode()).findings
+    assert (finding.code, finding.place) == (code, place)
+
+
+def test_partitions_are_infinibands() -> None:
+    text = (INVENTORIES / "macvlan-roce/fabric.yml").read_text(encoding="utf-8")
+    text = text.replace("profile: hgx-cx5,", "profile: hgx-cx5, groups: [tenant],")
+    (finding,) = lint((text + "groups: {tenant: {infiniband: {pkeys: [0x8010]}}}\n").encode()).findings
+    assert (finding.code, finding.place) == ("RY541", "groups.tenant.infiniband")

@@ -319,8 +319,6 @@ def test_prediction_of_the_reboot(host: Host) -> None:
 def test_not_loaded_only_the_next_boot(tmp_path: Path) -> None:
     host = Host(tmp_path, live=None)
     mode = host.mode()
-    mode.changes(mode.observe())
-    warned = list(mode.warnings)
     changes, after = act(mode)
     assert changes == [(FILE, "netns_mode", None, "netns_mode=0")]
     assert (after["live"], after["mode"], after["reboot_required"]) == (None, "exclusive", False)

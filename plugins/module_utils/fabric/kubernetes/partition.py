@@ -36,7 +36,8 @@ def of_pods(view: View, options: Options) -> str | None:
     """
     if not view.of("ib-sriov"):
         return None
-    planned = [int(key, 16) & DEFAULT for key in (view.fabric.get("infiniband") or {}).get("pkeys") or ()]
+    tables = _tables(view)
+    planned = sorted({int(key, 16) & DEFAULT for keys in tables for key in keys})
     names = ", ".join(map(_text, planned))
     if options.pkey:
         key = int(options.pkey, 16)
@@ -54,7 +55,13 @@ def of_pods(view: View, options: Options) -> str | None:
             "fabric.infiniband.pkeys",
             "set kubernetes_options.pkey to that of the pods",
         )
-    return _text(planned[0]) if len(planned) == 1 else None
+    if len(tables) > 1 and options.ufm_secret:
+        raise RailyardError(
+            "ib-kubernetes puts a network's pods into one partition, and not all nodes have %s" % names,
+            "kubernetes.pkey",
+            "set kubernetes_options.pkey to that of the pods, or plan fabric.infiniband.pkeys for all nodes",
+        )
+    return _text(planned[0]) if len(planned) == len(tables) == 1 else None
 
 
 def secrets(view: View, options: Options) -> list[Secret]:
@@ -64,6 +71,12 @@ def secrets(view: View, options: Options) -> list[Secret]:
     if not options.ufm_secret or view.provider != "network-operator" or not view.of("ib-sriov"):
         return []
     return [Secret(options.operator(view.provider), options.ufm_secret, UFM_KEYS)]
+
+
+def _tables(view: View) -> set[tuple[str, ...]]:
+    """The keys of the nodes whose pods have VFs: one table where all have the same."""
+    ports = [port for node in view.nodes if node["attachment"] == "ib-sriov" for port in node["ports"]]
+    return {tuple(sorted((port.get("ipoib") or {}).get("pkeys") or ())) for port in ports}
 
 
 def _text(key: int) -> str:

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband 
     REPORTED,
     REQUIRED,
     Infiniband,
+    Partitions,
     pkey,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Firmware
@@ -95,6 +96,28 @@ def read_infiniband(section: Section, report: Report) -> Infiniband | None:
     own = section.section("infiniband")
     if not own:
         return None
+    found = Infiniband(
+        own.path,
+        own.choice("ipoib_mode", MODES),
+        _pkeys(own, report),
+        own.choice("subnet_manager", (REPORTED, REQUIRED)),
+    )
+    own.done()
+    return found
+
+
+def read_partitions(section: Section, report: Report) -> Partitions | None:
+    """What a profile or a group has of InfiniBand: the partitions of its nodes."""
+    own = section.section("infiniband")
+    if not own:
+        return None
+    own.value("pkeys", "write the keys, such as pkeys: [0x8001]; all else of infiniband belongs to fabric")
+    found = Partitions(own.path, _pkeys(own, report))
+    own.done()
+    return found
+
+
+def _pkeys(own: Section, report: Report) -> tuple[int, ...]:
     keys: list[int] = []
     for at, text in enumerate(own.texts("pkeys")):
         key = pkey(text)
@@ -104,8 +127,4 @@ def read_infiniband(section: Section, report: Report) -> Infiniband | None:
             report.add(rules.PKEY, own.path + ("pkeys", at), message, remedy)
             continue
         keys.append(key)
-    found = Infiniband(
-        own.path, own.choice("ipoib_mode", MODES), tuple(keys), own.choice("subnet_manager", (REPORTED, REQUIRED))
-    )
-    own.done()
-    return found
+    return tuple(keys)

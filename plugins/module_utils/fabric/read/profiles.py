@@ -20,7 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
     Port,
     Profile,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.driver import read_driver, read_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.driver import (
+    read_driver,
+    read_firmware,
+    read_partitions,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read.ports import (
     MAX_GPU,
@@ -53,6 +57,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
     profile.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
     profile.driver = read_driver(section)
     profile.firmware = read_firmware(section, report)
+    profile.partitions = read_partitions(section, report)
     profile.vfs = read_vfs(section)
     profile.host = read_host(section, report)
     profile.gpus = _gpus(section, report)
@@ -112,6 +117,7 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         group.attachment = own.choice("attachment", tuple(ATTACHMENTS))
         group.driver = read_driver(own)
         group.firmware = read_firmware(own, report)
+        group.partitions = read_partitions(own, report)
         group.vfs = read_vfs(own)
         group.host = read_host(own, report)
         group.ports = _group_ports(own, report)

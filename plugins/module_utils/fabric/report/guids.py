@@ -38,18 +38,34 @@ def files(document: Document) -> dict[str, bytes]:
     if not found:
         return {}
     made = {"guids.csv": as_csv(COLUMNS, found)}
-    keys = (document["fabric"].get("infiniband") or {}).get("pkeys") or []
-    if keys:
-        guids = [row[-1].replace(":", "") for row in found]
-        made["partitions.conf"] = _opensm(document["fabric"]["name"], keys, guids).encode("utf-8")
-        made["ufm-pkeys.json"] = _ufm(keys, guids).encode("utf-8")
+    partitions = _partitions(document)
+    if partitions:
+        made["partitions.conf"] = _opensm(document["fabric"]["name"], partitions).encode("utf-8")
+        made["ufm-pkeys.json"] = _ufm(partitions).encode("utf-8")
     return made
 
 
-def _opensm(name: str, keys: t.Sequence[str], guids: t.Sequence[str]) -> str:
+def _partitions(document: Document) -> dict[str, list[str]]:
+    """Partition key -> the GUIDs of the VFs in it, of nodes that have the key."""
+    found: dict[str, list[str]] = {}
+    for node in document["nodes"]:
+        for port in node["ports"]:
+            guids = [vf.get("port_guid") for vf in (port.get("vfs") or {}).get("attributes") or ()]
+            for key in (port.get("ipoib") or {}).get("pkeys") or ():
+                found.setdefault(key, []).extend(guid.replace(":", "") for guid in guids if guid)
+    return {key: found[key] for key in sorted(found) if found[key]}
+
+
+def _opensm(name: str, partitions: t.Mapping[str, t.Sequence[str]]) -> str:
     text = "# The VFs of the fabric %s, from its plan. Add the ports' own GUIDs (ibstat -p), or ALL=full.\n" % name
+    if len({frozenset(guids) for guids in partitions.values()}) > 1:
+        text = (
+            "# The VFs of the fabric %s, from its plan. Add the ports' own GUIDs (ibstat -p) of each partition.\n"
+            % name
+        )
+        text += "# ALL=full in Default lets partitions reach each other; ALL=limited keeps them apart.\n"
     text += "Default=0x7fff, ipoib : ALL=full, SELF=full;\n"
-    for key in keys:
+    for key, guids in partitions.items():
         members = ["0x%s=full" % guid for guid in guids]
         lines = [", ".join(members[at : at + _A_LINE]) for at in range(0, len(members), _A_LINE)]
         text += "%s_%s=%s, ipoib : SELF=full,\n    %s;\n" % (
@@ -61,9 +77,10 @@ def _opensm(name: str, keys: t.Sequence[str], guids: t.Sequence[str]) -> str:
     return text
 
 
-def _ufm(keys: t.Sequence[str], guids: t.Sequence[str]) -> str:
+def _ufm(partitions: t.Mapping[str, t.Sequence[str]]) -> str:
     """One body a partition, for UFM's resource ``pkeys``."""
     bodies = [
-        {"pkey": key, "ip_over_ib": True, "index0": False, "membership": "full", "guids": list(guids)} for key in keys
+        {"pkey": key, "ip_over_ib": True, "index0": False, "membership": "full", "guids": list(guids)}
+        for key, guids in partitions.items()
     ]
     return json.dumps(bodies, indent=1) + "\n"

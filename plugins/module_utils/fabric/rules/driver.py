@@ -263,8 +263,11 @@ def _parameters(firmware: Firmware, report: Report) -> None:
 
 
 def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.link_layer is None:
+        return
+    _partitions(fabric, variants, report)
     infiniband = fabric.infiniband
-    if infiniband is None or fabric.link_layer is None:
+    if infiniband is None:
         return
     if fabric.link_layer != INFINIBAND:
         message = "the link layer is %s" % fabric.link_layer
@@ -273,13 +276,25 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
     if infiniband.ipoib_mode == CONNECTED:
         message = "connected is planned, which the accelerated IPoIB of ConnectX-4 and later does not have"
         report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
-    if not infiniband.pkeys:
-        return
-    if any(variant.attachment == "ipoib" for variant in variants.with_unused()):
-        message = "nodes get an interface for each key, and pods on IPoIB have the port's own key alone"
-        remedy = "let the subnet manager put the pods' partition at index 0 of the ports, or take ib-sriov for pods"
-        report.add(NOT_PODS, infiniband.path + ("pkeys",), message, remedy)
+
+
+def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """The partitions of each variant: its own, or the fabric's."""
     for variant in variants.with_unused():
+        said = variant.partitions or fabric.infiniband
+        if said is None:
+            continue
+        if fabric.link_layer != INFINIBAND:
+            if said is variant.partitions:
+                message = "the link layer is %s" % fabric.link_layer
+                report.add(LAYER, said.path, message, "remove infiniband, or set link_layer: infiniband")
+            continue
+        if not said.pkeys:
+            continue
+        if variant.attachment == "ipoib":
+            message = "nodes get an interface for each key, and pods on IPoIB have the port's own key alone"
+            remedy = "let the subnet manager put the pods' partition at index 0 of the ports, or take ib-sriov for pods"
+            report.add(NOT_PODS, said.path + ("pkeys",), message, remedy)
         _children(variant.ports.values(), report)
         for node in variants.nodes_of(variant):
             if node.ports:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import HostRange
 from tests import upstream
 
 from . import plans, schema, webhooks
@@ -51,6 +52,39 @@ def networks(plan: dict[str, t.Any], **options: t.Any) -> list[dict[str, t.Any]]
 def test_spiderpools_networks_carry_the_plans_key(keys: str, options: dict[str, t.Any], expected: str | None) -> None:
     found = networks(planned("spiderpool", keys), **options)
     assert len(found) >= 2 and {each["spec"]["ibsriov"].get("pkey") for each in found} == {expected}
+
+
+def tenants(provider: str, first: list[str], second: list[str]) -> dict[str, t.Any]:
+    """Three nodes, the last of another tenant."""
+    whole = plans.fabric_file(provider, "ib-sriov", "prefix", (4,))
+    whole["groups"] = {"a": {"infiniband": {"pkeys": first}}, "b": {"infiniband": {"pkeys": second}}}
+    names = list(HostRange(next(iter(whole["nodes"]))))
+    entry = {key: value for key, value in next(iter(whole["nodes"].values())).items() if key != "index"}
+    whole["nodes"] = {
+        name: dict(entry, index=at, groups=["b" if at == len(names) else "a"]) for at, name in enumerate(names, 1)
+    }
+    return plans.planned(whole)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "expected"),
+    [
+        (["0x8001"], ["0x8002"], {}, None),
+        (["0x8001"], [], {}, None),
+        (["0x8001"], ["0x8001"], {}, "0x0001"),
+        (["0x8001"], ["0x8002"], {"pkey": "0x2", "ufm_secret": "ufm"}, "0x0002"),
+    ],
+)
+def test_a_network_carries_a_key_that_all_nodes_have(
+    first: list[str], second: list[str], options: dict[str, t.Any], expected: str | None
+) -> None:
+    found = networks(tenants("spiderpool", first, second), **options)
+    assert len(found) >= 2 and {each["spec"]["ibsriov"].get("pkey") for each in found} == {expected}
+
+
+def test_ib_kubernetes_does_not_put_pods_into_another_tenants_partition() -> None:
+    with pytest.raises(RailyardError, match="not all nodes have 0x0001"):
+        networks(tenants("spiderpool", ["0x8001"], []), ufm_secret="ufm")
 
 
 @pytest.mark.parametrize("provider", ["spiderpool", "network-operator"])
