@@ -26,6 +26,7 @@ WORDS = ("ai", "gpu", "train", "east", "h200", "cx7", "rail", "su1", "b", "x9")
 # Kind -> templates that users write, from short to as long as they may be.
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "network": (
+        "{attachment}-{rail}-of-{fabric}",
         "{rail}-{attachment}",
         "{rail}",
         "{fabric}-{rail}-{attachment}",
@@ -58,7 +59,7 @@ class FabricFile:
         modes = [mode for mode in MODES if not mode_refused(self.provider, mode)]
         self.mode = choose([mode for mode in modes if mode != "link" or self.attachment == "host-device"])
         self.families = () if self.mode == "none" else choose([(4,), (4,), (6,), (4, 6)])
-        self.vfs = choose((1, 2, 4, 8, 16))
+        self.vfs = choose((1, 2, 4, 8, 16, 64, 127))
         self.pods = choose((1, 2, 4)) if self.provider == "network-operator" or self._chance(0.3) else None
         if self.mode == "link" or self.attachment == "host-device":
             self.pods = 1 if self.pods else None
@@ -114,7 +115,9 @@ class FabricFile:
 
     def _rails(self) -> list[str]:
         """The rails and the addresses; the names of the rails, planes counted."""
-        stem = self._random.choice(("gpu{n:02}", "r{n}", "rail-{n:02}", "nic{n:02}-train-fabric-with-a-long-name"))
+        stem = self._random.choice(
+            ("gpu{n:02}", "r{n}", "rail-{n:02}", "nic{n:02}-train-fabric-with-a-long-name", "r{n}-1x1", "{n}-all")
+        )
         own = {"addresses": {}, "rails": {"count": self.count, "name": stem}}
         if self.planes > 1:
             own["rails"]["planes"] = self.planes
@@ -127,13 +130,31 @@ class FabricFile:
             taken = dict(each for family in self.families for each in self._taken(family, wide))
             if taken:
                 own["addresses"]["taken"] = taken
+        if self.mode == "prefix" and self._chance(0.5):
+            own["addresses"]["host"] = self._random.choice(("first", "last", "none"))
         if self.mode == "link":
             own["addresses"]["leaf_end"] = self._random.choice(("first", "second"))
+        if self.mode in ("prefix", "link") and self._chance(0.3):
+            self.data["units"] = {"su[1:2]": {"nodes": 6}}
         self.data.update(own)
         names = [stem.replace("{n:02}", "%02d" % n).replace("{n}", str(n)) for n in range(1, self.count + 1)]
         if self.planes == 1:
+            if self._chance(0.3):
+                self.data["rails"] = {name: self._rail(n) for n, name in enumerate(names, 1)}
             return names
         return ["%sp%d" % (name, plane) for name in names for plane in range(1, self.planes + 1)]
+
+    def _rail(self, number: int) -> Section:
+        """A rail that is written out: as the others, or with words of its own."""
+        rail: Section = {}
+        if self._chance(0.2):
+            rail["mtu"] = self._random.choice((1500, 2044, 4200))
+        if ATTACHMENTS[self.attachment].vfs and self._chance(0.2):
+            rail["vfs"] = {"count": self._random.choice((self.vfs, 2 * self.vfs))}
+        if self.families == (4,) and self.mode == "subnet" and self._chance(0.3):
+            rail["subnet"] = "192.168.%d.0/24" % number
+            rail.update(gateway=".254", pods=".1-.%d" % self._random.randint(100, 180), hosts=".190-.240")
+        return rail
 
     def _family(self, family: int, wide: int) -> Section:
         six = "6" if family == 6 else ""
@@ -194,13 +215,19 @@ class FabricFile:
     def _profiles(self) -> Section:
         found: Section = {}
         for at in range(self._random.choice((1, 1, 2, 3))):
-            name = "%s%d" % (self._word(30), at)
+            name = "%s%d" % (self._word(self._random.choice((30, 39))), at)
             found[name] = {"ports": self._ports(at)}
             if at and self._chance(0.3):
-                found[name]["attachment"] = self._random.choice(served_by(self.provider))
+                found[name]["attachment"] = self._other()
                 if ATTACHMENTS[found[name]["attachment"]].vfs:
                     found[name]["vfs"] = {"count": self.vfs}
         return found
+
+    def _other(self) -> str:
+        """An attachment that some nodes have: of the fabric's link layer, but for a few."""
+        served = served_by(self.provider)
+        alike = [each for each in served if link_layer_of(each) == link_layer_of(self.attachment)]
+        return str(self._random.choice(served if self._chance(0.1) else alike))
 
     def _ports(self, profile: int) -> Section:
         stem = "eth" if self._chance(0.5) else "p%dn" % profile
@@ -219,23 +246,28 @@ class FabricFile:
             return {}
         settings: Section = {}
         if self._chance(0.5):
-            settings["attachment"] = self._random.choice(served_by(self.provider))
+            settings["attachment"] = self._other()
         if ATTACHMENTS[settings.get("attachment", self.attachment)].vfs:
             settings["vfs"] = {"count": self._random.choice((2, 8, 32))}
         return {"special": settings} if settings else {}
 
     def _nodes(self) -> Section:
         found: Section = {}
-        stem, profiles = self._word(20), list(self.data["profiles"])
+        stem, profiles = self._word(self._random.choice((20, 55))), list(self.data["profiles"])
         for index in range(1, self.nodes + 1):
             node: Section = {"profile": profiles[index % len(profiles)]}
             if self.data["groups"] and self._chance(0.5):
                 node["groups"] = ["special"]
+            if "units" in self.data:
+                node["unit"] = "su%d" % (1 + index % 2)
             if self._chance(0.3):
                 node["rack"] = "Row %s / %d" % (self._random.choice("ABä"), index)
             ports = self.data["profiles"][node["profile"]]["ports"]
+            rail = self._random.choice(list(ports))
             if self._chance(0.1) and len(ports) > 1:
-                node["ports"] = {self._random.choice(list(ports)): None}
+                node["ports"] = {rail: None}
+            elif self._chance(0.1):
+                node["ports"] = {rail: {"pci": "0000:f0:00.0"}}
             found["%s-%d%s" % (stem, index, ".dc1.example.com" if self._chance(0.1) else "")] = node
         return found
 

@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import typing as t
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import compare
 from tests.integration.cluster import Cluster, Object
 from tests.integration.webhooks import StartController
+from tests.random_fabric import FabricFile
 from tests.standins import spiderpool
 from tests.standins.admission import Controller
 from tests.standins.spiderpool import Settings
@@ -80,3 +86,31 @@ def test_latency_grows_with_those_that_ask_at_once(cluster: Cluster, start_spide
     for thread in threads:
         thread.join()
     assert sorted(asked) == [1, 2] and controller.most == 2
+
+
+def accepted() -> t.Iterator[t.Any]:
+    """The first random files for Spiderpool that lint takes: as many as ``RAILYARD_RANDOM_CLUSTERS`` says (4)."""
+    number = int(os.environ.get("RAILYARD_RANDOM_FIRST", "0"))
+    count = int(os.environ.get("RAILYARD_RANDOM_CLUSTERS", "4"))
+    while count:
+        file = FabricFile(number)
+        plan = lint(file.text.encode("utf-8")).plan if file.provider == "spiderpool" else None
+        if plan and not file.options.get("dpdk"):
+            yield pytest.param(plan, file.options, id=str(number))
+            count -= 1
+        number += 1
+
+
+@pytest.mark.parametrize(("plan", "options"), list(accepted()))
+def test_random_plans_are_taken_as_they_are(
+    cluster: Cluster, namespace: str, spiderpool_controller: Controller, plan: Plan, options: Object
+) -> None:
+    document = plan.document()
+    spiderpool_controller.settings = Settings.of(components.values(document, options)["spiderpool"])
+    kinds = {item["spec"]["names"]["kind"] for item in cluster.crds().values()}
+    things = [each for each in components.objects(document, options) if each["kind"] in kinds]
+    for wanted in things:
+        if "namespace" in wanted["metadata"]:
+            wanted["metadata"]["namespace"] = namespace
+        found = cluster.apply(wanted)
+        assert compare.differences(wanted, found, "railyard") == [], wanted["metadata"]["name"]

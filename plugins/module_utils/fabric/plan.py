@@ -55,7 +55,7 @@ class Plan:
         place the first and the one with the longest name, and all that have ports of their own."""
         first: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
         longest: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
-        for planned in self.nodes:
+        for planned in (each for each in self.nodes if not each.node.ports):
             key = id(planned.variant), planned.node.groups
             first.setdefault(key, planned)
             if len(planned.node.name) > len(longest.setdefault(key, planned).node.name):
