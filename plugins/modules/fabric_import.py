@@ -130,5 +130,5 @@ summary:
   description: What was read and what it gave, as one line.
   returned: always
   type: str
-  sample: "16 manifests give 8 rails; to decide: 0, mended or to check: 12"
+  sample: "16 manifests read, 8 rails made; to decide: 3 (DECIDE and CHECK in the file); findings: 0 errors, 12 warnings"
 """

@@ -2,56 +2,38 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The addresses of drafted rails: a subnet each, or a prefix each node, as their pools have it."""
+"""The addresses of drafted rails: a subnet each, as their pools have it; prefixes of nodes are another file's."""
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import counting, pools, rules
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import Facts, HostPort, Net, Pool
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import claims, counting, pools, rules
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.addressed import (
+    BLOCK,
+    NONE,
+    Addressed,
+    Addressing,
+    exclude,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
+    Facts,
+    HostPort,
+    Net,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.prefixes import prefixes
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.weave import Draft
 
 # Addresses of ports that an IPv6 rail is given: as many as there are nodes in the largest cluster, and as many again.
 _PORTS = 8192
-SUBNET, BLOCK, PREFIX, LINK, NONE = "subnet", "block", "prefix", "link", "none"
-
-
-@dataclass
-class Addressed:
-    """One family of one rail."""
-
-    net: Net
-    gateway: int | None = None
-    pods: pools.Run | None = None
-    hosts: pools.Run | None = None
-    taken: dict[str, pools.Run] = field(default_factory=dict)
-    note: str = ""
-
-
-@dataclass
-class Addressing:
-    """``rails``: IP version -> place of the rail, from 1 -> its addresses. ``indexes``: node -> its index."""
-
-    mode: str = SUBNET
-    node_prefix: int | None = None
-    block: int | None = None
-    gateway: str | None = None
-    host: str | None = None
-    leaf_end: str | None = None
-    pods_per_node: int | None = None
-    rails: dict[int, dict[int, Addressed]] = field(default_factory=lambda: {4: {}, 6: {}})
-    indexes: dict[str, int] = field(default_factory=dict)
-    note: str = ""
 
 
 def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: bool, found: Found) -> Addressing:
     """The addresses of all rails. ``nodes``: how many there are, as far as is known."""
     if any(_by_prefix(draft) for draft in drafts) and not any(_in_one_subnet(draft) for draft in drafts):
-        return _prefixes(drafts, facts, found)
+        return prefixes(drafts, facts, found)
     made = Addressing()
     for place, draft in enumerate(drafts, 1):
         for version in (4, 6):
@@ -75,14 +57,14 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
     for place, draft in enumerate(drafts, 1):
         rail = made.rails[4].get(place) or made.rails[6].get(place)
         free.extend([(draft, rail)] if rail else [])
-    free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, found)]
+    free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, infiniband, found)]
     if free:
         message = "nothing says the ports' own addresses on %s" % counting.compact(
             [draft.label for draft, _rail in free]
         )
-        ranges = counting.compact([pools.shown_run(rail.net, rail.hosts) for _draft, rail in free if rail.hosts])
-        remedy = "check that nobody has these addresses"
-        written = "hosts: %s, which the manifests leave free" % ranges
+        ranges = counting.compact([pools.shown_run(rail.net, run) for _draft, rail in free for run in rail.hosts])
+        remedy = "check that nothing outside of these manifests has these addresses"
+        written = "hosts: %s, which no object of the manifests can give" % ranges
         found.add(rules.HOSTS, free[0][0].place, message, remedy, written)
     blocks = {pool.block for draft in drafts for pool in draft.pools if pool.block}
     made.pods_per_node = max(blocks) if blocks else None
@@ -111,26 +93,39 @@ def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
         return None
     net = mine[0].net
     runs: list[pools.Run] = []
-    gateway = None
+    rail = Addressed(net)
     for pool in mine:
         if pool.net != net:
-            message = "the pools %s and %s of one rail are of two subnets" % (shown(mine[0].name), shown(pool.name))
+            message = "the pools %s and %s of one rail are of two subnets" % (shown(mine[0].label), shown(pool.label))
             remedy = "let a rail have one subnet, or give each pool its nodeName"
             found.add(rules.SUBNETS, pool.place, message, remedy, pools.shown_net(net))
             continue
-        both = [run for run in pool.runs if any(run[0] <= last and first <= run[1] for first, last in runs)]
-        if both:
-            message = "%s is in two pools of %s" % (pools.shown_run(net, both[0]), shown(draft.label))
+        twice = pools.both(runs, pool.runs)
+        if twice:
+            message = "%s is in two pools of %s" % (pools.shown_run(net, twice[0]), shown(draft.label))
             found.add(rules.OVERLAP, pool.place, message, "let each address be in one pool", "the addresses once")
         runs = pools.merged(runs + pool.runs)
-        gateway = pool.gateway if gateway is None else gateway
-    pods = pools.longest(runs)
-    if pods and len(runs) > 1 and not all(len(pool.nodes) == 1 for pool in mine):
-        message = "the pod addresses are %d ranges, and a rail has one" % len(runs)
-        remedy = "join them in the fabric file where the addresses between are free"
-        written = "the largest, %s" % pools.shown_run(net, pods)
-        found.add(rules.SEVERAL, mine[0].place, message, remedy, written)
-    return Addressed(net, gateway, pods)
+        rail.gateway = pool.gateway if rail.gateway is None else rail.gateway
+    if rail.gateway is not None:
+        runs = pools.without(runs, [(rail.gateway, rail.gateway)])
+    for pool in mine:
+        if pool.net == net:
+            exclude(rail, "%s-excluded" % pool.label, pools.without(pool.excluded, runs))
+    # a range goes on over what is excluded in it, so that it stays as the pool has it
+    rail.pods = _joined(runs, rail.held)
+    return rail
+
+
+def _joined(runs: t.Sequence[pools.Run], taken: t.Iterable[pools.Run]) -> list[pools.Run]:
+    """The runs, those as one between which there is nothing but what is taken."""
+    whole: list[pools.Run] = []
+    held = pools.merged(taken)
+    for first, last in pools.merged(runs):
+        if whole and (whole[-1][1] + 1, first - 1) in held:
+            whole[-1] = whole[-1][0], last
+        else:
+            whole.append((first, last))
+    return whole
 
 
 def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, made: Addressing) -> None:
@@ -142,7 +137,7 @@ def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, made: Addressing) -> No
             rail = made.rails[4].setdefault(place, Addressed(pools.around(4, port.address, port.prefix)))
             if rail.gateway is None and port.gateway is not None and rail.net.holds(port.gateway):
                 rail.gateway = port.gateway
-                rail.pods = pools.longest(pools.without([rail.pods], [(port.gateway,) * 2])) if rail.pods else None
+                rail.pods = pools.without(rail.pods, [(port.gateway,) * 2])
 
 
 def _ports_of(draft: Draft, facts: Facts) -> list[HostPort]:
@@ -153,7 +148,7 @@ def _count_subnets(
     drafts: t.Sequence[Draft], facts: Facts, known: dict[int, Addressed], version: int, found: Found
 ) -> None:
     """Subnets that no pool gives: as a page's routes show them, or counted on from the others."""
-    lost = [place for place in range(1, len(drafts) + 1) if place not in known]
+    lost = [place for place, draft in enumerate(drafts, 1) if place not in known and _may_count(draft)]
     if not lost or not known:
         return
     first = min(known)
@@ -171,8 +166,9 @@ def _count_subnets(
             net, why = Net(version, start, model.net.prefix), "counted on from %s" % pools.shown_net(model.net)
         moved = net.first - model.net.first
         rail = Addressed(net, None if model.gateway is None else model.gateway + moved)
-        if model.pods:
-            rail.pods = (model.pods[0] + moved, model.pods[1] + moved)
+        rail.pods = [(run[0] + moved, run[1] + moved) for run in model.given]
+        if claims.within(facts.claims, net):
+            continue  # somebody has addresses of it
         rail.note = "CHECK: no pool gives this rail's addresses; %s" % why
         known[place] = rail
         counted.append((drafts[place - 1], net, why))
@@ -182,6 +178,11 @@ def _count_subnets(
         remedy = "check these subnets in the fabric file"
         nets = counting.compact([pools.shown_net(net) for _draft, net, _why in alike])
         found.add(rules.COUNTED, alike[0][0].place, message, remedy, "%s, for %s" % (nets, why))
+
+
+def _may_count(draft: Draft) -> bool:
+    """Whether the manifests leave a rail's pool out; a network that names no pool has no addresses of its own."""
+    return not draft.networks or any(network.pools for network in draft.networks)
 
 
 def _growth(known: t.Mapping[int, Addressed]) -> int:
@@ -210,52 +211,51 @@ def _apart(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
                 found.add(rules.RAILS_OVERLAP, drafts[other - 1].place, message, remedy, "both as they are")
 
 
-def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, found: Found) -> bool:
-    """Addresses for the nodes' own ports: those that shell lines give, else what nobody has (True)."""
+def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
+    """Addresses for the nodes' own ports: those that shell lines give, else what no object can give (True)."""
     for name, runs in facts.taken.items():
-        for version, first, last in runs:
-            inside = max(first, rail.net.first), min(last, rail.net.last)
-            if version == rail.net.version and inside[0] <= inside[1]:
-                rail.taken["%s-%d" % (name, len(rail.taken) + 1) if name in rail.taken else name] = inside
-    for at, run in enumerate(_routers(draft, rail), 1):
-        rail.taken["routers-%d" % at] = run
-    taken = list(rail.taken.values())
-    if rail.pods and taken:
-        rail.pods = pools.longest(pools.without([rail.pods], taken))
+        held = [(first, last) for version, first, last in runs if version == rail.net.version]
+        exclude(rail, name, pools.both([(rail.net.first, rail.net.last)], held))
+    exclude(rail, "routers", _routers(draft, rail))
+    claimed = claims.within(facts.claims, rail.net) + rail.pods + rail.held
     if rail.gateway is not None:
-        taken.append((rail.gateway, rail.gateway))
+        claimed.append((rail.gateway, rail.gateway))
+    free = pools.without([rail.net.usable], claimed)
     own = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
     own = [address for address in own if rail.net.version == 4 and rail.net.holds(address)]
-    _room_behind_blocks(draft, rail, taken)
-    if own and rail.pods and any(rail.pods[0] <= address <= rail.pods[1] for address in own):
-        message = "%s is a port's own address, and among the pod addresses" % pools.show(4, own[0])
-        left = pools.without([rail.pods], [(own[0], max(own[-1], own[0] + max(nodes, 1) - 1))])
-        rail.pods = pools.longest(left)
-        written = pools.shown_run(rail.net, rail.pods) if rail.pods else "no pods"
-        found.add(rules.HOST_IN_PODS, draft.place, message, "keep the ports' addresses out of the pools", written)
-    free = pools.without([rail.net.usable], taken + ([rail.pods] if rail.pods else []))
     if own:
-        holder = next((run for run in free if run[0] <= own[0] <= run[1]), None)
-        rail.hosts = (own[0], holder[1]) if holder else None
-        if rail.hosts:
-            return False
-    rail.hosts = pools.longest(free)
-    if rail.hosts and rail.net.version == 6:
+        free = [(own[0], last) for first, last in free if first <= own[0] <= last]
+        if not free:
+            message = "%s is a port's own address, and an object can give it to a pod" % pools.show(4, own[0])
+            remedy = "keep the ports' addresses out of the pools, and write the rail's hosts"
+            found.add(rules.HOST_IN_PODS, draft.place, message, remedy, "no hosts")
+    elif rail.net.version == 6 and free:
         # of IPv6 there is no end, and a plan needs one
-        rail.hosts = rail.hosts[0], min(rail.hosts[1], rail.hosts[0] + _PORTS - 1)
-    if rail.hosts is None or rail.hosts[1] - rail.hosts[0] + 1 < max(nodes, 1):
-        message = "%s has no addresses left for the ports of %d nodes" % (pools.shown_net(rail.net), max(nodes, 1))
-        remedy = "shorten the pool, or take a larger subnet"
-        found.add(rules.NO_HOSTS, draft.place, message, remedy, "what is left" if rail.hosts else "no hosts")
-        return False
-    return True
+        first, last = max(free, key=lambda run: run[1] - run[0])
+        free = [(first, min(last, first + _PORTS - 1))]
+    longest = pools.longest(free)
+    wanted = max(nodes, 1)
+    if longest and longest[1] - longest[0] + 1 >= wanted:
+        rail.hosts = [longest]
+    elif pools.size(free) >= wanted:
+        rail.hosts = free
+    elif not infiniband:
+        message = "%s has %d addresses that no object can give, for the ports of %d nodes" % (
+            pools.shown_net(rail.net),
+            pools.size(free),
+            wanted,
+        )
+        remedy = "shorten a pool, and write hosts of the rail"
+        found.add(rules.NO_HOSTS, draft.place, message, remedy, "no hosts: ports get no address")
+        rail.note = "; ".join(filter(None, (rail.note, "DECIDE: hosts; the manifests leave no addresses for ports")))
+    return bool(rail.hosts) and not own
 
 
 def _routers(draft: Draft, rail: Addressed) -> list[pools.Run]:
     """Addresses of the rail beside its gateway that the pools' routes go over: somebody has them."""
     mine = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
     runs = [(each, each) for pool in mine for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
-    return pools.without(runs, [*rail.taken.values(), *([rail.pods] if rail.pods else [])])
+    return pools.without(runs, [*rail.held, *rail.pods])
 
 
 def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
@@ -271,7 +271,7 @@ def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> Non
     if made.rails[6]:
         message = "nodes have pools of their own in one subnet, and there is IPv6 beside it"
         remedy = "write mode: block, with block and block6, where each node shall keep its own"
-        found.add(rules.SEVERAL, drafts[0].place, message, remedy, "the largest range, for all nodes")
+        found.add(rules.UNEVEN, drafts[0].place, message, remedy, "their addresses, for all nodes")
         return
     sizes = {last - first + 1 for of_rail in own.values() for pool in of_rail for first, last in pool.runs}
     indexes: dict[str, int] = {}
@@ -283,278 +283,9 @@ def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> Non
             if len(sizes) > 1 or rest or len(pool.runs) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
                 message = "the nodes' pools of %s are not of one size and side by side" % shown(drafts[place - 1].label)
                 remedy = "let each node have as many addresses, in the same order on every rail, and write mode: block"
-                found.add(rules.SEVERAL, pool.place, message, remedy, "the largest range, for all nodes")
+                found.add(rules.UNEVEN, pool.place, message, remedy, "their addresses, for all nodes")
                 return
         rail = made.rails[4].get(place)
         if rail and of_rail:
-            rail.pods = low, max(pool.runs[-1][1] for pool in of_rail)
+            rail.pods = [(low, max(pool.runs[-1][1] for pool in of_rail))]
     made.mode, made.block, made.indexes = BLOCK, min(sizes), indexes
-
-
-def _room_behind_blocks(draft: Draft, rail: Addressed, taken: t.Sequence[pools.Run]) -> None:
-    """A pool that is cut into blocks takes the whole subnet; the last of them make room for the ports."""
-    block = next((pool.block for pool in draft.pools if pool.block), None)
-    if not block or not rail.pods or pools.without([rail.net.usable], [*taken, rail.pods]):
-        return
-    blocks = (rail.pods[1] - rail.pods[0] + 1) // (block + 1)
-    if blocks:
-        rail.pods = rail.pods[0], rail.pods[0] + blocks * block - 1
-
-
-# -- a prefix a node -------------------------------------------------------------------------------------------------
-
-
-def _prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressing:
-    made = Addressing(PREFIX)
-    whole = [pool for draft in drafts for pool in draft.pools if pool.node_prefix and pool.net]
-    if whole:
-        _of_whole(drafts, whole, made, found)
-        _held_back(drafts, facts, made, found)
-        return made
-    mine = {
-        place: {pool.nodes[0]: pool for pool in draft.pools if pool.nodes and pool.net and pool.net.version == 4}
-        for place, draft in enumerate(drafts, 1)
-    }
-    every = [pool for of_rail in mine.values() for pool in of_rail.values()]
-    nets = [pool.net for pool in every if pool.net]
-    six = [pool for draft in drafts for pool in draft.pools if pool.nodes and pool.net and pool.net.version == 6]
-    if six:
-        message = "the IPv6 prefix of %s, and of %d pools in all, is not read" % (shown(six[0].name), len(six))
-        remedy = "write subnet6 of each rail, and node_prefix6, into the fabric file"
-        found.add(rules.LAYOUT, six[0].place, message, remedy, "no IPv6")
-    if not nets and not six:
-        message = "no node's pool has a subnet"
-        found.add(rules.NO_SUBNET, drafts[0].place, message, "write the rails' subnets into the fabric file", "none")
-    if not nets:
-        return made
-    made.node_prefix = max(set(net.prefix for net in nets), key=[net.prefix for net in nets].count)
-    odd = [pool for pool in every if pool.net and pool.net.prefix != made.node_prefix]
-    for pool in odd:
-        message = "%s has a /%d, and other nodes a /%d" % (
-            shown(pool.name),
-            pool.net.prefix if pool.net else 0,
-            made.node_prefix,
-        )
-        found.add(rules.LAYOUT, pool.place, message, "give every node a prefix of one length", "/%d" % made.node_prefix)
-    made.gateway = _gateway_word(every, found)
-    covers = {
-        place: _cover([pool.net for pool in of_rail.values() if pool.net]) for place, of_rail in mine.items() if of_rail
-    }
-    several = max(len(of_rail) for of_rail in mine.values()) > 1
-    if several and len(covers) == len(drafts) and _disjoint(covers.values()):
-        _by_rail(drafts, mine, _widened(covers), made, found)
-        made.host = _host_word(every, made.gateway, found)
-    else:
-        _cut_anew(drafts, nets, facts, made, found)
-    _held_back(drafts, facts, made, found)
-    return made
-
-
-def _held_back(drafts: t.Sequence[Draft], facts: Facts, made: Addressing, found: Found) -> None:
-    """Tell of addresses that nobody may get, and that are in the prefixes of nodes."""
-    for place, draft in enumerate(drafts, 1):
-        for version, rails in made.rails.items():
-            rail = rails.get(place)
-            for name, runs in facts.taken.items():
-                for of, first, last in runs:
-                    inside = (
-                        (max(first, rail.net.first), min(last, rail.net.last)) if rail and of == version else (1, 0)
-                    )
-                    if rail is None or inside[0] > inside[1] or _is_gateway(rail.net, inside, made):
-                        continue
-                    message = "%s of %s is for nobody, by %s" % (
-                        pools.shown_run(rail.net, inside),
-                        shown(draft.label),
-                        shown(name),
-                    )
-                    remedy = "free these addresses, or say them as taken of the rail, whose nodes end before them"
-                    found.add(rules.NOT_KNOWN, draft.place, message, remedy, "the nodes' prefixes with these addresses")
-
-
-def _is_gateway(net: Net, run: pools.Run, made: Addressing) -> bool:
-    """Whether this is the one address of a node's prefix that neither its port nor its pods get anyway."""
-    if run[0] != run[1] or made.node_prefix is None:
-        return False
-    one = pools.around(net.version, run[0], made.node_prefix)
-    return run[0] not in range(one.usable[0], one.usable[1] + 1) or (
-        made.gateway in ("first", "last") and run[0] == one.usable[made.gateway == "last"]
-    )
-
-
-def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressing, found: Found) -> None:
-    made.node_prefix = whole[0].node_prefix
-    for place, draft in enumerate(drafts, 1):
-        pool = next((each for each in draft.pools if each.node_prefix and each.net), None)
-        if pool is None or pool.net is None:
-            message = "nothing says the network of %s" % shown(draft.label)
-            found.add(rules.NO_SUBNET, draft.place, message, "give the rail's pool", "a rail without its subnet")
-            continue
-        made.rails[pool.net.version][place] = Addressed(pool.net)
-        if pool.node_prefix != made.node_prefix:
-            message = "the pool %s gives a node a /%d, and %s a /%d" % (
-                shown(pool.name),
-                pool.node_prefix or 0,
-                shown(whole[0].name),
-                made.node_prefix or 0,
-            )
-            found.add(rules.LAYOUT, pool.place, message, "take one length", "/%d" % (made.node_prefix or 0))
-    net, gateway = whole[0].net, whole[0].gateway
-    if net is None or made.node_prefix is None:
-        raise AssertionError("the networks are known here")
-    if made.node_prefix == net.bits - 1:
-        made.mode, made.node_prefix = LINK, None
-        made.leaf_end = "first" if gateway == net.first else "second"
-        return
-    one = Net(net.version, net.first, made.node_prefix)
-    made.gateway = "none" if gateway is None else "last" if gateway == one.usable[1] else "first"
-    if gateway is not None and gateway not in one.usable:
-        message = "the gateway is neither the first nor the last address of a node's network"
-        found.add(rules.GATEWAY, whole[0].place, message, "take gatewayIndex 1", "the first")
-    firsts = [_first_node(pool) for pool in whole]
-    made.host = _host_word(firsts, made.gateway, found)
-    for pool, one_node in zip(whole, firsts):
-        _left_out(pool, one_node, made, found)
-
-
-def _left_out(pool: Pool, one_node: Pool, made: Addressing, found: Found) -> None:
-    """Tell of addresses of each node that its pods do not get, and that the plan gives them."""
-    if pool.net is None or one_node.net is None:
-        return
-    first, (low, high) = pool.net.first, one_node.net.usable
-    others = [high - (made.gateway == "last") if made.host == "last" else low + (made.gateway == "first")]
-    others += [{"first": low, "last": high}[made.gateway]] if made.gateway in ("first", "last") else []
-    runs = pools.without([(first + start, first + end) for start, end in pool.left_out], [(at, at) for at in others])
-    runs = [run for run in runs if run[0] <= high and run[1] >= low]
-    if runs:
-        message = "each node of the pool %s keeps addresses from its pods, the first one %s" % (
-            shown(pool.name),
-            " and ".join(pools.shown_run(one_node.net, (max(low, run[0]), min(high, run[1]))) for run in runs[:4]),
-        )
-        remedy = "free them: a node's pods get all that the gateway and the port leave"
-        found.add(rules.NOT_KNOWN, pool.place, message, remedy, "these addresses for pods")
-
-
-def _first_node(pool: Pool) -> Pool:
-    """The first node's share of a pool that is cut into a network a node."""
-    if pool.net is None or pool.node_prefix is None:
-        raise AssertionError("only pools that are cut come here")
-    first = pool.net.first
-    one = Net(pool.net.version, first, pool.node_prefix)
-    out = [(first + low, first + high) for low, high in pool.left_out]
-    out += [(pool.gateway, pool.gateway)] if pool.gateway is not None else []
-    return replace(pool, net=one, runs=pools.without([one.usable], out))
-
-
-def _gateway_word(every: t.Sequence[Pool], found: Found) -> str:
-    words = set()
-    for pool in every:
-        if pool.net is None:
-            continue
-        if pool.gateway is None:
-            words.add("none")
-        elif pool.gateway in pool.net.usable:
-            words.add("first" if pool.gateway == pool.net.usable[0] else "last")
-        else:
-            words.add("another")
-    if len(words) == 1 and "another" not in words:
-        return words.pop()
-    message = "the nodes' gateways are not all the first or all the last address of their networks"
-    found.add(rules.GATEWAY, every[0].place, message, "let them be one of both", "gateway: first")
-    return "first"
-
-
-def _host_word(every: t.Sequence[Pool], gateway: str, found: Found) -> str | None:
-    """Which end of a node's prefix its port can have; None for the first, as when nothing is said."""
-    held: dict[str, list[Pool]] = {"first": [], "last": []}
-    for pool in every:
-        if pool.net is None or not pool.runs:
-            continue
-        low, high = pool.net.usable
-        ends = {"first": low + (gateway == "first"), "last": high - (gateway == "last")}
-        for word, address in ends.items():
-            if any(first <= address <= last for first, last in pool.runs):
-                held[word].append(pool)
-    if not held["first"]:
-        return None
-    if not held["last"]:
-        return "last"
-    pool = held["first"][0]
-    more = " and of %d more" % (len(held["first"]) - 1) if len(held["first"]) > 1 else ""
-    message = "the addresses of %s%s leave none for the node's own port" % (shown(pool.name), more)
-    remedy = "take the first one after the gateway out of the pools, or write host: none"
-    found.add(rules.HOST_IN_PODS, pool.place, message, remedy, "that one for the port, and pods have the rest")
-    return None
-
-
-def _cover(nets: t.Sequence[Net]) -> Net:
-    """The smallest network that holds all of these."""
-    first, last = min(net.first for net in nets), max(net.last for net in nets)
-    prefix = min(net.prefix for net in nets)
-    while not pools.around(4, first, prefix).holds(last):
-        prefix -= 1
-    return pools.around(4, first, prefix)
-
-
-def _disjoint(nets: t.Iterable[Net]) -> bool:
-    ordered = sorted(nets, key=lambda net: net.first)
-    return all(left.last < right.first for left, right in zip(ordered, ordered[1:]))
-
-
-def _widened(covers: t.Mapping[int, Net]) -> dict[int, Net]:
-    """All rails' networks of one length, and up to a /24 as long as they stay apart: room for more nodes."""
-    length = min(net.prefix for net in covers.values())
-    for prefix in range(min(length, 24), length + 1):
-        wide = {place: pools.around(4, net.first, prefix) for place, net in covers.items()}
-        if _disjoint(wide.values()):
-            return wide
-    return dict(covers)
-
-
-def _by_rail(
-    drafts: t.Sequence[Draft],
-    mine: t.Mapping[int, t.Mapping[str, Pool]],
-    covers: t.Mapping[int, Net],
-    made: Addressing,
-    found: Found,
-) -> None:
-    if made.node_prefix is None:
-        raise AssertionError("the length is known here")
-    for place, of_rail in mine.items():
-        made.rails[4][place] = Addressed(covers[place])
-        for node, pool in of_rail.items():
-            if pool.net is None:
-                continue
-            index = ((pool.net.first - covers[place].first) >> 32 - made.node_prefix) + 1
-            if made.indexes.setdefault(node, index) != index:
-                message = "%s is node %d of %s by its prefix there, and node %d elsewhere" % (
-                    shown(node),
-                    index,
-                    shown(drafts[place - 1].label),
-                    made.indexes[node],
-                )
-                remedy = "give a node the same place in the network of every rail"
-                found.add(rules.LAYOUT, pool.place, message, remedy, "node %d" % made.indexes[node])
-
-
-def _cut_anew(drafts: t.Sequence[Draft], nets: t.Sequence[Net], facts: Facts, made: Addressing, found: Found) -> None:
-    """The prefixes are cut by node first, or only one node's are known: no rail has an aggregate of its own."""
-    if made.node_prefix is None:
-        raise AssertionError("the length is known here")
-    wide = [net for net in facts.supernets if all(net.holds(each.first) for each in nets)]
-    whole = max(wide, key=lambda net: net.prefix) if wide else _cover(nets)
-    prefix = whole.prefix + (len(drafts) - 1).bit_length()
-    if prefix > made.node_prefix:
-        whole = pools.around(4, whole.first, max(made.node_prefix - (len(drafts) - 1).bit_length() - 3, 8))
-        prefix = whole.prefix + (len(drafts) - 1).bit_length()
-    for place in range(1, len(drafts) + 1):
-        net = Net(4, whole.first + (place - 1 << 32 - prefix), prefix)
-        made.rails[4][place] = Addressed(net)
-    message = "the pools do not cut a rail's network by node: no leaf can advertise one prefix for its rail"
-    remedy = "renumber to these networks, or write the rails' own ones"
-    written = "%s cut into a /%d a rail, and this into a /%d a node" % (
-        pools.shown_net(whole),
-        prefix,
-        made.node_prefix,
-    )
-    found.add(rules.LAYOUT, drafts[0].place, message, remedy, written)
-    made.note = "DECIDE: these networks are new; the pools have a node's prefixes of all rails side by side"

@@ -10,9 +10,15 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import addressing as addresses
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import counting, pools, routes, rules
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.addressing import Addressed, Addressing
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.addressed import (
+    BLOCK,
+    NONE,
+    SUBNET,
+    Addressed,
+    Addressing,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.addressing import addressing
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
     CNI,
     NETWORK_OPERATOR,
@@ -20,20 +26,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.fac
     Facts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.weave import Draft, bare
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.named import Names
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.weave import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import (
     BadRange,
     HostRange,
-    label,
     trailing_number,
 )
 
 PLUGIN = "railyard.fabric.rails"
 # What Linux gives a port that nobody configures; RFC 4392's for InfiniBand is as safe.
 SAFE_MTU = {False: 1500, True: 2044}
-_PREFIXES = {SPIDERPOOL: "spidernet.io", NETWORK_OPERATOR: "nvidia.com", CNI: "rdma"}
-_NAMESPACES = {SPIDERPOOL: "kube-system", NETWORK_OPERATOR: "default", CNI: "default"}
-_RESOURCE = re.compile(r"[a-z0-9]([a-z0-9_]{0,61}[a-z0-9])?\Z")
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 _ON_VFS = ("sriov", "ib-sriov")
 
@@ -75,9 +78,10 @@ class Builder:
 
     def build(self) -> Sections:
         out = self._out
-        made = addresses.addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
+        made = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
         nets = [rail.net for of_version in made.rails.values() for rail in of_version.values()]
-        routes.say_lost(self._drafts, nets, self._found)
+        if not made.proposed:
+            routes.say_lost(self._drafts, nets, self._found)
         out.data["plugin"] = PLUGIN
         out.data["fabric"] = self._fabric(made)
         section = self._addresses(made)
@@ -86,17 +90,27 @@ class Builder:
         out.data["rails"] = self._rails(made)
         out.data["profiles"] = self._profiles()
         out.data["nodes"] = self._nodes(made)
-        names = self._name_templates(made)
+        names = Names(self._facts, self._drafts, self._names, self._provider, self._attachment, self._found).section(
+            made
+        )
         if names:
             out.data["names"] = names
         if self._facts.qos and not self._infiniband:
-            out.data["qos"] = dict(sorted(self._facts.qos.items(), reverse=True))
+            keys = ("priority", "dscp", "cnp_priority", "trust", "pfc")
+            qos = {key: self._facts.qos[key] for key in keys if key in self._facts.qos}
+            if qos.get("pfc") == [qos["priority"]]:
+                del qos["pfc"]
+            out.data["qos"] = qos
+            if self._found.said(rules.QOS):
+                out.say(("qos",), "CHECK: as the NicConfigurationTemplate has it; do the switches agree?")
         return out
 
     # -- the fabric
 
     def _choose_provider(self) -> str:
-        signs = self._facts.providers
+        signs, managers = self._facts.providers, self._facts.managers
+        if NETWORK_OPERATOR in signs and SPIDERPOOL not in signs and managers and "nv-ipam" not in managers:
+            return self._other_manager(sorted(managers))
         for name in (SPIDERPOOL, NETWORK_OPERATOR, CNI):
             if name in signs:
                 return name
@@ -104,6 +118,14 @@ class Builder:
         remedy = "correct fabric.provider where it is not %s" % SPIDERPOOL
         self._found.add(rules.PROVIDER, self._place, message, remedy, "provider: %s" % SPIDERPOOL)
         self._out.say(("fabric",), "CHECK: provider is a guess; the manifests do not show it")
+        return SPIDERPOOL
+
+    def _other_manager(self, managers: t.Sequence[str]) -> str:
+        """The operator's networks with an address manager that the plan does not make: nv-ipam was never there."""
+        message = "the Network Operator's networks take addresses from %s, and the plan's from nv-ipam" % managers[0]
+        remedy = "check fabric.provider: spiderpool, too, has one range for all nodes; network-operator means nv-ipam"
+        self._found.add(rules.MANAGER, self._place, message, remedy, "provider: %s" % SPIDERPOOL)
+        self._out.say(("fabric",), "DECIDE: provider; the manifests have addresses of %s" % managers[0])
         return SPIDERPOOL
 
     def _choose_attachment(self) -> str:
@@ -123,13 +145,14 @@ class Builder:
         for draft in self._drafts:
             for network in draft.networks[:1]:
                 if network.attachment != chosen:
-                    message = "%s is %s, and most rails are %s" % (shown(network.name), network.attachment, chosen)
+                    message = "%s is %s, and the fabric is %s" % (shown(network.name), network.attachment, chosen)
                     remedy = "write a fabric file for each, or another profile for the nodes that differ"
                     self._found.add(rules.ATTACHMENTS, network.place, message, remedy, chosen)
         return self._against_links(chosen)
 
     def _ib_links(self) -> bool:
-        return any(device.link == "ib" for draft in self._drafts for device in draft.devices)
+        links = {device.link for draft in self._drafts for device in draft.devices if device.link}
+        return "ib" in (links or self._facts.links)
 
     def _against_links(self, chosen: str) -> str:
         links = {device.link for draft in self._drafts for device in draft.devices if device.link}
@@ -250,6 +273,7 @@ class Builder:
 
     def _rails(self, made: Addressing) -> dict[str, t.Any]:
         section: dict[str, t.Any] = {}
+        notes: dict[str, list[str]] = {}
         mtu = self._out.data["fabric"]["mtu"]
         for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
             rail: dict[str, t.Any] = {}
@@ -258,9 +282,10 @@ class Builder:
                 if got:
                     rail.update(_family(got, suffix))
                     if got.note:
-                        self._out.say(("rails", name), got.note)
-            if place not in made.rails[4] and place not in made.rails[6] and made.mode != addresses.NONE:
-                self._out.say(("rails", name), "DECIDE: this rail's subnet; no manifest says it")
+                        notes.setdefault(got.note, []).append(name)
+            if place not in made.rails[4] and place not in made.rails[6] and made.mode != NONE:
+                decide = made.proposed.get(place, "this rail's subnet; no manifest says it")
+                self._out.say(("rails", name), "DECIDE: %s" % decide)
             own = self._mtu_of(draft)
             if own and own != mtu and not self._options.mtu:
                 rail["mtu"] = own
@@ -268,18 +293,19 @@ class Builder:
             if vfs:
                 rail["vfs"] = vfs
             section[name] = rail
+        for note, names in notes.items():
+            for path in [("rails",)] if len(names) == len(self._names) > 1 else [("rails", name) for name in names]:
+                self._out.say(path, note)
         hosts = [rail for rail in section.values() if "hosts" in rail]
         if hosts and self._found.said(rules.HOSTS):
             self._out.say(
                 ("rails",), "CHECK: hosts are what the manifests leave free; has nobody else these addresses?"
             )
-        if made.note:
-            self._out.say(("rails",), made.note)
         return section
 
     def _addresses(self, made: Addressing) -> dict[str, t.Any]:
         section: dict[str, t.Any] = {}
-        if made.mode != addresses.SUBNET:
+        if made.mode != SUBNET:
             section["mode"] = made.mode
         if made.node_prefix:
             section["node_prefix6" if made.rails[6] and not made.rails[4] else "node_prefix"] = made.node_prefix
@@ -289,27 +315,25 @@ class Builder:
             section["gateway6" if made.rails[6] and not made.rails[4] else "gateway"] = made.gateway
         if made.host:
             section["host"] = made.host
+            if made.host == "none":
+                self._out.say(("addresses", "host"), "DECIDE: the pools leave no address for a node's port")
         if made.leaf_end:
             section["leaf_end"] = made.leaf_end
-        if (
-            self._provider == CNI
-            and made.mode == addresses.SUBNET
-            and any(rail.pods for rail in made.rails[4].values())
-        ):
+        if self._provider == CNI and made.mode == SUBNET and any(rail.pods for rail in made.rails[4].values()):
             section.update(self._blocks(made))
         return section
 
     def _blocks(self, made: Addressing) -> dict[str, t.Any]:
         """Plain CNI plugins know no cluster: a node gets a block of its own out of the rail's pod addresses."""
-        smallest = min(rail.pods[1] - rail.pods[0] + 1 for rail in made.rails[4].values() if rail.pods)
-        block = 16
-        while block > 1 and block * max(self._node_count(), 2) > smallest:
+        rails = [rail.pods for rail in made.rails[4].values() if rail.pods]
+        wanted, block = max(self._node_count(), 2), 16
+        while block > 1 and any(sum((run[1] - run[0] + 1) // block for run in runs) < wanted for runs in rails):
             block //= 2
         message = "no address manager of this collection's serves these networks: plain CNI plugins count on each node"
         remedy = "let each node have a block of addresses, or take the provider spiderpool"
         self._found.add(rules.OWN_BLOCKS, self._place, message, remedy, "blocks of %d addresses a node" % block)
         self._out.say(("addresses",), "CHECK: a node's pods get a block of addresses, for no one else counts them")
-        return {"mode": addresses.BLOCK, "block": block}
+        return {"mode": BLOCK, "block": block}
 
     # -- profiles and nodes
 
@@ -347,7 +371,24 @@ class Builder:
                 "gpu: %d for %s and so on" % (ports[self._names[0]]["gpu"], self._names[0]),
             )
             self._out.say(path, "CHECK: GPUs are numbered as the names are; nvidia-smi topo -m shows the truth")
-        return {self._options.profile: {"ports": ports}}
+        return {self._options.profile: {**self._of_nics(), "ports": ports}}
+
+    def _of_nics(self) -> dict[str, t.Any]:
+        """The driver and the settings of the NICs and of PCI."""
+        found: dict[str, t.Any] = {}
+        facts = self._facts
+        if facts.driver:
+            found["driver"] = {"kind": facts.driver}
+        if facts.pci:
+            found["pci"] = dict(facts.pci)
+        if facts.firmware and all(draft.pci for draft in self._drafts):
+            found["firmware"] = dict(facts.firmware)
+        elif facts.firmware:
+            text = ", ".join("%s: %s" % each for each in facts.firmware.items())
+            message = "the firmware setting %s needs the PCI addresses of the ports" % text
+            remedy = "write pci of each port, and firmware: {%s} into the profile" % text
+            self._found.add(rules.NOT_KNOWN, self._place, message, remedy, "nothing of it")
+        return found
 
     def _say_counted(self) -> None:
         for key, what in (("netdev", "netdev"), ("resource", "resource"), ("network", "network")):
@@ -361,14 +402,32 @@ class Builder:
 
     def _node_count(self) -> int:
         if self._options.nodes:
-            count = 0
-            for pattern in self._options.nodes:
-                try:
-                    count += len(HostRange(pattern))
-                except BadRange:
-                    count += 1
-            return count
+            return sum(map(_length, self._options.nodes))
         return len(self._known_nodes())
+
+    @staticmethod
+    def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], made: Addressing) -> dict[str, dict[str, t.Any]]:
+        """Nodes whose addresses the manifests have keep them: a range with one of another index is written out."""
+        found: dict[str, dict[str, t.Any]] = {}
+        for pattern, own in nodes.items():
+            names = _expanded(pattern)
+            if all(made.indexes.get(name) in (None, own.get("index", trailing_number(name))) for name in names):
+                found[pattern] = own
+                continue
+            values = {key: _expanded(value) if isinstance(value, str) else [value] for key, value in own.items()}
+            for at, name in enumerate(names):
+                found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
+                if made.indexes.get(name) not in (None, trailing_number(name)):
+                    found[name]["index"] = made.indexes[name]
+        return found
+
+    def _own_networks(self, nodes: dict[str, dict[str, t.Any]], made: Addressing) -> None:
+        """Nodes to which pools give networks by name are kept, so that nobody else is given these."""
+        known = {name for pattern in nodes for name in _expanded(pattern)}
+        static = {node for draft in self._drafts for pool in draft.pools for node in pool.static}
+        for name in sorted((static & set(made.indexes)) - known, key=counting.natural):
+            nodes[name] = {"profile": self._options.profile, "index": made.indexes[name]}
+            self._out.say(("nodes", name), "CHECK: a pool gives this node a network of its own")
 
     def _known_nodes(self) -> list[str]:
         named = list(self._facts.nodes)
@@ -380,7 +439,10 @@ class Builder:
     def _nodes(self, made: Addressing) -> dict[str, t.Any]:
         profile = self._options.profile
         if self._options.nodes:
-            return {name: dict({"profile": profile}, **dict(own or {})) for name, own in self._options.nodes.items()}
+            given = {name: dict({"profile": profile}, **dict(own or {})) for name, own in self._options.nodes.items()}
+            given = self._indexed(given, made)
+            self._own_networks(given, made)
+            return given
         named = self._known_nodes()
         if not named:
             message = "no manifest names the nodes"
@@ -403,93 +465,19 @@ class Builder:
                 plain.append(name)
         return dict({name: {"profile": profile} for name in counting.ranged(plain)}, **section)
 
-    # -- names
 
-    def _name_templates(self, made: Addressing) -> dict[str, t.Any]:
-        section: dict[str, t.Any] = {}
-        prefixes = {self._prefix(draft) for draft in self._drafts} - {""}
-        if len(prefixes) == 1:
-            prefix = prefixes.pop()
-            if prefix != _PREFIXES[self._provider]:
-                section["resource_prefix"] = prefix
-        elif prefixes:
-            message = "the resources have several prefixes: %s" % ", ".join(sorted(prefixes))
-            self._found.add(rules.NAMES, self._place, message, "take one", _PREFIXES[self._provider])
-        resources = [bare(draft.resource or "") for draft in self._drafts]
-        defaults = ["%s_%s" % (name, self._attachment.replace("-", "_")) for name in self._names]
-        self._template(section, "resource", resources, defaults, _RESOURCE.match)
-        networks = [draft.network or "" for draft in self._drafts]
-        defaults = ["%s-%s" % (name, self._attachment) for name in self._names]
-        self._template(section, "network", networks, defaults, _short_label)
-        spaces = {draft.namespace for draft in self._drafts} - {""}
-        if len(spaces) == 1 and spaces != {_NAMESPACES[self._provider]}:
-            section["namespace"] = spaces.pop()
-        if made.mode == addresses.SUBNET and self._provider != CNI:
-            for version, key in ((4, "pool"), (6, "pool6")):
-                names = self._pool_names(made, version)
-                self._template(section, key, names, [""] * len(names), _short_label)
-        return section
-
-    def _pool_names(self, made: Addressing, version: int) -> list[str]:
-        """A pool's name each rail; nothing where a rail has several, for the plan makes one."""
-        mine = [
-            [each.name for each in draft.pools if each.net and each.net.version == version] for draft in self._drafts
-        ]
-        if any(len(names) > 1 for names in mine):
-            return []
-        known = {at: names[0] for at, names in enumerate(mine, 1) if names}
-        if len(known) == 1 and len(mine) > 1 and version == 4:
-            return self._counted_pools(made, *known.popitem())
-        series = counting.series(known)
-        if series is None or not series.counts:
-            return [known.get(at, "") for at in range(1, len(mine) + 1)]
-        return [series.at(at) or "" for at in range(1, len(mine) + 1)]
-
-    def _counted_pools(self, made: Addressing, place: int, name: str) -> list[str]:
-        """All pools' names from one such as ``gpu1-net11``, whose numerals are its rail's and its subnet's."""
-        thirds = {at: rail.net.first >> 8 & 255 for at, rail in made.rails[4].items()}
-        counted = len(thirds) == len(self._drafts) and all(
-            third == thirds[place] + at - place for at, third in thirds.items()
-        )
-
-        def moved(at: int) -> str:
-            def one(numeral: t.Match[str]) -> str:
-                value = int(numeral.group())
-                grows = value == place or (counted and value == thirds[place])
-                return "%0*d" % (len(numeral.group()), value + at - place) if grows else numeral.group()
-
-            return re.sub("[0-9]{1,9}", one, name)
-
-        return [moved(at) for at in range(1, len(self._drafts) + 1)]
-
-    def _prefix(self, draft: Draft) -> str:
-        words = [network.resource or "" for network in draft.networks] + [draft.resource or ""]
-        return next((word.rpartition("/")[0] for word in words if "/" in word), "")
-
-    def _template(
-        self,
-        section: dict[str, t.Any],
-        key: str,
-        names: t.Sequence[str],
-        defaults: t.Sequence[str],
-        fits: t.Callable[[str], t.Any],
-    ) -> None:
-        """The one template that gives these names, where it is not the fabric file's own."""
-        if not any(names) or list(names) == list(defaults):
-            return
-        known = {at: name for at, name in enumerate(names, 1) if name}
-        series = counting.series(known)
-        whole = len(known) == len(names) and all(fits(name) for name in names)
-        if series and whole and series.by_one and (series.counts or len(names) == 1):
-            section[key] = series.template()
-            return
-        message = "no template gives the %s names %s" % (key, counting.compact([name for name in names if name]))
-        remedy = "let pods ask for the new names, or set names.%s" % key
-        self._found.add(rules.NAMES, self._place, message, remedy, "the fabric file's own names")
+def _length(pattern: str) -> int:
+    try:
+        return len(HostRange(pattern))
+    except BadRange:
+        return 1
 
 
-def _short_label(text: str) -> bool:
-    return label(text, 63)
+def _expanded(pattern: str) -> list[str]:
+    try:
+        return list(HostRange(pattern))
+    except BadRange:
+        return [pattern]
 
 
 def _family(got: Addressed, suffix: str) -> dict[str, t.Any]:
@@ -497,12 +485,13 @@ def _family(got: Addressed, suffix: str) -> dict[str, t.Any]:
     rail: dict[str, t.Any] = {"subnet" + suffix: pools.shown_net(net)}
     if got.gateway is not None:
         rail["gateway" + suffix] = pools.show(net.version, got.gateway)
-    if got.pods:
-        rail["pods" + suffix] = pools.shown_run(net, got.pods)
-    if got.hosts:
-        rail["hosts" + suffix] = pools.shown_run(net, got.hosts)
+    for key, runs in (("pods", got.pods), ("hosts", got.hosts)):
+        ranges = [pools.shown_run(net, run) for run in runs]
+        if ranges:
+            rail[key + suffix] = ranges if len(ranges) > 1 else ranges[0]
     if got.taken:
-        rail["taken"] = {
-            re.sub(r"[^a-z0-9-]+", "-", name.lower()): pools.shown_run(net, run) for name, run in got.taken.items()
-        }
+        taken = rail.setdefault("taken", {})
+        for name, runs in got.taken.items():
+            ranges = [pools.shown_run(net, run) for run in runs]
+            taken[name] = ranges if len(ranges) > 1 else ranges[0]
     return rail

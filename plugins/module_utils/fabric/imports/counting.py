@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 import typing as t
 
@@ -23,6 +24,17 @@ def ordinal(name: str) -> int | None:
 def natural(text: str) -> list[tuple[int, int, str]]:
     """A key to sort by, in which ens9 is before ens10."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(text) if part]
+
+
+def lettered(names: t.Sequence[str]) -> bool:
+    """Whether names differ in one number or one letter alone, such as device_a to device_h, and are all different."""
+    if len(set(names)) < len(names) or len(names) < 2:
+        return False
+    start = os.path.commonprefix(list(names))
+    start = start.rstrip("0123456789")
+    end = os.path.commonprefix([name[len(start) :][::-1] for name in names])[::-1].lstrip("0123456789")
+    middles = [name[len(start) : len(name) - len(end)] for name in names]
+    return all(map(str.isdecimal, middles)) or all(re.match(r"[A-Za-z]\Z", middle) for middle in middles)
 
 
 class Series:

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.fac
     Facts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.leaves import use
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.shape import NUMBER, TEXT, TEXTS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Scalar, Sequence, Value
 
@@ -52,7 +53,7 @@ def config_map(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
 
 
 def _embedded(manifest: texts.Manifest, value: Scalar, facts: Facts, found: Found, prefix: str = "") -> None:
-    reading = texts.embedded(manifest.file, value, found)
+    reading = texts.embedded(manifest.file, value, "config.json", found)
     place = Place(manifest.file, value.line, value.column, "config.json")
     if reading.dots:
         message = "dots stand for what was left out of the device plugin's configuration"
@@ -111,7 +112,7 @@ def _device(manifest: texts.Manifest, item: Mapping, path: str, prefix: str, fou
         remedy = "use letters, digits and underscores, a letter or digit first and last, at most 63"
         found.add(rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, meant or "no resource")
         name = meant
-    most = fields.number("rdmaHcaMax")
+    most = fields.peek("rdmaHcaMax")
     if not most or most < 0:
         message = "rdmaHcaMax is %s: the resource %s has no units to give" % (most or 0, shown(name))
         found.add(
@@ -166,6 +167,7 @@ def _gone_values(manifest: texts.Manifest, found: Found) -> None:
         return
     for key, ours in (("detectGateway", "enableGatewayDetection"), ("detectIPConflict", "enableIPConflictDetection")):
         if key in settings.entries:
+            use(settings.entries[key][1])
             place = shape.place_at(manifest, settings.entries[key][0], "coordinator." + key)
             message = "%s is no setting any more, and is read by nobody" % key
             found.add(rules.REMOVED, place, message, "write ipam.%s" % ours, "nothing: the proof reaches every gateway")
@@ -174,6 +176,8 @@ def _gone_values(manifest: texts.Manifest, found: Found) -> None:
 def cluster_policy(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     """A NicClusterPolicy or NicNodePolicy of NVIDIA's Network Operator."""
     facts.provider(NETWORK_OPERATOR)
+    if isinstance(shape.entry(manifest.root, "spec", "ofedDriver"), Mapping):
+        facts.driver = "container"
     # the operator starts the SR-IOV device plugin with a prefix of its own, and the other one without any
     for key, prefix in (("rdmaSharedDevicePlugin", ""), ("sriovDevicePlugin", "nvidia.com")):
         value = shape.entry(manifest.root, "spec", key, "config")

@@ -45,6 +45,16 @@ class Net:
         return self.first <= address <= self.last
 
 
+class Claim(t.NamedTuple):
+    """Addresses that an object can give, or has given, to somebody."""
+
+    version: int
+    first: int
+    last: int
+    # the object, as people know it
+    owner: str = ""
+
+
 @dataclass
 class Pool:
     """Addresses for pods. ``runs``: its ranges, sorted and apart. ``nodes``: the only nodes that it is for."""
@@ -52,7 +62,10 @@ class Pool:
     place: Place
     name: str
     net: Net | None
+    kind: str = ""
     runs: list[tuple[int, int]] = field(default_factory=list)
+    # addresses of its network that it keeps from pods, by name
+    excluded: list[tuple[int, int]] = field(default_factory=list)
     gateway: int | None = None
     nodes: list[str] = field(default_factory=list)
     # where its routes lead, and addresses of its network beside the gateway that they go over
@@ -65,6 +78,18 @@ class Pool:
     left_out: list[tuple[int, int]] = field(default_factory=list)
     # of a pool that is cut into blocks: a block's addresses
     block: int | None = None
+    # nodes with a network of their own choice: its text
+    static: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a part of a network's configuration, and no object of its own."""
+        return "#" in self.name
+
+    @property
+    def label(self) -> str:
+        """What people know it by: its own name, or that of the network that it is a part of."""
+        return self.name.partition("#")[0]
 
 
 @dataclass
@@ -139,7 +164,16 @@ class Facts:
     nodes: list[str] = field(default_factory=list)
     mentioned: list[str] = field(default_factory=list)
     providers: dict[str, int] = field(default_factory=dict)
-    qos: dict[str, int] = field(default_factory=dict)
+    qos: dict[str, t.Any] = field(default_factory=dict)
+    # settings of the NICs' firmware and of PCI, link types (eth, ib), and the kind of the driver
+    firmware: dict[str, t.Any] = field(default_factory=dict)
+    pci: dict[str, t.Any] = field(default_factory=dict)
+    links: set[str] = field(default_factory=set)
+    driver: str | None = None
+    # the address managers that networks name
+    managers: set[str] = field(default_factory=set)
+    # addresses that objects can give or have given
+    claims: list[Claim] = field(default_factory=list)
     manifests: int = 0
 
     def provider(self, name: str) -> None:

@@ -57,7 +57,7 @@ def of_text(manifest: texts.Manifest, value: Value | None, made: Network, facts:
     """An ``ipam`` that is JSON in a text."""
     if not isinstance(value, Scalar) or not value.text.strip():
         return
-    reading = texts.embedded(manifest.file, value, found)
+    reading = texts.embedded(manifest.file, value, "spec.ipam", found)
     if not isinstance(reading.value, Mapping) or not reading.whole:
         place = shape.place_at(manifest, value, "spec.ipam")
         found.add(
@@ -72,6 +72,7 @@ def of_value(manifest: texts.Manifest, value: Value | None, made: Network, facts
     if not isinstance(value, Mapping) or not kind:
         return
     place = shape.place_at(manifest, value, "ipam")
+    facts.managers.add(kind)
     if kind == "spiderpool":
         facts.provider(SPIDERPOOL)
         for key in ("default_ipv4_ippool", "default_ipv6_ippool"):
@@ -191,7 +192,7 @@ def cidr_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
     spec = shape.entry(manifest.root, "spec")
     fields = shape.read(manifest, spec if isinstance(spec, Mapping) else None, _CIDRPOOL, found)
     facts.provider(NETWORK_OPERATOR)
-    pool = Pool(fields.place, name, None)
+    pool = Pool(fields.place, name, None, found.kind)
     facts.pools.append(pool)
     text = fields.text("cidr") or ""
     pool.net = pools.subnet(text, [], fields.place_of("cidr"), found)
@@ -214,7 +215,12 @@ def cidr_pool(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
         node = shape.plain_text(shape.entry(item, "nodeName"))
         if node:
             facts.nodes.append(node)
-            message = "the node %s has a network of its own choice" % shown(node)
-            remedy = "say the node's index so that the plan gives it the same one"
-            place = shape.place_at(manifest, item, "spec.staticAllocations")
-            found.add(rules.NOT_KNOWN, place, message, remedy, "the network that follows from its index")
+            pool.static[node] = shape.plain_text(shape.entry(item, "prefix"))
+            _own_gateway(item, pool.static[node], index)
+
+
+def _own_gateway(item: Value, prefix: str, index: int | None) -> None:
+    """A node's own gateway is read where it is the one that the pool's index gives; another is not carried over."""
+    net, gateway = pools.exact(prefix), shape.entry(item, "gateway")
+    if net and index is not None and pools.address(shape.peek(gateway)) == (net.version, net.first + index):
+        shape.plain_text(gateway)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.leaves import Leaf
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Scalar, Sequence, Value
 
 # Deeper than any configuration is nested; what is deeper is no configuration.
@@ -108,8 +109,8 @@ class _Reader:
     @staticmethod
     def _scalar(kind: str, token: str, line: int, column: int) -> Scalar:
         if kind == "word":
-            return Scalar(token, True, line, column)
-        return Scalar(_ESCAPE.sub(_unescape, token[1:-1]), False, line, column)
+            return Leaf(token, True, line, column)
+        return Leaf(_ESCAPE.sub(_unescape, token[1:-1]), False, line, column)
 
     def _left_out_since(self, key: Scalar) -> bool:
         """Whether dots stand between a key and here: they may stand for the braces between two objects."""

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import ipam, rules, shape, texts, vlans
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
@@ -15,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.fac
     Network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.leaves import use
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.shape import NUMBER, TEXT
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import pci
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Scalar, Sequence, Value
@@ -47,7 +50,7 @@ def definition(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
         place = Place(manifest.file, manifest.line, 1, "spec.config")
         found.add(rules.JSON, place, message, "write the CNI configuration as JSON", "nothing of it")
         return
-    reading = texts.embedded(manifest.file, config, found)
+    reading = texts.embedded(manifest.file, config, "spec.config", found)
     place = shape.place_at(manifest, config, "spec.config")
     if reading.value is None or not reading.whole:
         message = "the configuration of %s is no JSON object" % shown(name)
@@ -93,22 +96,24 @@ def _main_plugin(value: Value | None) -> Value | None:
 
 
 def _vf_words(plugin: Value | None, made: Network) -> None:
-    state = shape.plain_text(shape.entry(plugin, "link_state"))
-    if made.attachment in ("sriov", "ib-sriov") and (
-        state in ("auto", "disable") or (state == "enable" and made.attachment == "sriov")
-    ):
-        made.vfs["link_state"] = state
+    """What a plugin of VFs sets; what the fabric file cannot have stays unread, and is reported as such."""
+
+    def take(key: str, ours: str, kept: t.Callable[[str], t.Any]) -> None:
+        value = shape.entry(plugin, key)
+        word = kept(shape.peek(value).lower())
+        if word is not None:
+            use(value)
+            made.vfs[ours] = word
+
+    if made.attachment in ("sriov", "ib-sriov"):
+        states = ("auto", "disable", "enable") if made.attachment == "sriov" else ("auto", "disable")
+        take("link_state", "link_state", lambda text: text if text in states else None)
     if made.attachment != "sriov":
         return
-    keys = (("vlan", "vlan"), ("vlanQoS", "qos"), ("min_tx_rate", "min_tx_rate"), ("max_tx_rate", "max_tx_rate"))
-    for key, ours in keys:
-        text = shape.plain_text(shape.entry(plugin, key))
-        if text.isdecimal() and len(text) < 7 and int(text):
-            made.vfs[ours] = int(text)
+    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("min_tx_rate",) * 2, ("max_tx_rate",) * 2):
+        take(key, ours, lambda text: int(text) if text.isdecimal() and len(text) < 7 and int(text) else None)
     for key in ("trust", "spoofchk"):
-        word = shape.plain_text(shape.entry(plugin, key)).lower()
-        if word in ("on", "off"):
-            made.vfs[key] = word == "on"
+        take(key, key, {"on": True, "off": False}.get)
 
 
 def operators(kind: str, manifest: texts.Manifest, facts: Facts, found: Found) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.sha
 
 def pool_of(fields: Fields, name: str, found: Found) -> Pool:
     """Any pool with ``subnet``, ``ips``, ``excludeIPs`` and ``gateway``."""
-    made = Pool(fields.place, name, None, nodes=fields.texts("nodeName"), multus=fields.texts("multusName"))
+    made = Pool(fields.place, name, None, found.kind, nodes=fields.texts("nodeName"), multus=fields.texts("multusName"))
     listed = pools.ranges(fields.texts("ips"), fields.place_of("ips"), found)
     left_out = pools.ranges(fields.texts("excludeIPs"), fields.place_of("excludeIPs"), found)
     gateway_text = fields.text("gateway")
@@ -51,4 +51,6 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
             found.add(rules.UNUSABLE, fields.place_of("ips"), message, remedy, "the addresses without it")
         runs = pools.without(runs, [(gateway[1], gateway[1])])
     made.runs = pools.without(runs, [run for _text, _version, run in left_out])
+    held = [run for _text, version, run in left_out if version == made.net.version and run != (made.gateway,) * 2]
+    made.excluded = pools.both([(made.net.first, made.net.last)], held)
     return made

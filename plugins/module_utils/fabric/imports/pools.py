@@ -203,6 +203,21 @@ def without(runs: t.Sequence[Run], taken: t.Iterable[Run]) -> list[Run]:
     return left
 
 
+def both(runs: t.Iterable[Run], others: t.Iterable[Run]) -> list[Run]:
+    """The addresses that are in both."""
+    every = list(others)
+    return merged(
+        (max(first, low), min(last, high))
+        for first, last in runs
+        for low, high in every
+        if first <= high and low <= last
+    )
+
+
+def size(runs: t.Iterable[Run]) -> int:
+    return sum(last - first + 1 for first, last in runs)
+
+
 def longest(runs: t.Sequence[Run]) -> Run | None:
     """The run with most addresses, the first of equals."""
     return max(runs, key=lambda run: (run[1] - run[0], -run[0])) if runs else None

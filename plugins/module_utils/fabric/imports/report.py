@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR, WARNING
@@ -13,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.fou
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count, table
 
+_MARK = re.compile(r"^ *# (?:DECIDE|CHECK): ", re.MULTILINE)
 _HEAD = ("line", "code", "severity", "what is wrong", "remedy", "written")
 
 
@@ -44,9 +46,10 @@ def counts(findings: t.Sequence[Mended]) -> dict[str, int]:
 def summary(outcome: Outcome) -> str:
     """What was read and what it gave, as one line."""
     numbers = counts(outcome.findings)
-    return "%s give %s; to decide: %d, mended or to check: %d" % (
+    return "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
         count(outcome.manifests, "manifest"),
         count(outcome.rails, "rail"),
-        numbers[ERROR],
-        numbers[WARNING],
+        len(_MARK.findall(outcome.text)),
+        count(numbers[ERROR], "error"),
+        count(numbers[WARNING], "warning"),
     )

@@ -36,7 +36,7 @@ def say_lost(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) ->
                 if not _to_rails(to, rails):
                     lost.setdefault(to, []).append(pool)
     for to, of in lost.items():
-        names = list(dict.fromkeys(pool.name for pool in of))
+        names = list(dict.fromkeys(pool.label for pool in of))
         more = " and of %d more pools" % (len(names) - 1) if len(names) > 2 else ""
         more = " and of %s" % shown(names[1]) if len(names) == 2 else more
         message = "the route to %s of %s%s leads to no rail" % (shown(to), shown(names[0]), more)

@@ -238,6 +238,21 @@ ATTACHMENT = _rule(
     _network("cniType: ovs", "ovs: {bridge: br0}"),
     _GOOD_NETWORK,
 )
+FIELD_LOST = _rule(
+    "IM211",
+    WARNING,
+    "A field is not carried over",
+    _GOOD_POOL + "  podAffinity: {matchLabels: {app: training}}\n",
+    _GOOD_POOL,
+)
+KIND_LOST = _rule(
+    "IM212",
+    WARNING,
+    "An object is not carried over",
+    _BOTH
+    + "---\napiVersion: sriovnetwork.openshift.io/v1\nkind: OVSNetwork\nmetadata: {name: ovs}\nspec: {vlan: 100}\n",
+    _BOTH,
+)
 
 # -- addresses
 
@@ -278,13 +293,6 @@ GATEWAY = _rule(
     "A gateway is not in its subnet",
     _GOOD_POOL.replace("172.16.11.254", "172.16.12.254"),
     _GOOD_POOL,
-)
-SEVERAL = _rule(
-    "IM307",
-    WARNING,
-    "A rail's pod addresses are several ranges",
-    _BOTH.replace("ips: [", "ips: [172.16.11.210-172.16.11.220, "),
-    _BOTH,
 )
 SUBNETS = _rule(
     "IM308",
@@ -398,7 +406,7 @@ NO_HOSTS = _rule(
 )
 HOST_IN_PODS = _rule(
     "IM321",
-    WARNING,
+    ERROR,
     "A port's own address is among the pod addresses",
     _BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.10/24 ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
     _BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201/24 ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
@@ -418,6 +426,45 @@ DEFAULT_ROUTE = _rule(
     _BOTH
     + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201/24 IPV4_GATEWAY=172.16.11.254 \\\n"
     + "    ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
+)
+_CIDR_POOL = """
+apiVersion: nv-ipam.nvidia.com/v1alpha1
+kind: CIDRPool
+metadata: {name: rail-1}
+spec:
+  cidr: 10.101.0.0/16
+  perNodeNetworkPrefix: 27
+  gatewayIndex: 1
+  perNodeExclusions: [{startIndex: 2, endIndex: 2}]
+---
+apiVersion: mellanox.com/v1alpha1
+kind: MacvlanNetwork
+metadata: {name: rail-1}
+spec: {master: eth1, mtu: 4200, ipam: '{"type": "nv-ipam", "poolName": "rail-1", "poolType": "cidrpool"}'}
+"""
+HELD = _rule(
+    "IM325",
+    ERROR,
+    "Another object has addresses of a rail's network",
+    _CIDR_POOL
+    + "---\napiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: services}\n"
+    + "spec: {addresses: [10.101.7.10-10.101.7.20]}\n",
+    _CIDR_POOL,
+)
+
+_OF_NODE = _GOOD_POOL.replace("  gateway:", "  nodeName: [ai-1]\n  gateway:")
+_OF_NODE_2 = _OF_NODE.replace("net11", "more").replace("ai-1", "ai-2")
+_NODES_POOLS = _GOOD_NETWORK.replace("[gpu1-net11]", "[gpu1-net11, gpu1-more]")
+UNEVEN = _rule(
+    "IM326",
+    WARNING,
+    "The nodes' pools of one subnet are not blocks of one size",
+    _OF_NODE.replace(".200]", ".16]") + "---" + _OF_NODE_2.replace(".1-172", ".17-172") + "---" + _NODES_POOLS,
+    _OF_NODE.replace(".200]", ".16]")
+    + "---"
+    + _OF_NODE_2.replace(".1-172", ".17-172").replace(".200]", ".32]")
+    + "---"
+    + _NODES_POOLS,
 )
 
 # -- resources and names
@@ -485,12 +532,19 @@ NO_RESOURCE = _rule(
 NAMES = _rule(
     "IM411",
     WARNING,
-    "The names follow no rule that a template can say",
-    _FOUR.replace("gpu2-macvlan", "second-rail"),
+    "Names that a fabric file cannot have",
+    _FOUR.replace("gpu2-macvlan", "gpu2.macvlan"),
     _FOUR,
 )
 
 # -- rails and the fabric
+
+_IPOIB = """
+apiVersion: mellanox.com/v1alpha1
+kind: IPoIBNetwork
+metadata: {name: rail-1}
+spec: {master: ibs1, ipam: '{"type": "%s", "poolName": "rail-1", "range": "172.16.11.1-172.16.11.200/24"}'}
+"""
 
 ATTACHMENTS = _rule(
     "IM501",
@@ -562,6 +616,22 @@ LINK = _rule(
     "The link type and the attachment do not agree",
     _GOOD_POLICY.replace("linkType: eth", "linkType: ib") + "---" + _GOOD_SRIOV,
     _GOOD_POLICY + "---" + _GOOD_SRIOV,
+)
+QOS = _rule(
+    "IM514",
+    WARNING,
+    "The QoS of the NICs follows from a template",
+    _BOTH
+    + "---\napiVersion: configuration.net.nvidia.com/v1alpha1\nkind: NicConfigurationTemplate\nmetadata: {name: nics}\n"
+    + 'spec: {template: {roceOptimized: {enabled: true, qos: {trust: dscp, pfc: "0,0,0,1,0,0,0,0", tos: 96}}}}\n',
+    _BOTH,
+)
+MANAGER = _rule(
+    "IM515",
+    WARNING,
+    "The networks' address manager is none of the providers'",
+    _IPOIB % "whereabouts",
+    _IPOIB % "nv-ipam",
 )
 PROVIDER = _rule("IM512", WARNING, "Nothing says who serves the networks", _GOOD_DEVICES, _BOTH)
 GPUS = _rule(

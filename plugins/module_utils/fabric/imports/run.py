@@ -11,10 +11,12 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Finding, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import (
+    claims,
     devices,
     ipam,
     lines,
     networks,
+    nic,
     rules,
     shape,
     spiderpool,
@@ -25,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports imp
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Builder, Options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Mended, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.leaves import unread
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.neutral import STATE, neutral
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.render import render
@@ -33,28 +37,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source impo
 Reader = t.Callable[[texts.Manifest, Facts, Found], None]
 
 
-def _pass(_manifest: texts.Manifest, _facts: Facts, _found: Found) -> None:
-    """Of no concern to the rails."""
-
-
-# API group -> kind -> what reads it. Kinds of other groups are let be.
-_READERS: dict[str, dict[str, Reader]] = {
+# API group -> kind -> what reads it; None: it exists, and is not carried over.
+_READERS: dict[str, dict[str, Reader | None]] = {
     spiderpool.GROUP: {
         "SpiderIPPool": spiderpool.pool,
         "SpiderMultusConfig": spiderpool.network,
         "SpiderReservedIP": spiderpool.reserved,
         "SpiderCoordinator": spiderpool.coordinator,
-        "SpiderSubnet": _pass,
-        "SpiderEndpoint": _pass,
+        "SpiderSubnet": None,
+        "SpiderEndpoint": None,
     },
     sriov.GROUP: {
         "SriovNetworkNodePolicy": sriov.policy,
         "SriovNetwork": functools.partial(sriov.network, "sriov"),
         "SriovIBNetwork": functools.partial(sriov.network, "ib-sriov"),
-        "SriovNetworkNodeState": _pass,
-        "SriovNetworkPoolConfig": _pass,
-        "SriovOperatorConfig": _pass,
-        "OVSNetwork": _pass,
+        "SriovNetworkNodeState": None,
+        "SriovNetworkPoolConfig": None,
+        "SriovOperatorConfig": None,
+        "OVSNetwork": None,
     },
     "k8s.cni.cncf.io": {"NetworkAttachmentDefinition": networks.definition},
     "mellanox.com": {
@@ -64,6 +64,7 @@ _READERS: dict[str, dict[str, Reader]] = {
         "NicClusterPolicy": devices.cluster_policy,
         "NicNodePolicy": devices.cluster_policy,
     },
+    nic.GROUP: {"NicConfigurationTemplate": nic.template, "NicInterfaceNameTemplate": None, "NicDevice": None},
     ipam.GROUP: {"IPPool": ipam.ip_pool, "CIDRPool": ipam.cidr_pool},
     "": {"ConfigMap": devices.config_map},
 }
@@ -94,6 +95,8 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
             message = "no manifest was found in this file"
             remedy = "give files with Kubernetes manifests, or pages and scripts that hold them"
             found.add(rules.NO_MANIFEST, Place(name), message, remedy, "nothing of it")
+    for pool in facts.pools:
+        facts.claims.extend(claims.of_pool(pool))
     drafts = weave.drafts(facts, found)
     if not drafts:
         message = "nothing in %s says what a rail is" % (
@@ -133,23 +136,51 @@ def _read(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
             if isinstance(item, Mapping):
                 _read(texts.Manifest(manifest.file, item.line, item), facts, found)
         return
-    if not kind:
-        known = shape.entry(root, "configList") is not None or shape.entry(root, "resourceList") is not None
-        if known:
-            devices.configuration(manifest, root, facts, found)
-            facts.manifests += 1
-        elif devices.values(manifest, facts, found):
-            facts.manifests += 1
-        return
+    found.begin(kind, shape.name_of(manifest)[1])
     group = version.rpartition("/")[0]
-    reader = _READERS.get(group, {}).get(kind) or _meant(manifest, group, kind, found)
+    reader = _meant(manifest, group, kind, found) if kind else _kindless
+    before = facts.manifests
     if reader is not None:
         facts.manifests += 1
         reader(manifest, facts, found)
+    _say_unread(manifest, kind, facts.manifests > before, found)
+    facts.claims.extend(claims.of_object(kind, found.name, [("", manifest.root), *found.trees]))
+    found.begin("", "")
+
+
+def _kindless(manifest: texts.Manifest, facts: Facts, found: Found) -> None:
+    """A device plugin's configuration, or values of a Helm chart."""
+    root = manifest.root
+    if shape.entry(root, "configList") is not None or shape.entry(root, "resourceList") is not None:
+        found.kind = "the device plugin's configuration"
+        devices.configuration(manifest, root, facts, found)
+    elif devices.values(manifest, facts, found):
+        found.kind = "the Helm values"
+    else:
+        facts.manifests -= 1
+
+
+def _say_unread(manifest: texts.Manifest, kind: str, read: bool, found: Found) -> None:
+    """Name every value of the object that nothing has read and that is neither the API server's nor neutral."""
+    if not read:
+        if kind not in STATE:
+            place = Place(manifest.file, manifest.line, 1, "kind")
+            found.kind = found.kind or "a document without a kind"
+            found.name = found.name or ", ".join(list(manifest.root.entries)[:4])
+            remedy = "apply it beside what the plan makes, where it is still wanted"
+            found.lose(rules.KIND_LOST, place, "", "", remedy)
+        return
+    for path, tree in [("", manifest.root), *found.trees]:
+        for each in unread(tree, path, lambda at, leaf: neutral(kind, at, leaf)):
+            place = shape.place_at(manifest, each.value, each.path)
+            remedy = "keep it in a manifest of your own where it matters: no key of a fabric file is for it"
+            found.lose(rules.FIELD_LOST, place, each.path, each.text, remedy)
 
 
 def _meant(manifest: texts.Manifest, group: str, kind: str, found: Found) -> Reader | None:
-    """The reader of a misspelt kind or group, of which a finding tells."""
+    """The reader of a kind. Of a misspelt kind or group a finding tells."""
+    if kind in _READERS.get(group, {}):
+        return _READERS[group][kind]
     place = Place(manifest.file, manifest.line, 1, "kind")
     homes = [name for name, kinds in _READERS.items() if kind in kinds and name]
     if homes and group not in _READERS:
@@ -158,8 +189,10 @@ def _meant(manifest: texts.Manifest, group: str, kind: str, found: Found) -> Rea
         return _READERS[homes[0]][kind]
     if group not in _READERS or not group:
         return None
-    close = nearest(kind, _READERS[group])
-    message = "%s is no kind of %s%s" % (shown(kind), group, did_you_mean(close))
-    written = "it as %s" % close if close else "nothing of it"
-    found.add(rules.WRONG_KIND, place, message, "write %s" % close if close else "take it out", written)
-    return _READERS[group][close] if close else None
+    close = next((each for each in _READERS[group] if each.lower() == kind.lower()), None)
+    close = close or nearest(kind, [each for each in _READERS[group] if len(each) > len(kind) - 3])
+    if close is None:
+        return None
+    message = "%s is not a kind of %s%s" % (shown(kind), group, did_you_mean(close))
+    found.add(rules.WRONG_KIND, place, message, "write %s" % close, "it as %s" % close)
+    return _READERS[group][close]

@@ -12,6 +12,8 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.leaves import Leaf, flow, use
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.neutral import neutral
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Mapping, Scalar, Sequence, Value
@@ -43,6 +45,8 @@ class Removed(t.NamedTuple):
 class Field(t.NamedTuple):
     value: t.Any
     place: Place
+    # what it was made of, which is read with it
+    origin: Value | None = None
 
 
 class Fields:
@@ -54,8 +58,8 @@ class Fields:
         # paths of fields that are gone from the kind, and stand there all the same
         self.removed: set[str] = set()
 
-    def put(self, path: str, value: t.Any, place: Place) -> None:
-        self._fields.setdefault(path, Field(value, place))
+    def put(self, path: str, value: t.Any, place: Place, origin: Value | None = None) -> None:
+        self._fields.setdefault(path, Field(value, place, origin))
 
     def has(self, path: str) -> bool:
         return path in self._fields
@@ -77,14 +81,20 @@ class Fields:
     def flag(self, path: str) -> bool | None:
         return t.cast("bool | None", self._value(path))
 
+    def peek(self, path: str) -> t.Any:
+        """The value, for a reader that does not take it."""
+        field = self._fields.get(path)
+        return field.value if field else None
+
     def items(self, path: str) -> list[Value]:
-        return list(self._value(path) or ())
+        return list(self.peek(path) or ())
 
     def any(self, path: str) -> Value | None:
-        return t.cast("Value | None", self._value(path))
+        return t.cast("Value | None", self.peek(path))
 
     def _value(self, path: str) -> t.Any:
         field = self._fields.get(path)
+        use(field.origin if field else None)
         return field.value if field else None
 
 
@@ -106,6 +116,14 @@ def entry(value: Value | None, *keys: str) -> Value | None:
 
 
 def plain_text(value: Value | None) -> str:
+    """The text of a single value, which is read by that."""
+    if isinstance(value, Leaf):
+        value.used = True
+    return peek(value)
+
+
+def peek(value: Value | None) -> str:
+    """The text of a single value, for a reader that may not take it."""
     return value.text.strip() if isinstance(value, Scalar) and not value.null else ""
 
 
@@ -160,6 +178,7 @@ class _Reader:
             self.fields.put(path, value, self._place(name, path))
             self.walk(value, kind, path)
         else:
+            use(value)
             message = "%s stands where a mapping belongs" % value.kind
             self._found.add(
                 rules.KIND, self._place(name, path), message, "write it as key: value pairs", "nothing of it"
@@ -172,6 +191,7 @@ class _Reader:
             place = self._place(name, _join(path, key))
             if key in self._removed:
                 self.fields.removed.add(_join(path, key))
+                use(value)
                 gone = self._removed[key]
                 message = "%s is no field any more: %s" % (key, gone.why)
                 self._found.add(rules.REMOVED, place, message, gone.remedy, gone.written)
@@ -187,10 +207,10 @@ class _Reader:
                 if not value.null:
                     self._take(name, value, shape[close], _join(path, close))
                 continue
-            message = "%s is no field of %s" % (shown(key), _join(self._top, path))
-            self._found.add(
-                rules.UNKNOWN, place, message, "take it out; the API server drops it unseen", "nothing of it"
-            )
+            if not (isinstance(value, Leaf) and neutral(self._found.kind, place.path, value)):
+                remedy = "take it out; the API server drops a field that it does not know"
+                self._found.lose(rules.UNKNOWN, place, place.path, shown(flow(value), 120), remedy)
+            use(value)
 
     def _move(self, name: Scalar, value: Value, place: Place, home: tuple[str, t.Any]) -> None:
         where = _join(self._top, home[0])
@@ -203,16 +223,20 @@ class _Reader:
     def _typed(self, name: Scalar, value: Value, kind: str, path: str) -> None:
         place = self._place(name, path)
         got = _convert(value, kind)
+        # the items of a list are read one by one
+        origin = value if kind != ITEMS else None
         if got is not None:
-            self.fields.put(path, got, place)
+            self.fields.put(path, got, place, origin)
             return
         mended = _mended(value, kind)
+        if mended is None:
+            use(value)
         said = shown(value.text) if isinstance(value, Scalar) else value.kind
         message = "%s is %s, and the field takes %s" % (said, _nature(value), _WANTED[kind])
         written = "nothing of it" if mended is None else "it as %s" % shown(_as_text(mended))
         self._found.add(rules.KIND, place, message, "write %s" % _WANTED[kind], written)
         if mended is not None:
-            self.fields.put(path, mended, place)
+            self.fields.put(path, mended, place, origin)
 
     def _place(self, name: Scalar, path: str) -> Place:
         return place_at(self._manifest, name, _join(self._top, path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import ipam, rules, shape
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import ipam, lenient, rules, shape
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import (
     NETWORK_OPERATOR,
     Device,
@@ -149,20 +149,35 @@ def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> 
         name,
         attachment,
         resource=fields.text("resourceName"),
-        isolated='"rdma"' in (fields.text("metaPlugins") or ""),
+        isolated="rdma" in _meta_plugins(fields, found),
     )
-    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("minTxRate", "min_tx_rate"), ("maxTxRate", "max_tx_rate")):
-        value = fields.number(key)
-        if value and not infiniband:
-            made.vfs[ours] = value
-    for key, ours in (("trust", "trust"), ("spoofChk", "spoofchk")):
-        word = (fields.text(key) or "").lower()
-        if word in ("on", "off") and not infiniband:
-            made.vfs[ours] = word == "on"
-    if fields.text("linkState") in ("auto", "disable") or (fields.text("linkState") == "enable" and not infiniband):
+    if not infiniband:
+        _on_ethernet(fields, made)
+    states = ("auto", "disable") if infiniband else ("auto", "disable", "enable")
+    if fields.peek("linkState") in states:
         made.vfs["link_state"] = fields.text("linkState")
     ipam.of_text(manifest, shape.entry(spec, "ipam"), made, facts, found)
     facts.networks.append(made)
+
+
+def _meta_plugins(fields: Fields, found: Found) -> set[str]:
+    """The types of the plugins that are chained to a network; they are JSON objects with commas between them."""
+    place = fields.place_of("metaPlugins")
+    reading = lenient.read("[%s]" % (fields.text("metaPlugins") or ""), place.line, place.column)
+    if reading.value is None:
+        return set()
+    found.trees.append(("spec.metaPlugins", reading.value))
+    return {shape.peek(shape.entry(each, "type")) for each in getattr(reading.value, "items", ())}
+
+
+def _on_ethernet(fields: Fields, made: Network) -> None:
+    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("minTxRate", "min_tx_rate"), ("maxTxRate", "max_tx_rate")):
+        value = fields.number(key)
+        if value:
+            made.vfs[ours] = value
+    for key, ours in (("trust", "trust"), ("spoofChk", "spoofchk")):
+        if (fields.peek(key) or "").lower() in ("on", "off"):
+            made.vfs[ours] = (fields.text(key) or "").lower() == "on"
 
 
 def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: Found, default_prefix: str) -> None:

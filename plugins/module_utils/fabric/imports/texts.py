@@ -12,12 +12,11 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import lenient, rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.leaves import Leaf, copied
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import (
     MAX_BYTES,
     Mapping,
     Scalar,
-    Sequence,
-    Value,
     parse,
 )
 
@@ -199,8 +198,7 @@ def _parse(text: Text, first: int, last: int, found: Found) -> Mapping | None:
         return None
     if dots:
         _say_dots(text.file, dots, found)
-    _shift(document.root, first)
-    return document.root
+    return t.cast(Mapping, copied(document.root, first))
 
 
 def _say_dots(file: str, line: int, found: Found) -> None:
@@ -208,23 +206,6 @@ def _say_dots(file: str, line: int, found: Found) -> None:
     found.add(
         rules.ELIDED, Place(file, line), message, "give the manifests as they are in the cluster", "what is there"
     )
-
-
-def _shift(root: Value, lines: int) -> None:
-    """Add to every line number. An alias is one value at several places, so each is done once."""
-    done: set[int] = set()
-    todo: list[Value] = [root]
-    while todo:
-        value = todo.pop()
-        if id(value) in done:
-            continue
-        done.add(id(value))
-        value.line += lines
-        if isinstance(value, Sequence):
-            todo.extend(value.items)
-        elif isinstance(value, Mapping):
-            for key, entry in value.entries.values():
-                todo.extend((key, entry))
 
 
 def _variables(text: Text, before: int) -> dict[str, str]:
@@ -277,11 +258,15 @@ def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t
                 yield Manifest(text.file, begin + 1, reading.value)
 
 
-def embedded(file: str, scalar: Scalar, found: Found) -> lenient.Reading:
+def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient.Reading:
     """The JSON in a manifest's text. In a block scalar the text begins on the line below its key."""
     block = "\n" in scalar.text
     reading = lenient.read(scalar.text, scalar.line + 1 if block else scalar.line, scalar.column)
     say_doubled(file, reading, found)
+    if isinstance(scalar, Leaf):
+        scalar.used = True
+    if reading.value is not None:
+        found.trees.append((path, reading.value))
     return reading
 
 

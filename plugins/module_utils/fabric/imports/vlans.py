@@ -11,6 +11,7 @@ import re
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import rules
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.leaves import use
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import Scalar
 
 # The kernel's own names of what stands on a port: its VLAN in decimal, its partition in hexadecimal.
@@ -35,6 +36,7 @@ def port_below(master: str, infiniband: bool, place: Place, found: Found) -> str
 
 def say_partition(value: Scalar, place: Place, found: Found) -> None:
     """Tell of the partition key of a network."""
+    use(value)
     text = value.text.strip()
     written = "nothing of it"
     try:

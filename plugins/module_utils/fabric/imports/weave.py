@@ -88,7 +88,7 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
     made: list[Draft] = []
     holders: dict[str, set[str]] = {}
     for device in facts.devices:
-        holders.setdefault(bare(device.resource), set()).update(device.netdevs or device.pci)
+        holders.setdefault(bare(device.resource), set()).update(netdev or pci_ for netdev, pci_ in _ports(device))
     for device in facts.devices:
         ports = holders[bare(device.resource)]
         if len(ports) > 1:
@@ -98,12 +98,23 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
             )
             remedy = "give the port of each rail a resource of its own"
             found.add(rules.ONE_RESOURCE, device.place, message, remedy, "a rail and a resource for each port")
-        for name in device.netdevs or device.pci:
-            netdev, address = ("", name) if not device.netdevs else (name, None)
+        if device.netdevs and device.pci and len(device.netdevs) != len(device.pci):
+            message = "%s selects %d ports by name and %d by PCI address" % (
+                shown(device.resource),
+                len(device.netdevs),
+                len(device.pci),
+            )
+            remedy = "write pci of each port, of %s, into the profile" % ", ".join(device.pci[:8])
+            found.add(rules.NOT_KNOWN, device.place, message, remedy, "the names alone")
+        for netdev, address in _ports(device):
             draft = _with_port(made, netdev, address)
             if draft is None:
-                draft = Draft(device.place, netdev=netdev or None, pci=address)
+                draft = Draft(device.place)
                 made.append(draft)
+            known = draft.netdev, draft.pci
+            draft.netdev, draft.pci = draft.netdev or netdev or None, draft.pci or address
+            if known == (None, None):
+                pass
             elif any(bare(other.resource) != bare(device.resource) for other in draft.devices):
                 message = "%s is in two resources, %s and %s" % (
                     draft.netdev or draft.pci,
@@ -117,6 +128,13 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
             if len(ports) == 1 and draft.resource is None:
                 draft.resource = device.resource
     return made
+
+
+def _ports(device: Device) -> list[tuple[str, str | None]]:
+    """The ports behind a resource, each by its netdev, its PCI address or both."""
+    if device.netdevs and len(device.netdevs) == len(device.pci):
+        return list(zip(device.netdevs, device.pci))
+    return [(name, None) for name in device.netdevs] or [("", address) for address in device.pci]
 
 
 def bare(resource: str) -> str:
@@ -368,7 +386,7 @@ def _add_pools(made: list[Draft], facts: Facts, found: Found) -> None:
         same = [each for each in made if number_of is not None and _own_number(each) == number_of and not each.pools]
         if same:
             same[0].pools.append(pool)
-        elif pool.name not in {each.name for draft in made for each in draft.pools}:
+        elif pool.name not in {each.name for draft in made for each in draft.pools} and not pool.own:
             message = "no network takes addresses from the pool %s" % shown(pool.name)
             found.add(rules.POOL_UNUSED, pool.place, message, "name it in a network's ippools", "nothing of it")
 
@@ -399,11 +417,28 @@ def _numbered(made: list[Draft]) -> list[Draft]:
         merged.append(draft)
     numbers = [draft.number for draft in merged]
     if None in numbers or len(set(numbers)) < len(numbers):
-        merged.sort(key=lambda draft: counting.natural(draft.netdev or draft.pci or draft.label))
+        merged.sort(key=_order(merged))
         for at, draft in enumerate(merged, 1):
             draft.number = at
     merged.sort(key=lambda draft: draft.number or 0)
     return merged
+
+
+def _order(made: t.Sequence[Draft]) -> t.Callable[[Draft], t.Any]:
+    """What rails without numbers are sorted by: names that count, else what all of their ports are known by."""
+    keys: list[t.Callable[[Draft], str | None]] = [
+        lambda draft: draft.network,
+        lambda draft: draft.resource and bare(draft.resource),
+        lambda draft: draft.pools[0].label if draft.pools else None,
+    ]
+    for key in keys:
+        if counting.lettered([key(draft) or "" for draft in made]):
+            return lambda draft, key=key: counting.natural(key(draft) or "")  # type: ignore[misc]
+    if all(draft.netdev for draft in made):
+        return lambda draft: counting.natural(draft.netdev or "")
+    if all(draft.pci for draft in made):
+        return lambda draft: counting.natural(draft.pci or "")
+    return lambda draft: counting.natural(draft.network or draft.resource or draft.label)
 
 
 def _joined(twin: Draft, draft: Draft) -> bool:
