@@ -21,8 +21,22 @@ COLLECTION = "railyard.fabric."
 NODES = "railyard_nodes"
 LOCAL = "localhost"
 # The layers of playbooks/tasks/prepare.yml, and those of them that take_back.yml has.
-_PREPARED = ("preflight", "ofed", "nic_firmware", "rdma_mode", "sriov", "pci", "infiniband", "rail_ports", "rdma_links")
-_PREPARED += ("cni", "limits", "gpudirect", "qos", "nccl")
+_PREPARED: tuple[str, ...] = (
+    "preflight",
+    "ofed",
+    "nic_firmware",
+    "rdma_mode",
+    "sriov",
+    "pci",
+    "infiniband",
+    "rail_ports",
+    "rdma_links",
+    "cni",
+    "limits",
+    "gpudirect",
+    "qos",
+    "nccl",
+)
 _TAKEN_BACK = tuple(each for each in _PREPARED if each not in ("preflight", "ofed", "nic_firmware"))
 # Playbook -> the tags that select something of it. Those that are not here have none.
 TAGS: dict[str, tuple[str, ...]] = {

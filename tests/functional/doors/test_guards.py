@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import typing as t
 from pathlib import Path
@@ -110,6 +111,20 @@ def test_a_playbook_of_ones_own_has_its_own_tags_tasks_and_limits(tmp_path: Path
     (tmp_path / "mine.yml").write_text(yaml.safe_dump(book))
     done = playbook.play(tmp_path / "mine.yml", "-i", "other,", "--limit", "other", inventory=INVENTORY)
     refused(done, "the limit other matches no rail node")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
+@pytest.mark.parametrize("words", [("--tags", "sriov"), ("--check",), ("--skip-tags", "preflight,qos", "--check")])
+def test_the_control_node_is_not_prepared_by_mistake(words: tuple[str, ...]) -> None:
+    """Whatever its address is. This machine is only looked at."""
+    here = {"ansible_become": False, "ansible_python_interpreter": sys.executable}
+    done = play("hosts", *words, "--limit", NODE, "--connection=local", **here)
+    said = "%s (192.0.2.1) is the machine on which Ansible runs. Remedy: correct its address" % NODE
+    assert done.returncode == 2 and said in done.said and "changed=0" in done.said, done.text
+    assert "Install what is missing" not in done.said and "NIC driver" not in done.said
+    if "--check" in words:
+        done = play("hosts", *words, "--connection=local", preflight_control_node_allowed=True, **here)
+        assert "(192.0.2.1) is the machine" not in done.said and "RDMA mode" in done.said, done.text
 
 
 @pytest.mark.parametrize("book", PLAYBOOKS)
