@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import ssl
+import subprocess
 import typing as t
 from pathlib import Path
 
@@ -445,6 +447,40 @@ def test_another_path_of_the_api(site: Site) -> None:
     site.awx.prefix = "/api/controller/v2/"
     site.sync(CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX="/api/controller/")
     assert site.awx.names("projects") == ["Railyard"]
+
+
+def test_certificates_are_checked(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=awx -addext subjectAltName=IP:127.0.0.1"
+    command = ["openssl", *words.split(), "-keyout", "key", "-out", "cert"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    site.server.socket = context.wrap_socket(site.server.socket, server_side=True)
+    host = "https://127.0.0.1:%d" % site.server.server_port
+    said = refused(site, CONTROLLER_HOST=host)
+    assert "cannot be reached" in said and "Remedy: install AWX's certificate authority here" in said
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    site.sync(CONTROLLER_HOST=host)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert site.sync(CONTROLLER_HOST=host, CONTROLLER_VERIFY_SSL="false").changes == []
+
+
+def test_a_proxy(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://user:hush@127.0.0.1:%d" % site.server.server_port)
+    site.sync(CONTROLLER_HOST="http://awx.example:8052")
+    assert site.awx.names("projects") == ["Railyard"]
+    monkeypatch.setenv("no_proxy", "awx.example")
+    assert "http://awx.example:8052 cannot be reached" in refused(site, CONTROLLER_HOST="http://awx.example:8052")
+    monkeypatch.setenv("http_proxy", "http://[")
+    assert "HTTP_PROXY: " in refused(site, CONTROLLER_HOST="http://other.example")
+
+
+def test_a_password_in_place_of_a_token(site: Site) -> None:
+    assert "(HTTP 401)" in refused(
+        site, CONTROLLER_OAUTH_TOKEN="", CONTROLLER_USERNAME="admin", CONTROLLER_PASSWORD="wrong"
+    )
+    site.awx.tokens["YWRtaW46aHVzaA=="] = "admin"
+    site.sync(CONTROLLER_OAUTH_TOKEN="", CONTROLLER_USERNAME="admin", CONTROLLER_PASSWORD="hush")
 
 
 @pytest.mark.parametrize("status", [0, 502, 503])
