@@ -170,6 +170,11 @@ def test_extra_variables_are_compared_as_values(made: Site) -> None:
     assert made.sync().changes == []
 
 
+def test_a_field_that_an_older_awx_does_not_have(made: Site) -> None:
+    del made.awx.one("job_templates", HOSTS)["ask_job_slice_count_on_launch"]
+    assert made.sync().changes == []
+
+
 def test_a_webhook_a_label_and_an_edge_by_hand(made: Site) -> None:
     """Lists that the file does not have stay as they are, and so do the edges of other people's steps."""
     awx, organization = made.awx, made.awx.one("organizations", "Platform")["id"]
