@@ -43,8 +43,8 @@ def unknown(name: str, what: str, kind: str, server: Server, otherwise: str = ""
 
 
 def differing(item: Data, body: Data) -> Data:
-    """The fields of ``body`` that the object does not have."""
-    return {key: value for key, value in body.items() if not _same(key, item.get(key), value)}
+    """The fields of ``body`` that differ; one that an older AWX does not have at all cannot be set."""
+    return {key: value for key, value in body.items() if key in item and not _same(key, item[key], value)}
 
 
 def _same(key: str, now: t.Any, wanted: t.Any) -> bool:

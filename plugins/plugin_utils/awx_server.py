@@ -62,6 +62,7 @@ class Server:
         self._headers = {"Accept": "application/json", "Content-Type": "application/json", **self._authorization()}
         self._wait = self._timeout()
         self._connection: http.client.HTTPConnection | None = None
+        self._base = ""
 
     def _variable(self, name: str) -> str:
         return self._environment.get("CONTROLLER_" + name) or self._environment.get("TOWER_" + name) or ""
@@ -136,7 +137,7 @@ class Server:
         """One request, on the connection of the one before where AWX keeps it open."""
         if self._connection is None:
             self._connection = self._connect()
-        self._connection.request(method, target, body, self._headers)
+        self._connection.request(method, self._base + target, body, self._headers)
         answer = self._connection.getresponse()
         raw = answer.read()
         if answer.will_close:
@@ -147,7 +148,9 @@ class Server:
         at, secure = self._address, self._address.scheme == "https"
         host, port = at.hostname or "", at.port or (443 if secure else 80)
         proxy = getproxies().get(at.scheme, "") if not proxy_bypass(host) else ""
-        via = _address(proxy if "://" in proxy else "http://" + proxy) if proxy else None
+        via = (
+            _address(proxy if "://" in proxy else "http://" + proxy, "%s_PROXY" % at.scheme.upper()) if proxy else None
+        )
         where = (via.hostname or "", via.port or 3128) if via else (host, port)
         if secure:
             context = ssl.create_default_context()
@@ -159,10 +162,14 @@ class Server:
             )
         else:
             connection = http.client.HTTPConnection(*where, timeout=self._wait)
-        if via:  # a tunnel, for plain HTTP too
+        if via:
             login = "%s:%s" % (unquote(via.username), unquote(via.password or "")) if via.username else ""
             known = {"Proxy-Authorization": _basic(login)} if login else {}
-            connection.set_tunnel(host, port, known)
+            if secure:
+                connection.set_tunnel(host, port, known)
+            else:  # a proxy is asked for the whole URL
+                self._base = "http://%s" % at.netloc.rpartition("@")[2]
+                self._headers.update(known)
         return connection
 
     def _close(self) -> None:
@@ -231,14 +238,14 @@ class Server:
         return ApiError("%s is refused (HTTP %d): %s" % (doing, status, said), "AWX", remedy, status)
 
 
-def _address(url: str) -> SplitResult:
+def _address(url: str, place: str = "CONTROLLER_HOST") -> SplitResult:
     try:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
     except ValueError:
         pass
-    raise RailyardError("%s is not a URL" % masked(url), "CONTROLLER_HOST", "write https://HOST")
+    raise RailyardError("%s is not a URL" % masked(url), place, "write https://HOST")
 
 
 def _basic(login: str) -> str:

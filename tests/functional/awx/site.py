@@ -9,6 +9,9 @@ import json
 import typing as t
 from pathlib import Path
 
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
 from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_compare import Secrets
@@ -83,3 +86,12 @@ class Site:
         with self.wrote() as wrote:
             done = play("playbooks/awx.yml", *words, inventory="localhost,", given=given, env=env)
         return done, wrote
+
+
+def refused(site: Site, text: str = TEXT, **more: t.Any) -> str:
+    """The error of a run that writes nothing."""
+    with site.wrote() as wrote, pytest.raises(RailyardError) as caught:
+        site.sync(text, **more)
+    assert wrote == [], wrote
+    assert all(" Remedy: " in line for line in str(caught.value).splitlines())
+    return str(caught.value)

@@ -4,43 +4,18 @@
 
 from __future__ import annotations
 
-import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from tests.functional.awx.site import PLAYBOOKS, SAMPLE, SECRETS, TEXT, Site
-from tests.standins.awx import Trouble
+from tests.functional.awx.site import PLAYBOOKS, SAMPLE, SECRETS, TEXT, Site, refused
 
 FULL = SAMPLE.with_name("full.yml").read_text()
 HOSTS = "Railyard ai-east: hosts"
 WORKFLOW = "Railyard ai-east: site"
 NODES = "workflow_job_template_nodes"
 TEAMS = "access: {Ops: [launch], Duty: [approve], Leads: [admin]}\ntemplates:"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> t.Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
-
-
-@pytest.fixture
-def made(site: Site) -> Site:
-    """An AWX that has all of the sample."""
-    site.sync()
-    return site
-
-
-def refused(site: Site, text: str = TEXT, **more: t.Any) -> str:
-    """The error of a run that writes nothing."""
-    with site.wrote() as wrote, pytest.raises(RailyardError) as caught:
-        site.sync(text, **more)
-    assert wrote == [], wrote
-    assert all(" Remedy: " in line for line in str(caught.value).splitlines())
-    return str(caught.value)
 
 
 # -- what is there and what is not
@@ -165,6 +140,11 @@ def test_extra_variables_are_compared_as_values(made: Site) -> None:
     made.awx.one("job_templates", HOSTS)["extra_vars"] = "--- {}\n"
     variables = "ansible_connection: local\nansible_python_interpreter: '{{ ansible_playbook_python }}'"
     made.awx.one("hosts", "localhost")["variables"] = variables
+    assert made.sync().changes == []
+
+
+def test_a_field_that_an_older_awx_does_not_have(made: Site) -> None:
+    del made.awx.one("job_templates", HOSTS)["ask_job_slice_count_on_launch"]
     assert made.sync().changes == []
 
 
@@ -396,81 +376,3 @@ def test_a_fabric_file_that_the_project_does_not_have(site: Site) -> None:
     said = str(caught.value)
     assert said.startswith("fabrics: inventories/macvlan-roce/fabric.yml: its update, job ")
     assert "Unable to find the source path" in said and "Remedy: correct the file or its path" in said
-
-
-# -- how AWX is reached
-
-
-def test_rights(site: Site) -> None:
-    organization_admin = {"CONTROLLER_OAUTH_TOKEN": "token-org-admin"}
-    with pytest.raises(RailyardError) as caught:
-        site.sync(**organization_admin)
-    said = str(caught.value)
-    assert said.startswith("credential type Railyard kubeconfig: no permission for POST credential_types (HTTP 403)")
-    assert "Remedy: let a system administrator of AWX run this once" in said
-    site.sync()
-    assert site.sync(**organization_admin).changes == []
-    with pytest.raises(RailyardError, match=r"HTTP 403.*Remedy: use a token of an administrator of the organization"):
-        site.sync(TEXT.replace("forks: 64", "forks: 32"), CONTROLLER_OAUTH_TOKEN="token-auditor")
-
-
-def test_a_member_gets_a_remedy(site: Site) -> None:
-    with pytest.raises(RailyardError, match=r"HTTP 403.*Remedy: "):
-        site.sync(CONTROLLER_OAUTH_TOKEN="token-member")
-
-
-@pytest.mark.parametrize("check", [True, False])
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({"CONTROLLER_OAUTH_TOKEN": "x"}, "does not accept the token or password (HTTP 401)"),
-        ({"CONTROLLER_OAUTH_TOKEN": ""}, "CONTROLLER_OAUTH_TOKEN: there is no token for"),
-        ({"CONTROLLER_HOST": "http://127.0.0.1:9"}, "http://127.0.0.1:9 cannot be reached: "),
-        ({"CONTROLLER_HOST": "http://["}, "CONTROLLER_HOST: "),
-        ({"CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX": "/api/controller/"}, "there is no API of AWX at http://127"),
-        ({"CONTROLLER_REQUEST_TIMEOUT": "soon"}, "CONTROLLER_REQUEST_TIMEOUT: soon is not a number of seconds"),
-    ],
-)
-def test_awx_cannot_be_asked(environment: dict[str, str], said: str, check: bool, site: Site) -> None:
-    assert said in refused(site, check=check, **environment)
-
-
-def test_a_page_in_place_of_the_api(site: Site) -> None:
-    site.awx.page = "<html>Sign in</html>"
-    said = refused(site)
-    assert "the answer is not JSON" in said and "CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX" in said
-
-
-def test_another_path_of_the_api(site: Site) -> None:
-    site.awx.prefix = "/api/controller/v2/"
-    site.sync(CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX="/api/controller/")
-    assert site.awx.names("projects") == ["Railyard"]
-
-
-@pytest.mark.parametrize("status", [0, 502, 503])
-@pytest.mark.parametrize("after", [False, True])
-def test_a_request_whose_answer_is_lost_is_sent_again(status: int, after: bool, site: Site) -> None:
-    """Also where AWX has carried it out: an object is then found by its name, and not made twice."""
-    paths = ("credentials/$", "projects/$", "job_templates/$", "workflow_job_template_nodes/$", "/survey_spec/$")
-    paths += ("/credentials/$", "/create_approval_template/$", "schedules/$")
-    site.awx.troubles = [Trouble("POST", path, status, after=after) for path in paths]
-    site.awx.troubles += [Trouble("GET", "organizations/", status, times=2)]
-    site.sync()
-    assert all(site.awx.names(kind) == sorted(set(site.awx.names(kind))) for kind in ("credentials", "job_templates"))
-    assert site.sync().changes == []
-
-
-def test_an_awx_that_stays_down_is_one_line_and_the_next_run_continues(site: Site) -> None:
-    site.awx.troubles = [Trouble("POST", "workflow_job_templates/$", 502, times=99)]
-    with pytest.raises(RailyardError, match=r"HTTP 502.*Remedy: see that AWX runs, and run this again"):
-        site.sync()
-    site.awx.troubles = []
-    site.sync()
-    assert site.sync().changes == []
-
-
-def test_no_secret_is_in_an_error(site: Site) -> None:
-    site.awx.refusals = {"credentials": {"inputs": {"ssh_key_data": "KEY-of-nodes is wrong"}}}
-    with pytest.raises(RailyardError) as caught:
-        site.sync()
-    assert "KEY-of" not in str(caught.value) and "(secret) is wrong" in str(caught.value)

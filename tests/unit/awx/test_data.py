@@ -274,6 +274,16 @@ def test_a_fabrics_own_settings_are_over_those_of_all() -> None:
     assert "Railyard ai-east: verify" in found and "Railyard ai-west: verify" not in found
 
 
+def test_nodes_of_a_fabric_without_a_cluster_are_not_drained() -> None:
+    west = "  ai-west: {file: f.yml, credentials: [nodes]%s}\n"
+    text = SAMPLE.replace("templates:\n", west + "templates:\n", 1).replace(
+        "forks: 64", "extra_vars: {reboot_drain: true}"
+    )
+    (said,) = errors(text % "")
+    assert "fabrics.ai-west: hosts sets reboot_drain, and the fabric has no cluster. Remedy: add cluster: to it" in said
+    made(text % ", templates: {hosts: {extra_vars: {reboot_drain: false}}}")
+
+
 def test_slices_and_simultaneous_jobs_are_off_for_every_template() -> None:
     """A slice has its own inventory and its own serial: as many nodes would reboot at once as there are slices."""
     found = made()

@@ -214,8 +214,8 @@ class _Maker:
         }
         return Object("notification_templates", self._prefixed(key), fields, self._organization, secrets=key)
 
-    def _on(self, event: str, told: bool = True) -> tuple[Ref, ...]:
-        names = [self._prefixed(key) for key, each in self._data.notifications.items() if event in each.on and told]
+    def _on(self, event: str, wanted: bool = True) -> tuple[Ref, ...]:
+        names = [self._prefixed(key) for key, each in self._data.notifications.items() if event in each.on and wanted]
         return tuple(Ref("notification_templates", name) for name in names)
 
     def _control(self) -> list[Object]:

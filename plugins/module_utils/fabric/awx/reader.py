@@ -16,8 +16,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data im
     Credential,
     Data,
     Environment,
+    Fabric,
     Notification,
     Project,
+    Settings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.fabrics import DAY, FabricReader
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Path, Report, shown
@@ -83,6 +85,7 @@ class _Reader:
         fabrics = FabricReader(top, self._report, credentials, self._refer, self._name, self._variables)
         found = fabrics.fabrics()
         templates = fabrics.templates(top)
+        self._need_a_cluster(found, templates)
         labels, groups, access = (
             fabrics.names(top, "labels"),
             fabrics.names(top, "instance_groups"),
@@ -108,6 +111,21 @@ class _Reader:
             groups,
             access,
         )
+
+    def _need_a_cluster(self, fabrics: t.Mapping[str, Fabric], templates: t.Mapping[str, Settings]) -> None:
+        """Jobs that drain or cordon nodes stop where no cluster is named."""
+        for name, fabric in fabrics.items():
+            for key, variable in (("hosts", "reboot_drain"), ("verify", "verify_cordon")):
+                settings = fabric.templates.get(key, Settings()).over(templates.get(key, Settings()))
+                given = settings.extra_vars
+                named = fabric.cluster or given.get("kubernetes_kubeconfig") or given.get("kubernetes_context")
+                if str(given.get(variable, "")).lower() == "true" and not named:
+                    message = "%s sets %s, and the fabric has no cluster" % (key, variable)
+                    remedy = "add cluster: to it, or %s: false to templates.%s.extra_vars of this fabric" % (
+                        variable,
+                        key,
+                    )
+                    self._report.add(rules.MISSING, ("fabrics", name), message, remedy)
 
     def _approval(self) -> Approval:
         part = self._top.section("approval")

@@ -258,7 +258,7 @@ class Step(t.NamedTuple):
 
 
 # AWX branches on success and failure alone. So hosts fails without consent to reboots, and reboots, which reads what
-# hosts left behind, tells that failure from any other.
+# hosts left behind, distinguishes that failure from any other.
 WORKFLOW: t.Mapping[str, Step] = {
     "validate": Step("validate", success=("hosts",)),
     "hosts": Step("hosts", success=("kubernetes",), failure=("reboots",)),
