@@ -49,6 +49,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_
     Share,
     Units,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 
 __all__ = (
     "BLOCK",
@@ -109,7 +110,7 @@ def supernet_problem(supernet: Network, prefix: int, rails: int) -> Problem | No
     slots = 1 << prefix - supernet.prefix
     if rails <= slots:
         return None
-    message = "%s has room for %d rails, a /%d each, and there are %d" % (supernet, slots, prefix, rails)
+    message = "%s has room for %s, a /%d each, and there are %d" % (supernet, count(slots, "rail"), prefix, rails)
     wide = prefix - (rails - 1).bit_length()
     remedy = "take a /%d or larger" % wide if wide >= 0 else "take smaller networks a rail"
     return Problem(RAILS, "supernet" + six, message, remedy)

@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing_
     Units,
     usable,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 
 
 class OwnPlanner(Planner):
@@ -109,8 +110,8 @@ class OwnPlanner(Planner):
             self._add(
                 UNITS,
                 "subnet" + six,
-                "%s is smaller than one unit of %d nodes with a /%d each, a /%d"
-                % (self.network, self.units.places, self.length, self.span_prefix),
+                "%s is smaller than one unit of %s with a /%d each, a /%d"
+                % (self.network, count(self.units.places, "node"), self.length, self.span_prefix),
                 "take a /%d or larger" % self.span_prefix,
             )
         elif not self.room and self._stop:
@@ -175,14 +176,16 @@ class OwnPlanner(Planner):
         """That there is no room for so many nodes, and how large a subnet would have it."""
         places = self.units.places if self.units else 1
         span = self._span if self.units else self._size
-        what = "units of %d nodes, a /%d each" % (places, self.span_prefix) if self.units else "nodes, a /%d each"
-        what = what if self.units else what % self.length
-        count = self.room // places
+        room = count(self.room // places, "unit" if self.units else "node")
+        if self.units:
+            what = "%s of %s, a /%d each" % (room, count(places, "node"), self.span_prefix)
+        else:
+            what = "%s, a /%d each" % (room, self.length)
         if self._stop:
             name, held = self._stop
-            message = "%s, taken for %s, leaves room for %d %s, and %s" % (held, name, count, what, why)
+            message = "%s, taken for %s, leaves room for %s, and %s" % (held, name, what, why)
             return Problem(kind, "taken.%s" % name, message, "move it to the end of the subnet")
-        message = "%s has room for %d %s, and %s" % (self.network, count, what, why)
+        message = "%s has room for %s, and %s" % (self.network, what, why)
         prefix = self.bits - (-(-nodes // places) * span - 1).bit_length()
         remedy = "take a /%d or larger" % prefix if prefix >= 0 else "take smaller networks a node"
         return Problem(kind, "subnet" + self._six, message, remedy)

@@ -41,6 +41,10 @@ def held(text: str, within: Network) -> Range:
     return Range(*found, within.bits)
 
 
+def pool(texts: str | list[str], within: Network) -> Ranges:
+    return Ranges(tuple(held(text, within) for text in ([texts] if isinstance(texts, str) else texts)))
+
+
 def kinds(problems: t.Iterable[addressing.Problem]) -> list[tuple[str, str]]:
     return [(problem.kind, problem.key) for problem in problems]
 
@@ -632,12 +636,12 @@ NARROW = net("172.16.11.0/28")
 
 
 def common(
-    mode: str = "subnet", network: Network = RAIL, taken: dict[str, str] | None = None, **words: t.Any
+    mode: str = "subnet", network: Network = RAIL, taken: dict[str, t.Any] | None = None, **words: t.Any
 ) -> Scheme:
-    ranges = {key: Ranges.of(held(words.pop(key), network)) for key in ("pods", "hosts") if key in words}
+    ranges = {key: pool(words.pop(key), network) for key in ("pods", "hosts") if key in words}
     gateway = words.pop("gateway", None)
     parsed = addresses.parse_address(gateway, network) if gateway else None
-    held_back = tuple((name, held(text, network)) for name, text in (taken or {}).items())
+    held_back = tuple((name, part) for name, texts in (taken or {}).items() for part in pool(texts, network).parts)
     return Scheme(mode, network, gateway if parsed is None else parsed, taken=held_back, **ranges, **words)
 
 
@@ -1055,7 +1059,8 @@ def test_the_pages_figures_are_the_planners() -> None:
             assert plan.beyond("n", unit, place, index) is None
             assert row["address"] == "%s/%d" % (show(share.address, plan.bits), share.prefix)
             assert row["gateway"] == show(share.gateway, plan.bits)
-            assert row["pods"] == str(Range(share.pods_first, share.pods_last or 0, plan.bits))
+            whole = Range(share.pods_first, share.pods_last or 0, plan.bits)
+            assert row["pods"] == str(Ranges(share.ranges or (whole,)))
             assert row.get("aggregate", str(network)) == str(plan.aggregate(unit))
         found = plan.capacity(demand)
         for row in account:

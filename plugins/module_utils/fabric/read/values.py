@@ -170,7 +170,12 @@ def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range 
     first, last = found
     if first > last:
         message = "%s comes after %s" % (show(first, subnet.bits), show(last, subnet.bits))
-        report.add(address_rules.BACKWARDS, path, message, "write %s" % Range(last, first, subnet.bits))
+        remedy = "write %s" % Range(last, first, subnet.bits)
+        start, end = first & subnet.size - 1, last & subnet.size - 1
+        if start <= end and not (subnet.holds(first) and subnet.holds(last)):
+            # A short form replaced octets of the network's own.
+            remedy = "write +%d-+%d, which counts from the network's address" % (start, end)
+        report.add(address_rules.BACKWARDS, path, message, remedy)
         return None
     return Range(first, last, subnet.bits)
 

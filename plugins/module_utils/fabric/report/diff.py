@@ -32,7 +32,21 @@ FORMAT = 1
 
 # Attributes (by their last word) whose change is a renumbering: addresses, and numbers that are handed to hosts.
 _NUMBERS = frozenset(
-    ("address", "gateway", "subnet", "aggregate", "first", "last", "pods", "hosts", "to", "via", "index", "number")
+    (
+        "address",
+        "gateway",
+        "subnet",
+        "aggregate",
+        "first",
+        "last",
+        "ranges",
+        "pods",
+        "hosts",
+        "to",
+        "via",
+        "index",
+        "number",
+    )
     + ("unit_number", "place", "plane", "table", "rule_priority", "mac", "node_guid", "port_guid")
 )
 _NAMES = frozenset(
@@ -144,6 +158,10 @@ class _Walk:
         self._units = units
 
     def mapping(self, what: str, subject: str, prefix: str, old: Document, new: Document) -> None:
+        for six in ("", "6"):
+            if "ranges" + six in old or "ranges" + six in new:
+                # A pool of one range has first and last alone: both are compared as lists.
+                old, new = _with_ranges(old, six), _with_ranges(new, six)
         wider = {end + six for six in ("", "6") if _widened(old, new, six) for end in ("first", "last")}
         for key in [*new, *(key for key in old if key not in new)]:
             before, after = old.get(key), new.get(key)
@@ -245,14 +263,29 @@ def _keeps(before: t.Any, after: t.Any) -> bool:
         return False
     if "/" in before and before.partition("/")[0] == after.partition("/")[0]:
         return True
-    old, new = _range(before), _range(after)
-    return bool(old and new) and _holds(new, old)
+    several = ", " in before + after
+    old, new = _ranges(before, several), _ranges(after, several)
+    return bool(old and new) and all(any(_holds(mine, each) for mine in new) for each in old)
+
+
+def _with_ranges(pods: Document, six: str) -> Document:
+    """A pool with its ranges as one text, also where it is one range."""
+    first, last = pods.get("first" + six), pods.get("last" + six)
+    ranges = pods.get("ranges" + six) or (["%s-%s" % (first, last)] if first else [])
+    return dict(pods, **{"ranges" + six: ", ".join(ranges) or None})
 
 
 def _widened(old: Document, new: Document, six: str) -> bool:
     """Whether the range ``first`` to ``last`` of the one holds that of the other."""
     texts = ["%s-%s" % (each.get("first" + six), each.get("last" + six)) for each in (old, new)]
     return _keeps(*texts)
+
+
+def _ranges(text: str, several: bool) -> list[tuple[int, int, int]]:
+    """Each range of a text; nothing where one of them is none. ``several``: an address alone is a range too."""
+    texts = text.split(", ")
+    found = [_range("%s-%s" % (each, each) if several and "-" not in each else each) for each in texts]
+    return [each for each in found if each] if all(found) else []
 
 
 def _range(text: str) -> tuple[int, int, int] | None:

@@ -19,10 +19,12 @@ Document = t.Mapping[str, t.Any]
 _RAILS = ("rail", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
 _PORTS = ("rail", "netdev", "pci", "match", "rdma", "gpus", "address", "gateway", "mtu", "table")
-_OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last")
+_OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
 _LEAVES = ("leaf_port", "node", "vlan", "prefix", "gateway", "mtu", "qos_class")
 # Of these a terminal's table has both families in one column, IPv4 first.
-_BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last")
+_BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last", "ranges")
+# Ranges of a pool that a terminal's table shows.
+_RANGES = 4
 _PAGE = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
 # What the objects of a kind are called over their table.
 _TITLES = {"policy": "POLICIES", "resource": "RESOURCES", "pool": "POOLS", "network": "NETWORKS"}
@@ -76,7 +78,14 @@ def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
 
 
 def _both(four: t.Any, six: t.Any) -> str:
-    return " ".join(str(each) for each in (four, six) if each)
+    return " ".join(_few(each) for each in (four, six) if each)
+
+
+def _few(value: t.Any) -> str:
+    """The first of several ranges, and how many more there are."""
+    ranges = value if isinstance(value, list) else str(value).split(", ")
+    more = ["and %d more" % (len(ranges) - _RANGES)] if len(ranges) > _RANGES else []
+    return ", ".join([*ranges[:_RANGES], *more])
 
 
 def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
@@ -170,9 +179,13 @@ def leaf_table(document: Document, most: int) -> str:
 
 
 def _leaf_line(leaf: rows.Leaf) -> str:
-    line = "leaf %s, rail %s" % (leaf.name, leaf.rail) if leaf.name else "rail %s, leaves without names" % leaf.rail
+    # Without a gateway nothing is routed: the ports are on one switch, or back to back on a cable.
+    at = [rows.LEAVES.index(column) for column in ("gateway", "gateway6")]
+    routed = any(row[index] for row in leaf.rows for index in at)
+    line = "leaf %s, rail %s" % (leaf.name, leaf.rail) if leaf.name else "rail %s" % leaf.rail
+    line += ", leaves without names" if routed and not leaf.name else ""
     unit = ", unit %s" % leaf.unit if leaf.unit else ""
-    advertised = [each for each in (leaf.aggregate, leaf.aggregate6) if each]
+    advertised = [each for each in (leaf.aggregate, leaf.aggregate6) if each and routed]
     return "%s%s: %s%s" % (
         line,
         unit,

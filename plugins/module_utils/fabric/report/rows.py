@@ -14,14 +14,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model impor
 Document = t.Mapping[str, t.Any]
 
 _NODE = ("index", "unit", "place", "site", "rack", "profile", "attachment", "rdma_mode")
-_RANGE = ("subnet", "first", "last", "gateway", "subnet6", "first6", "last6", "gateway6")
+_RANGE = ("subnet", "first", "last", "gateway", "subnet6", "first6", "last6", "gateway6", "ranges", "ranges6")
 _NAMES = ("resource", "network", "pool", "policy", "interface")
 PORTS = (
     *("node", *_NODE),
     *("rail", "number", "plane", "netdev", "pci", "match", "rdma", "rdma_type", "gpus", "mtu"),
     *("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "vfs", "vlan"),
     *("pods_first", "pods_last", "pods_subnet", "pods_first6", "pods_last6", "pods_subnet6"),
-    *(*_NAMES, "leaf", "leaf_port"),
+    *(*_NAMES, "leaf", "leaf_port", "pods_ranges", "pods_ranges6"),
 )
 OBJECTS = (
     *("kind", "name", "namespace", "rail", "attachment", "nodes", "node", "profile", "resource", "interface", "mtu"),
@@ -85,6 +85,8 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 *(_full(names, fabric).get(key) for key in _NAMES),
                 leaf.get("name"),
                 leaf.get("port"),
+                pods.get("ranges"),
+                pods.get("ranges6"),
             )
 
 
