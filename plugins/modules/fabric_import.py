@@ -17,12 +17,12 @@ description:
   - Files may be YAML or JSON, or pages and scripts with manifests in fenced blocks, heredocs or indented text.
   - Understood are Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
     the SR-IOV operator's SriovNetworkNodePolicy, SriovNetwork and SriovIBNetwork; the configuration of the RDMA shared
-    device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy, NicConfigurationTemplate,
-    MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; what pods ask for; and lines of scripts that
-    give ports their addresses.
-  - What is broken is corrected where the intent is certain. Everything that is corrected, concluded, not understood or not
-    carried over is a finding with its file, its line, its remedy and what was written. Findings that differ only in names and
-    numbers are one finding. The findings' codes are in C(docs/import.md).
+    device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy,
+    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; what pods ask for;
+    and lines of scripts that give ports their addresses.
+  - What is broken is corrected where the intent is certain. Everything that is corrected, concluded, not understood
+    or not carried over is a finding with its file, its line, its remedy and what was written. Findings that differ
+    only in names and numbers are one finding. The findings' codes are in C(docs/import.md).
   - In the file a comment C(CHECK) marks what was concluded, and C(DECIDE) what no manifest says.
 author:
   - Railyard contributors (@railyard)
