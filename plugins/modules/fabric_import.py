@@ -18,10 +18,11 @@ description:
   - Understood are Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
     the SR-IOV operator's SriovNetworkNodePolicy, SriovNetwork and SriovIBNetwork; the configuration of the RDMA shared
     device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy,
-    MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; what pods ask for; and lines of scripts that
-    give ports their addresses.
-  - What is broken is mended where the intent is certain. Everything mended, concluded or not understood is a finding
-    with its file, its line, its remedy and what was written. The findings' codes are in C(docs/import.md).
+    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; what pods ask for;
+    and lines of scripts that give ports their addresses.
+  - What is broken is corrected where the intent is certain. Everything that is corrected, concluded, not understood
+    or not carried over is a finding with its file, its line, its remedy and what was written. Findings that differ
+    only in names and numbers are one finding. The findings' codes are in C(docs/import.md).
   - In the file a comment C(CHECK) marks what was concluded, and C(DECIDE) what no manifest says.
 author:
   - Railyard contributors (@railyard)
@@ -112,6 +113,7 @@ findings:
       message: "172.16.11.0/16 has host bits: the address is not the first of a /16"
       remedy: "write 172.16.11.0/24, in which the ranges and the gateway are; a /16 is 172.16.0.0/16"
       written: 172.16.11.0/24
+      also: []
 counts:
   description: How many findings there are of each severity.
   returned: always
@@ -130,5 +132,5 @@ summary:
   description: What was read and what it gave, as one line.
   returned: always
   type: str
-  sample: "16 manifests read, 8 rails made; to decide: 3 (DECIDE and CHECK in the file); findings: 0 errors, 12 warnings"
+  sample: "8 manifests read, 8 rails made; to decide: 3 (DECIDE and CHECK in the file); findings: 0 errors, 9 warnings"
 """

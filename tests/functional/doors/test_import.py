@@ -61,7 +61,8 @@ def test_a_directory_without_a_file_to_write_is_shown(tmp_path: Path) -> None:
     assert done.returncode == 0, done.text
     assert "provider: network-operator" in done.stdout and "ai-9: {profile: server}" in done.stdout
     # the pools leave no address of a prefix to the node's own port
-    assert "picture.png" not in done.stdout and set(re.findall(r"\bIM\d+", done.stdout)) == {"IM321"}
+    assert "picture.png" not in done.stdout and set(re.findall(r"\bIM\d+", done.stdout)) == {"IM211", "IM321"}
+    assert "to decide: 2 (DECIDE and CHECK in the file); findings: 1 error, " in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(

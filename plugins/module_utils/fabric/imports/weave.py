@@ -88,7 +88,7 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
     made: list[Draft] = []
     holders: dict[str, set[str]] = {}
     for device in facts.devices:
-        holders.setdefault(bare(device.resource), set()).update(netdev or pci_ for netdev, pci_ in _ports(device))
+        holders.setdefault(bare(device.resource), set()).update(netdev or pci_ or "" for netdev, pci_ in _ports(device))
     for device in facts.devices:
         ports = holders[bare(device.resource)]
         if len(ports) > 1:
