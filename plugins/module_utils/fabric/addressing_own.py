@@ -93,8 +93,8 @@ class OwnPlanner(Planner):
     def problems(self, demand: Demand) -> list[Problem]:
         self._wrong = []
         scheme, six = self.scheme, self._six
-        for key, held in (("pods", scheme.pods), ("hosts", scheme.hosts)):
-            if held is not None:
+        for key, pool in (("pods", scheme.pods), ("hosts", scheme.hosts)):
+            if pool is not None:
                 message = "%s%s says nothing where each node has a network of its own" % (key, six)
                 self._add(UNUSED, key + six, message, "take it out, or take the mode subnet or block")
         if not self._fits:

@@ -97,7 +97,7 @@ def files(draw: st.DrawFn, provider: str = "spiderpool", mode: str | None = None
         rail["gateway" + end] = spelled(draw, gateway, six)
     if excluded:
         rail["taken"] = {"some": value(excluded[:2]), **({"more": value(excluded[2:])} if excluded[2:] else {})}
-    whole = {
+    whole: Document = {
         "plugin": "railyard.fabric.rails",
         "fabric": {"name": "ai", "attachment": "macvlan", "provider": provider, "mtu": 4200},
         "rails": {"gpu01": rail},

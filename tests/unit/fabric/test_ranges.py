@@ -240,7 +240,7 @@ def test_an_offset_in_taken_counts_in_both_families() -> None:
     text = fabric(
         "gpu01: {subnet: 10.1.0.0/24, pods: .99, hosts: +9-+10, subnet6: 'fd00:1::/64', pods6: +99, hosts6: +9-+10,"
         " taken: {a: [+1-+3, '::f']}},"
-        " gpu02: {subnet: 10.2.0.0/24, pods: .99, hosts: .9-.10, subnet6: 'fd00:2::/64', hosts6: +9-+10, taken: {a: .1}}"
+        " gpu02: {subnet: 10.2.0.0/24, pods: .9, hosts: .7-.8, subnet6: 'fd00:2::/64', hosts6: +8-+9, taken: {a: .1}}"
     )
     outcome = lint(text.encode())
     assert outcome.plan is not None, findings(text)
