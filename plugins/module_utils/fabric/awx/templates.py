@@ -103,7 +103,7 @@ TEMPLATES: t.Mapping[str, Template] = {
         "plan.yml",
         "Shows every name, address and number that the fabric file plans; contacts no host",
         file=True,
-        questions=(Question("plan_rows", "Rows of a table", "What is longer is cut", 256, low=1, high=100000),),
+        questions=(Question("plan_rows", "Rows of a table", "The first rows are shown", 8, low=1, high=100000),),
     ),
     "hosts": Template(
         "hosts.yml",
