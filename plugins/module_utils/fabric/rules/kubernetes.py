@@ -372,10 +372,8 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                 remedy = "say how many pods of a node need an address, or take the mode prefix"
                 report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
             elif demand.pods_per_node == 1 and scheme.pods.size < 2 * demand.most:
-                message = "nv-ipam's blocks have 2 addresses or more, and %s has %d for %d nodes" % (
-                    rail.name,
-                    scheme.pods.size,
-                    demand.most,
+                message = "nv-ipam's blocks have 2 addresses or more, and {} has {:,} for {:,} nodes".format(
+                    rail.name, scheme.pods.size, demand.most
                 )
                 report.add(BLOCKS, where, message, "widen the range, or take the mode prefix")
 
@@ -391,10 +389,8 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
         for scheme in rail.schemes.values():
             if rail.mode == "subnet" and scheme.pods and scheme.pods.size > _SPIDERPOOL_POOL:
                 where = rail.where("pods" if scheme.network.bits == 32 else "pods6")
-                message = "pods of %s has %d addresses, and Spiderpool gives %d out of a pool" % (
-                    rail.name,
-                    scheme.pods.size,
-                    _SPIDERPOOL_POOL,
+                message = "pods of {} has {:,} addresses, and Spiderpool gives {:,} out of a pool".format(
+                    rail.name, scheme.pods.size, _SPIDERPOOL_POOL
                 )
                 report.add(POOL_LARGE, where, message, "shorten the range, or raise the limit and let this stand")
     modes: dict[str, Variant] = {}
