@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, findings, guids, plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, output
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
 # Bytes of an earlier plan's file at the most: a plan of 8,192 nodes has a tenth of it.
@@ -27,7 +27,7 @@ class ActionModule(Door):
         "report_dir": {"type": "path"},
         "against": {"type": "path"},
         "fail_on": {"type": "list", "elements": "str", "choices": [*diff.KINDS, "any"], "default": []},
-        "rows": {"type": "int", "default": 256},
+        "rows": {"type": "int", "default": 8},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
@@ -37,12 +37,15 @@ class ActionModule(Door):
         path = _one(fabric_files.named([options["file"]] if options["file"] else []))
         outcome = lint(fabric_files.read(path))
         if outcome.plan is None:
-            return {"failed": True, "msg": "\n".join(finding.text(path) for finding in outcome.errors)}
+            said = "\n".join(finding.text(path) for finding in outcome.errors)
+            output.show_error(said)
+            return {"failed": True, "msg": said}
         document = outcome.plan.document()
+        directory = fabric_files.shown_path(options["report_dir"]) if options["report_dir"] else ""
         result: dict[str, t.Any] = {
             "changed": False,
-            "table": plan.as_table(document, options["rows"]),
-            "leaf_table": plan.leaf_table(document, options["rows"]),
+            "table": plan.as_table(document, options["rows"], directory),
+            "leaf_table": plan.leaf_table(document, options["rows"], directory),
             "findings": findings.as_table([(path, outcome.findings)]),
             "counts": plan.counts(document),
             "diff_counts": None,

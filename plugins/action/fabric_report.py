@@ -10,10 +10,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import charts, documents, history
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.documents import Said, Verdict
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.material import PLAYS, Material
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.material import Material
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.page import Report
 from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, planned
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
@@ -48,7 +49,10 @@ class ActionModule(Door):
                 draw = False
                 warnings.append(str(error))
                 notes.append("There are no charts: %s" % error)
-        material = Material(document, plan.digest(document), said, verdicts, runs, fabric_files.version(), notes, draw)
+        material = Material(
+            *(document, plan.digest(document), said, verdicts, runs, fabric_files.version(), notes, draw),
+            fabric_files.inventory(options["file"] or ""),
+        )
         report, html = _made(material, loaded)
         files = fabric_files.write(directory, {"report.html": html}, check)
         result = {
@@ -82,7 +86,7 @@ def _made(material: Material, loaded: str) -> tuple[Report, bytes]:
             raise
         # it lacks what every plan has; the verdicts were looked at before
         said = "the plan is not as it is written (%s: %s)" % (type(error).__name__, error)
-        raise RailyardError(said, loaded, "run playbooks/plan.yml again, with -e report_dir=DIR") from error
+        raise RailyardError(said, loaded, "run %s again, with -e report_dir=DIR" % playbook("plan")) from error
 
 
 def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Said] | None, str]:
@@ -159,5 +163,7 @@ def _stale(document: t.Mapping[str, t.Any], verdicts: t.Mapping[str, Verdict]) -
         if verdict.fabric and verdict.fabric != fabric:
             notes.append("%s.json is of fabric %s, and the plan of %s." % (kind, verdict.fabric, fabric))
         elif verdict.plan and verdict.plan != digest:
-            notes.append("The plan has changed since %s.json was written: run %s again." % (kind, PLAYS[kind]))
+            notes.append(
+                "The plan has changed since %s.json was written: run %s again." % (kind, documents.PLAYS[kind])
+            )
     return notes

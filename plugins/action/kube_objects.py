@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Write
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
@@ -19,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 # Names of nodes in a warning, and whole objects in a difference.
 _SHOWN = 5
 _WHOLE = 256
-_MORE = "and %d objects more that come or go (playbooks/render.yml writes all that are planned)"
+_MORE = "and %%d objects more that come or go (%s writes all that are planned)" % playbook("render")
 
 
 class ActionModule(Door):

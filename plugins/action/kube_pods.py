@@ -9,11 +9,12 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import workload
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import named
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import pods
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube, planned
 from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 
-_BRING = "kubectl apply -k DIR/workload, with the DIR that playbooks/render.yml -e render_dir=DIR has written"
+_BRING = named("kubectl apply -k DIR/workload, with the DIR that playbooks/render.yml -e render_dir=DIR has written")
 _IMAGE = " with kubernetes_options.images.test"
 
 

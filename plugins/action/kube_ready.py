@@ -63,7 +63,9 @@ class ActionModule(Door):
             reached,
             goal.resources,
             len(plan.document["nodes"]),
-            "%d things lack" % len(lacks) if lacks else "every object is taken up",
+            "%s missing" % ("1 thing is" if len(lacks) == 1 else "%d things are" % len(lacks))
+            if lacks
+            else "every object is taken up",
         )
         result = {"changed": False, "summary": summary, "lacks": [group._asdict() for group in groups], "lines": lines}
         if lacks and not check and options["required"]:
@@ -96,3 +98,7 @@ def _judged(found: dict[str, t.Any]) -> dict[str, t.Any]:
     if "networkNamespace" in spec:
         kept["spec"] = {"networkNamespace": spec["networkNamespace"]}
     return kept
+
+
+def _missing(number: int) -> str:
+    return "1 thing is missing" if number == 1 else "%d things are missing" % number

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, MANAGED_BY, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces, releases
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import for_helm
@@ -405,7 +406,7 @@ class _Run:
             raise Refused(
                 "it still serves %s" % _counted(left),
                 "%s of %s" % (self.name, self.server.url),
-                "take the rail networks away first, with playbooks/teardown.yml: without it nobody lets them go",
+                "take the rail networks away first, with %s: without it nobody lets them go" % playbook("teardown"),
             )
 
     def _own(self) -> dict[str, str]:

@@ -51,9 +51,11 @@ options:
     choices: [renumbered, removed, renamed, changed, added, any]
     default: []
   rows:
-    description: How many ports, objects and leaf ports RV(table) and RV(leaf_table) show at the most.
+    description:
+      - How many ports, objects of each kind and leaf ports RV(table) and RV(leaf_table) show at the most.
+      - The files in O(report_dir) have all of them.
     type: int
-    default: 256
+    default: 8
 seealso:
   - module: railyard.fabric.fabric_findings
   - plugin: railyard.fabric.rails

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import output
 
 
 class Door(ActionBase):
@@ -29,6 +30,7 @@ class Door(ActionBase):
             result.update(self.work(options, bool(self._task.check_mode)))
         except RailyardError as error:
             errors = error.errors if isinstance(error, Errors) else [error]
+            output.show_error(str(error))
             result.update(failed=True, msg=str(error), errors=[each.as_dict() for each in errors])
         except AnsibleError:
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tempfile
 import typing as t
 
@@ -18,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import MAX_BYTES
 
 _VARS = ("group_vars", "host_vars")
-_NAME_ONE = "name one, such as -e fabric_file=inventories/NAME/fabric.yml"
+_NAME_ONE = "name one, such as -e fabric_file=PATH/fabric.yml"
 
 
 def named(paths: t.Sequence[str]) -> list[str]:
@@ -44,6 +45,17 @@ def _inventory_sources() -> list[str]:
     said = context.CLIARGS.get("inventory") if context.CLIARGS else None
     sources = said or constants.config.get_config_value("DEFAULT_HOST_LIST")
     return [str(source) for source in sources if "," not in str(source)]
+
+
+def inventory(file: str = "") -> str:
+    """The inventory of this run as ``ansible-playbook -i`` takes it, else ``file``, a fabric file that is one, too.
+
+    Empty where neither is known: a job of AWX has a copy of its inventory that is gone when the job ends.
+    """
+    if os.environ.get("AWX_PRIVATE_DATA_DIR"):
+        return ""
+    sources = [shown_path(source) for source in _inventory_sources() if os.path.exists(source)]
+    return " -i ".join(shlex.quote(source) for source in sources or [file] if source)
 
 
 def _inside(directory: str) -> t.Iterator[str]:

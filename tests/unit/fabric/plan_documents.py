@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import typing as t
+from xml.etree import ElementTree as xml
 
 
 def document(nodes: int = 2, rails: int = 8, units: int = 0, planes: int = 1, gpus: int = 1) -> dict[str, t.Any]:
@@ -162,3 +163,18 @@ def _port(
         },
         "expect": {"speed": 400, "width": None, "pcie_gen": None, "pcie_lanes": None, "gpu_distance": "PIX"},
     }
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def svg(raw: bytes) -> xml.Element:
+    """A picture as its elements."""
+    root = xml.fromstring(raw)
+    assert root.tag == SVG + "svg"
+    return root
+
+
+def words_of(root: xml.Element) -> str:
+    """All texts of a picture."""
+    return " ".join("".join(element.itertext()) for element in root.iter(SVG + "text"))

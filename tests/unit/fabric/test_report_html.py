@@ -188,7 +188,7 @@ def test_a_good_run_is_good_everywhere(two: Sample) -> None:
     made = _page(report)
     assert report.state == "ok" and not report.steps
     assert len(made.all("td", "ok")) == 16 and not made.all("td", "failed")
-    assert "Nothing: all that was checked is as planned." in made.text
+    assert "Nothing to do: everything that was checked is as planned." in made.text
 
 
 # -- failures
@@ -213,7 +213,7 @@ def test_failures_are_in_the_matrix_the_steps_and_the_tables(many: Sample) -> No
 
 def test_failing_nodes_come_first(many: Sample) -> None:
     raw = _report(many, many.verify(BEGAN, True, 1.0)).html().decode()
-    assert raw.index("with failures (32 nodes)") < raw.index("unit su1 (30 nodes)") < raw.index("unit su2 (2 nodes)")
+    assert raw.index("with failures (32 nodes)") < raw.index("not checked (2 nodes)") < raw.index("unit su1 (30 nodes)")
 
 
 @pytest.mark.scale
@@ -443,13 +443,13 @@ def test_what_came_and_went_since_the_run_before(two: Sample) -> None:
     before, now = two.verify(BEGAN.replace(day=20), False, 1.0), two.verify(BEGAN, True, 1.0)
     before["matrix"][two.nodes[0]]["gpu07"], before["ok"] = "failed", False
     text = _page(_report(two, now, runs=[before])).text
-    assert "newly failed: %s gpu02; mended: %s gpu07." % (two.nodes[1], two.nodes[0]) in text
+    assert "newly failed: %s gpu02; fixed: %s gpu07." % (two.nodes[1], two.nodes[0]) in text
 
 
 def test_a_port_that_was_not_looked_at_is_neither(two: Sample) -> None:
     before, now = two.verify(BEGAN.replace(day=20), False, 1.0), two.verify(BEGAN, True, 1.0)
     del before["matrix"][two.nodes[1]]
-    assert "no port failed anew and none was mended" in _page(_report(two, now, runs=[before])).text
+    assert "no port newly failed and none was fixed" in _page(_report(two, now, runs=[before])).text
 
 
 def test_drift_says_since_when(two: Sample) -> None:
@@ -501,14 +501,14 @@ def test_without_a_cluster_nobody_has_to_have_asked_it(two: Sample) -> None:
     assert "clean on 2026-11-20" in _page(_report(two, now, runs=[earlier])).text
 
 
-def test_what_a_run_of_some_layers_did_not_look_at_is_not_mended(two: Sample) -> None:
+def test_what_a_run_of_some_layers_did_not_look_at_is_not_fixed(two: Sample) -> None:
     runs = [two.verify(BEGAN.replace(day=day), False, 1.0) for day in (19, 20)]
     runs[0]["matrix"][two.nodes[0]]["gpu07"], runs[0]["ok"] = "failed", False
     runs[1]["asked"] = dict(ALL, layers=["link"])
     text = _page(_report(two, two.verify(BEGAN, False, 1.0), runs=runs)).text
-    assert "Since the run before, of 2026-11-19" in text and "mended: %s gpu07." % two.nodes[0] in text
+    assert "Since the run before, of 2026-11-19" in text and "fixed: %s gpu07." % two.nodes[0] in text
     alone = _page(_report(two, dict(runs[1], began="2026-11-21T20:15:00Z"), runs=runs[:1])).text
-    assert "mended" not in alone
+    assert "fixed: " not in alone
 
 
 def test_a_run_is_in_the_history_once(two: Sample) -> None:
@@ -529,7 +529,7 @@ def test_counters_that_grew_are_named(many: Sample) -> None:
 def test_nodes_and_rails_beyond_the_plan_are_said(two: Sample) -> None:
     verify = two.verify(BEGAN, False, 1.0)
     verify["matrix"]["gone"] = {"gpu99": "ok"}
-    assert "The verdict also has what the plan does not: gone, gpu99." in _page(_report(two, verify)).text
+    assert "In the verdict and not in the plan: gone, gpu99." in _page(_report(two, verify)).text
 
 
 def test_a_node_without_a_port_on_a_rail() -> None:
@@ -545,7 +545,7 @@ def test_what_a_run_was_limited_to_is_said(two: Sample) -> None:
     whole = dict(verify, asked={"limit": two.nodes, "layers": list(LAYERS), "rails": two.rails, "budget_s": None})
     assert "no more than" not in _page(_report(two, whole)).text
     part = dict(verify, asked={"limit": two.nodes[:1], "layers": ["link"], "rails": two.rails[:2], "budget_s": 90})
-    said = "It was asked for no more than nodes ai-10-1-16-1; layers link; rails gpu01, gpu02; a budget of 1 min 30 s."
+    said = "It was limited to nodes ai-10-1-16-1; layers link; rails gpu01, gpu02; a budget of 1 min 30 s."
     assert said in _page(_report(two, part)).text
 
 
@@ -617,7 +617,7 @@ def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Samp
     rail, last = two.rails[2], two.rails[-1]
     verdict["proof"] = {each: {"state": "proven", "why": None} for each in two.rails}
     before = _page(_report(two, verdict))
-    assert "not proven" not in before.text and "No traffic has proven" not in before.text
+    assert "not proven" not in before.text and "Not proven by traffic" not in before.text
     for each in (rail, last):
         verdict["proof"][each] = {"state": "not proven", "why": "there are no two nodes to pair"}
         for row in verdict["matrix"].values():
@@ -628,9 +628,9 @@ def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Samp
     report = _report(two, verdict)
     made = _page(report)
     assert report.state == "failed" and not made.all("td", "failed")
-    assert "No traffic has proven %s, %s: there are no two nodes to pair." % (rail, last) in made.text
+    assert "Not proven by traffic: %s, %s (there are no two nodes to pair)." % (rail, last) in made.text
     assert "2 rails not proven" in made.text
-    assert "where 2 rails: %s, %s" % (rail, last) in made.text and "all on node" not in made.text
+    assert "2 rails: %s, %s" % (rail, last) in made.text and "all on node" not in made.text
     assert report.summary()[1].startswith("1. %s" % rail), report.summary()
 
 

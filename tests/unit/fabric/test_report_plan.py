@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan's tables and files, what two plans differ in, and the picture of the topology."""
+"""The plan's tables and files, and what two plans differ in."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import csv
 import io
 import json
 import re
-import time
 import typing as t
 from pathlib import Path
-from xml.etree import ElementTree as xml
 
 import pytest
 from hypothesis import assume, given
@@ -24,9 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report impo
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
 
-from .plan_documents import document
-
-SVG = "{http://www.w3.org/2000/svg}"
+from .plan_documents import document, svg, words_of
 
 
 def _csv(raw: bytes) -> list[dict[str, str]]:
@@ -84,10 +80,58 @@ def test_the_tables_fit_and_say_what_they_leave_out(nodes: int, units: int) -> N
     table, leaves = plan.as_table(made, 64), plan.leaf_table(made, 64)
     assert max(len(line) for said in (table, leaves) for line in said.splitlines()) <= text.WIDTH
     left = nodes * 8 - 64
-    assert ("and %d ports more: see ports.csv" % left in table) == (left > 0)
-    assert ("and %d leaf ports more: see leaves.csv" % left in leaves) == (left > 0)
+    assert ("and %d more ports: see ports.csv" % left in table) == (left > 0)
+    assert ("and %d more leaf ports: see leaves.csv" % left in leaves) == (left > 0)
     addresses = re.findall(r"10\.\d+\.\d+\.\d+/27", table)
     assert len(addresses) == min(64, nodes * 8)
+
+
+def _section(table: str, title: str) -> list[str]:
+    return table.split("\n%s\n" % title)[1].split("\n\n")[0].splitlines()[1:]
+
+
+def test_each_table_is_cut_by_itself_and_names_the_file() -> None:
+    table = plan.as_table(document(4, 12), 8, "out/")
+    for title, kind, file in (("NETWORKS", "networks", "objects"), ("POOLS", "pools", "objects")):
+        *shown, more = _section(table, title)
+        assert len(shown) == 8 and re.search(r"and \d+ more %s: see out/%s.csv" % (kind, file), more)
+    assert "and 40 more ports: see out/ports.csv" in table
+
+
+def test_rails_of_the_same_capacity_are_one_row() -> None:
+    raw = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_bytes()
+    made = _planned(raw)
+    (row,) = _section(plan.as_table(made, 8), "CAPACITY")
+    assert row.split()[0] == "gpu01-gpu08"
+    made["rails"][7]["capacity"]["pods"] = 7
+    first, second = _section(plan.as_table(made, 8), "CAPACITY")
+    assert first.split()[0] == "gpu01-gpu07" and second.split()[0] == "gpu08"
+
+
+def test_rails_without_addresses_have_no_table() -> None:
+    made = document(2, 2)
+    for node in made["nodes"]:
+        for port in node["ports"]:
+            port.update(address=None, address6=None, gateway=None, pods=None, table=101)
+    for rail in made["rails"]:
+        rail.update(subnet=None, subnet6=None, table=101)
+    assert "101" not in plan.as_table(made, 8) and "table" not in plan.as_table(made, 8)
+    assert {row["table"] for row in _csv(plan.files(made)["ports.csv"])} == {""}
+
+
+@pytest.mark.parametrize(("planes", "said"), [(1, "8 rails, "), (2, "8 rails x 2 planes, ")])
+def test_planes_are_counted_apart_from_rails(planes: int, said: str) -> None:
+    assert said in plan.head(document(2, 8, 0, planes))[0]
+
+
+def test_without_names_of_leaves_none_is_spoken_of() -> None:
+    made = document(2, 2)
+    for node in made["nodes"]:
+        for port in node["ports"]:
+            port["leaf"] = {"name": None, "port": None, "aggregate": "192.168.5.0/30"}
+    page = plan.files(made)["leaves.md"].decode("utf-8")
+    for text_of in (plan.leaf_table(made, 1), page):
+        assert "leaf" not in text_of.lower().replace("leaves.csv", "") and "advertises" not in text_of
 
 
 def test_a_table_of_both_families_folds_between_addresses() -> None:
@@ -168,8 +212,7 @@ def test_every_worked_inventory_can_be_read_in_every_form(name: str) -> None:
     for said in (plan.as_table(made, ports), plan.leaf_table(made, ports)):
         assert max(map(len, said.splitlines())) <= text.WIDTH
     assert diff.diff(json.loads(files["plan.json"]), made) == []
-    words = _words(_svg(topology(made)))
-    assert made["fabric"]["name"] in words
+    assert made["fabric"]["name"] in words_of(svg(topology(made)))
 
 
 def test_nodes_that_are_added_renumber_nobody() -> None:
@@ -384,110 +427,3 @@ def test_what_is_no_plan_is_said_to_be_none(raw: bytes, said: str) -> None:
     with pytest.raises(RailyardError, match=re.escape(said)) as caught:
         diff.load(raw, "old.json")
     assert str(caught.value).startswith("old.json: ") and "\n" not in str(caught.value)
-
-
-# -- the picture
-
-
-def _svg(raw: bytes) -> xml.Element:
-    root = xml.fromstring(raw)
-    assert root.tag == SVG + "svg"
-    return root
-
-
-def _words(root: xml.Element) -> str:
-    return " ".join("".join(element.itertext()) for element in root.iter(SVG + "text"))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "rails", "units", "planes"),
-    [(1, 1, 0, 1), (2, 8, 0, 1), (64, 8, 2, 1), (64, 8, 0, 1), (128, 4, 4, 4), (512, 8, 16, 1), (300, 16, 0, 1)],
-)
-def test_the_picture_is_whole_and_stands_alone(nodes: int, rails: int, units: int, planes: int) -> None:
-    made = document(nodes, rails, units, planes)
-    raw = topology(made)
-    assert raw == topology(copy.deepcopy(made))
-    root = _svg(raw)
-    bare = raw.replace(b'xmlns="http://www.w3.org/2000/svg"', b"")
-    assert not re.search(rb"href|url\(|@import|<image|<script|https?:|@font-face", bare)
-    assert b"prefers-color-scheme: dark" in raw
-    assert root.get("role") == "img" and root.get("aria-labelledby") == "title text"
-    assert root.findtext(SVG + "title") and "%d GPU" % (nodes * rails * planes) in (
-        root.findtext(SVG + "desc") or ""
-    ).replace(",", "")
-    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
-    for box in root.iter(SVG + "rect"):
-        left, top = float(box.get("x", "0")), float(box.get("y", "0"))
-        assert left >= 0 and left + float(box.get("width", "0")) <= width + 0.1
-        assert top >= 0 and top + float(box.get("height", "0")) <= height + 0.1
-
-
-def test_few_nodes_are_drawn_with_their_ports() -> None:
-    words = _words(_svg(topology(document(2, 8))))
-    for said in ("ai-001", "ai-002", "enp11s0f0np0", "10.8.0.66/27", "GPU 7", "gpu08"):
-        assert said in words
-
-
-def test_sixty_four_nodes_are_drawn_by_name() -> None:
-    root = _svg(topology(document(64, 8, 2)))
-    words = _words(root)
-    for unit in (1, 2):
-        for place in range(1, 33):
-            assert "ai-su%d-%03d" % (unit, place) in words
-    assert words.count("GPU 3") == 64 and "su2-r08" in words
-    assert float(root.get("width", "0")) < 2000 and float(root.get("height", "0")) < 1500
-
-
-def test_a_unit_without_nodes_has_its_leaves() -> None:
-    made = document(2, 2, units=1)
-    made["units"].append(dict(made["units"][0], name="su2", number=2))
-    root = _svg(topology(made))
-    assert "unit su2" in _words(root)
-    for path in root.iter(SVG + "path"):
-        top, bottom = re.findall(r"[\d.]+", path.get("d") or "")[1:]
-        assert float(top) < float(bottom)
-
-
-def test_many_nodes_are_summed_up() -> None:
-    raw = topology(document(512, 8, 16))
-    words = _words(_svg(raw))
-    assert "unit su16" in words and words.count("32 nodes, 256 GPUs") == 16
-    assert "ai-su1-001" not in words
-
-
-@pytest.mark.scale
-@pytest.mark.parametrize(("units", "most"), [(0, 20_000), (128, 600_000), (4096, 1_200_000)])
-def test_the_picture_of_4096_nodes_is_bounded(units: int, most: int) -> None:
-    made = document(4096, 8, units)
-    start = time.process_time()
-    raw = topology(made)
-    assert len(raw) < most and time.process_time() - start < 10
-    root = _svg(raw)
-    assert float(root.get("width", "0")) < 12_000 and float(root.get("height", "0")) < 12_000
-    if units > 255:
-        assert "3842 more units" in _words(root)
-
-
-def test_a_node_without_a_port_on_a_rail_says_so() -> None:
-    made = document(2, 2)
-    del made["nodes"][0]["ports"][1]
-    assert _words(_svg(topology(made))).count("no port") == 1
-
-
-def test_odd_names_are_cut_and_kept_in_tips() -> None:
-    made = document(2, 2, 1)
-    made["nodes"][0]["name"] = "a-very-long-name-" * 3 + "<&>"
-    root = _svg(topology(made))
-    cut = [
-        element for element in root.iter(SVG + "text") if element.findtext(SVG + "title") == made["nodes"][0]["name"]
-    ]
-    assert cut and "…" in "".join(cut[0].itertext())
-
-
-def test_gpus_of_a_port_in_few_characters() -> None:
-    made = document(1, 3)
-    for port, gpus in zip(made["nodes"][0]["ports"], ([], [0, 1], [2, 3, 4, 7])):
-        port["gpus"] = gpus
-    words = _words(_svg(topology(made)))
-    for said in ("no GPU", "GPU 0,1", "GPU 2-4,7"):
-        assert said in words

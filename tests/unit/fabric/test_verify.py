@@ -621,7 +621,7 @@ def test_one_node_alone_proves_nothing() -> None:
     failures, _warnings, verdict = ended(world)
     assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
     assert verdict["failures"][0]["cause"] == "there are no two nodes to pair"
-    assert shown.lines(world.verdict(), verdict)[0] == "0 of 4 rails proven between 1 nodes, 4 not proven"
+    assert shown.lines(world.verdict(), verdict)[0] == "0 of 4 rails proven between 1 node, 4 not proven"
     assert ended(world, unproven_allowed=True)[:2] == ([], [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])])
     assert ended(world, layers=["link", "address"])[:2] == ([], [])
 
@@ -952,7 +952,7 @@ def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
             many.nic(name, rail)["mtu"] = 1500
     lines = shown.lines(many.verdict(), many.document())
     assert len(lines) < 50
-    assert "and 118 failures more" in lines and "and 20 nodes more" in lines
+    assert "and 118 more failures" in lines and "and 20 more nodes" in lines
 
 
 def test_junit_knows_a_case_from_run_to_run(world: World) -> None:

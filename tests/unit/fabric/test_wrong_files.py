@@ -104,7 +104,7 @@ def test_the_neighbour_tables_are_those_that_nodes_are_given(
         "nodes:\n  ai-[0001:0100]: {profile: hgx, groups: [new]}\n  ai-[0101:2000]: {profile: hgx}\n"
     ) % (limits % fabric if fabric else "", limits % group if group else "")
     found = [(finding.code, finding.message, finding.remedy) for finding in lint(text.encode()).findings]
-    message = "2000 nodes and their pods on gpu01 are 2000 neighbours, and the table holds %s" % holds
+    message = "2,000 nodes and their pods on gpu01 are 2,000 neighbours, and the table holds {:,}".format(holds or 0)
     remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to 4096 or more"
     assert found == ([("RY952", message, remedy)] if holds else [])
 

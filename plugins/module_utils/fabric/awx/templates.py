@@ -115,7 +115,7 @@ TEMPLATES: t.Mapping[str, Template] = {
         "Shows every name, address and number that the fabric file plans; contacts no host",
         file=True,
         hosts=False,
-        questions=(Question("plan_rows", "Rows of a table", "Longer tables are cut", 256, low=1, high=100000),),
+        questions=(Question("plan_rows", "Rows of a table", "The first rows are shown", 8, low=1, high=100000),),
     ),
     "hosts": Template(
         "hosts.yml",

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding imp
     dotted,
     shown,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import named as named_playbooks
 
 # The word that marks a doubt in the file.
 WORDS = {ERROR: "DECIDE", WARNING: "CHECK"}
@@ -26,7 +27,7 @@ CODES: dict[str, tuple[str, str]] = {
     "DS102": (WARNING, "A NIC shows no netdev"),
     "DS103": (WARNING, "A function has several netdevs"),
     "DS201": (ERROR, "A node has no NIC that can be a rail port"),
-    "DS202": (ERROR, "GPUs and NICs do not come out even"),
+    "DS202": (ERROR, "GPUs and NICs do not match in number"),
     "DS203": (WARNING, "NICs and GPUs are equally near to one another"),
     "DS204": (ERROR, "No NIC is nearer to any GPU than another"),
     "DS205": (WARNING, "A node has no GPU"),
@@ -97,7 +98,7 @@ class Doubts:
     def add(self, code: str, place: Path, message: str, remedy: str, nodes: t.Iterable[str] = ()) -> None:
         """Texts end without a full stop."""
         key = (code, place, shown(message, MAX_TEXT))
-        held = self._found.setdefault(key, ([], shown(remedy, MAX_TEXT)))[0]
+        held = self._found.setdefault(key, ([], named_playbooks(shown(remedy, MAX_TEXT))))[0]
         held.extend(node for node in nodes if node not in held)
 
     @property

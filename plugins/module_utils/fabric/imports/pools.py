@@ -116,7 +116,7 @@ def subnet(text: str, members: t.Sequence[int], place: Place, found: Found) -> N
     """The network that ``text`` means for these addresses; None where it is none."""
     got = prefixed(text)
     if got is None:
-        message = "%s is no network" % shown(text)
+        message = "%s is not a network" % shown(text)
         found.add(rules.SUBNET, place, message, "write it as address/prefix, such as 172.16.11.0/24", "no subnet")
         return None
     version, number, prefix = got

@@ -10,6 +10,8 @@ them.
 
 from __future__ import annotations
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import named
+
 _NFD = "install Node Feature Discovery, or leave kubernetes_options.node_feature_rule out: nodes are then labelled here"
 _SPIDERPOOL = "install Spiderpool's chart (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
 _SRIOV = (
@@ -27,7 +29,7 @@ _MULTUS = "install Multus (playbooks/cluster.yml), which brings the CustomResour
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
 
 # (apiVersion, kind): remedy where a cluster does not have it.
-KINDS: dict[tuple[str, str], str] = {
+_REMEDIES: dict[tuple[str, str], str] = {
     ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule"): _NFD,
     ("v1", "ConfigMap"): "",
     ("apps/v1", "DaemonSet"): "",
@@ -48,3 +50,4 @@ KINDS: dict[tuple[str, str], str] = {
     ("monitoring.coreos.com/v1", "ServiceMonitor"): _MONITORING,
     ("monitoring.coreos.com/v1", "PrometheusRule"): _MONITORING,
 }
+KINDS = {kind: named(remedy) for kind, remedy in _REMEDIES.items()}

@@ -95,7 +95,9 @@ class Settings:
         if self.mtu and not 576 <= self.mtu <= 65535:
             yield error("mtu", "%d is no MTU of pods" % self.mtu, "take 576 to 65535, or 0 to let it be found out")
         if self.pod_cidr and _network(self.pod_cidr) is None:
-            yield error("pod_cidr", "%r is no network" % self.pod_cidr, "write it as 10.244.0.0/16, without host bits")
+            yield error(
+                "pod_cidr", "%r is not a network" % self.pod_cidr, "write it as 10.244.0.0/16, without host bits"
+            )
         choices = BACKENDS if name == "flannel" else ENCAPSULATIONS
         if self.encapsulation and self.encapsulation not in choices:
             yield error("encapsulation", "%r is none" % self.encapsulation, "take one of %s" % ", ".join(choices))

@@ -212,7 +212,9 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
         )
     if last - first + 1 < nodes * size:
         raise RailyardError(
-            "%d nodes with %d pods need %d addresses, and pods have %d" % (nodes, size, nodes * size, last - first + 1),
+            "{:,} nodes with {} pods need {:,} addresses, and pods have {:,}".format(
+                nodes, size, nodes * size, last - first + 1
+            ),
             place,
             "widen the range, or take mode prefix",
         )
@@ -313,7 +315,7 @@ def _numbers(share: Share) -> tuple[addresses.Network, int, int]:
     bits = addresses.bits_of(share.subnet)
     found = addresses.parse_network(share.subnet, bits)
     if found is None:
-        raise ValueError("%r is no network" % share.subnet)
+        raise ValueError("%r is not a network" % share.subnet)
     return addresses.network(found[0], found[1], bits), _number(share.first), _number(share.last)
 
 

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     View,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
 
 NAD = ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
 STATE = ("sriovnetwork.openshift.io/v1", "SriovNetworkNodeState")
@@ -30,6 +31,7 @@ _SHOWN = 20
 _NAMES = 4
 # The API server writes whole thousands shorter: 1000 units are "1k".
 _THOUSANDS = ("", "k", "M", "G")
+_HOSTS = playbook("hosts")
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
 # (kind, namespace, name), the namespace empty where there is none.
@@ -146,14 +148,10 @@ class Goal:
         functions = self._attachments[resource] in ("sriov", "ib-sriov", "host-device")
         if units is None or units == 0:
             if functions:
-                return (
-                    "its device plugin sees no such function: see the port's VFs, driver and link (playbooks/hosts.yml)"
-                )
-            return (
-                "its device plugin sees no such netdev with an RDMA device: see the port's name (playbooks/hosts.yml)"
-            )
+                return "its device plugin sees no such function: see the port's VFs, driver and link (%s)" % _HOSTS
+            return "its device plugin sees no such netdev with an RDMA device: see the port's name (%s)" % _HOSTS
         if functions:
-            return "the port has another number of VFs, or some are bound to another driver (playbooks/hosts.yml)"
+            return "the port has another number of VFs, or some are bound to another driver (%s)" % _HOSTS
         return "its device plugin runs with another rdmaHcaMax than %d: restart it, it reads its file once" % wanted
 
 

@@ -39,7 +39,9 @@ def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
             continue
         total += len(spread)
         if total > rail_rules.MAX_NODES:
-            message = "with %s there are %d nodes; %d are the most" % (shown(pattern), total, rail_rules.MAX_NODES)
+            message = "with {} there are {:,} nodes; {:,} are the most".format(
+                shown(pattern), total, rail_rules.MAX_NODES
+            )
             report.add(rail_rules.TOO_MANY_NODES, path, message, "correct the range, or describe one fabric a file")
             return
         if own:

@@ -223,7 +223,8 @@ class _Reader:
                 return [None]
             found = [None] * int(text) if text in ("1", "2", "4") else []
         if len(found) not in PLANES:
-            message = "%s planes" % (len(found) if isinstance(value, Sequence) else shown(section.text("planes") or ""))
+            number = str(len(found)) if isinstance(value, Sequence) else shown(section.text("planes") or "")
+            message = "%s is not a number of planes" % number
             self.report.add(rail_rules.PLANES, path, message, "write 1, 2 or 4, or a list of as many planes")
             return [None]
         return found

@@ -101,7 +101,7 @@ def read_network(text: str, path: Path, report: Report, bits: int = 0) -> Networ
     bits = bits or bits_of(text)
     found = parse_network(text, bits)
     if found is None:
-        message = "%s is no network" % shown(text)
+        message = "%s is not a network" % shown(text)
         report.add(address_rules.NETWORK, path, message, "write it as address/prefix, such as %s" % _FORMS[bits][0])
         return None
     address, prefix = found
@@ -193,4 +193,4 @@ def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
 
 
 def _no_address(text: str, path: Path, form: str, report: Report) -> None:
-    report.add(address_rules.ADDRESS, path, "%s is not what belongs here" % shown(text), "write %s" % form)
+    report.add(address_rules.ADDRESS, path, "invalid value: %s" % shown(text), "write %s" % form)

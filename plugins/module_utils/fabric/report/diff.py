@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses i
     parse_network,
     parse_range,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count, table
 
 Document = t.Mapping[str, t.Any]
@@ -87,7 +88,7 @@ class Change(t.NamedTuple):
 
 def load(raw: bytes, file: str) -> dict[str, t.Any]:
     """The plan's document in the bytes of an earlier ``plan.json``."""
-    remedy = "name the plan.json that playbooks/plan.yml wrote with -e report_dir=DIR"
+    remedy = "name the plan.json that %s wrote with -e report_dir=DIR" % playbook("plan")
     try:
         document = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as xml
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 # Colours of rails that stay apart for every kind of colour blindness (after Okabe and Ito, darker where white paper
-# needs it), for light and for dark; names stand beside them everywhere, so nothing hangs on colour alone.
+# needs it), for light and for dark; names stand beside them everywhere, so nothing depends on colour alone.
 RAIL_COLOURS = (
     ("#0072b2", "#4db2f0"),
     ("#d55e00", "#ff8f4a"),
@@ -90,16 +90,27 @@ class Drawing:
         return self._into
 
     def box(
-        self, x: float, y: float, width: float, height: float, kind: str, round_by: float = 4, tip: str = ""
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        kind: str,
+        round_by: float = 4,
+        tip: str = "",
+        dash: str = "",
     ) -> None:
         keys = {"x": _number(x), "y": _number(y), "width": _number(width), "height": _number(height)}
+        if dash:
+            keys["stroke-dasharray"] = dash
         made = xml.SubElement(self._into, "rect", {**keys, "rx": _number(round_by), "class": kind})
         if tip:
             xml.SubElement(made, "title").text = tip
 
-    def line(self, x: float, y: float, to_y: float, kind: str, dash: str = "") -> None:
-        """Straight down."""
-        keys = {"d": "M%s %sV%s" % (_number(x), _number(y), _number(to_y)), "class": kind}
+    def line(self, x: float, y: float, to_y: float, kind: str, dash: str = "", to_x: float | None = None) -> None:
+        """Straight down, and from there to ``to_x``."""
+        turn = "" if to_x is None else "H%s" % _number(to_x)
+        keys = {"d": "M%s %sV%s%s" % (_number(x), _number(y), _number(to_y), turn), "class": kind}
         if dash:
             keys["stroke-dasharray"] = dash
         xml.SubElement(self._into, "path", keys)

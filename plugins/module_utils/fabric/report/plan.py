@@ -57,11 +57,23 @@ def counts(document: Document) -> dict[str, int]:
     }
 
 
+def rails_of(document: Document) -> str:
+    """``8 rails``, or ``8 rails x 2 planes``."""
+    bases = {rail.get("base") or rail["name"] for rail in document["rails"]}
+    planes, rest = divmod(len(document["rails"]), max(1, len(bases)))
+    words = count(len(bases), "rail") if planes > 1 and not rest else count(len(document["rails"]), "rail")
+    return "%s x %d planes" % (words, planes) if planes > 1 and not rest else words
+
+
 def head(document: Document) -> list[str]:
     """What the fabric is, in a few lines."""
     fabric = document["fabric"]
     kinds = ", ".join(fabric.get("attachments") or [fabric.get("attachment") or ""])
-    numbers = [count(number, what[:-1]) for what, number in counts(document).items() if number]
+    numbers = [
+        rails_of(document) if what == "rails" else count(number, what[:-1])
+        for what, number in counts(document).items()
+        if number
+    ]
     modes = dict.fromkeys(str(node.get("rdma_mode") or fabric.get("rdma_mode")) for node in document["nodes"])
     words = [kinds, fabric.get("provider"), "rdma mode %s" % " and ".join(modes), fabric.get("link_layer")]
     return [
@@ -74,7 +86,9 @@ def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
     for rail in document["rails"]:
         networks = [network.get("network") for network in rail.get("networks") or ()]
         both = [_both(rail.get(key), rail.get(key + "6")) for key in ("subnet", "gateway", "pods")]
-        yield (rail["name"], rail.get("mode"), *both, rail.get("mtu"), rail.get("table"), networks)
+        # without addresses there are no routes, and nothing is in the table
+        routed = rail.get("table") if rail.get("subnet") or rail.get("subnet6") else None
+        yield (rail["name"], rail.get("mode"), *both, rail.get("mtu"), routed, networks)
 
 
 def _both(four: t.Any, six: t.Any) -> str:
@@ -89,17 +103,25 @@ def _few(value: t.Any) -> str:
 
 
 def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
-    """A row a rail and family: its addresses, and how many are left for pods after all that takes some."""
+    """Rails of the same numbers in one row per family: their addresses, and how many are left for pods."""
+    found: dict[tuple[t.Any, ...], list[str]] = {}
     for rail in document["rails"]:
         for six in ("", "6"):
             capacity = rail.get("capacity" + six)
             if capacity:
                 taken = ["%s %s" % (what, _number(number)) for what, number in capacity["taken"].items() if number]
-                yield (
-                    rail["name"] + (" IPv6" if six else ""),
-                    *(_number(capacity.get(key)) for key in ("addresses", "pods", "pods_per_node", "needed", "nodes")),
-                    ", ".join(taken),
-                )
+                keys = ("addresses", "pods", "pods_per_node", "needed", "nodes")
+                numbers = (*(_number(capacity.get(key)) for key in keys), ", ".join(taken))
+                found.setdefault((six, *numbers), []).append(rail["name"])
+    order = {rail["name"]: at for at, rail in enumerate(document["rails"])}
+    for (six, *said), names in found.items():
+        yield ("%s%s" % (_span(names, order), " IPv6" if six else ""), *said)
+
+
+def _span(names: t.Sequence[str], order: t.Mapping[str, int]) -> str:
+    """``gpu01-gpu08`` of rails that follow one another, else all of their names."""
+    follow = order[names[-1]] - order[names[0]] == len(names) - 1
+    return "%s-%s" % (names[0], names[-1]) if len(names) > 2 and follow else ", ".join(names)
 
 
 def _number(value: int | None) -> str | None:
@@ -110,8 +132,11 @@ def _number(value: int | None) -> str | None:
     return ("" if value == 1 << power else "over ") + "2^%d" % power
 
 
-def as_table(document: Document, most: int) -> str:
-    """Rails, ports and objects. Of more than ``most`` ports or objects, the first; what is left out is counted."""
+def as_table(document: Document, most: int, directory: str = "") -> str:
+    """Rails, ports and objects: the first ``most`` ports, and of each kind of object. What is left out is counted.
+
+    ``directory``: where the files with all of them are, if they are written.
+    """
     lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  ")]
     capacity = table(_CAPACITY, _capacity_rows(document), indent="  ")
     lines.extend(["", "CAPACITY", *capacity] if capacity else [])
@@ -126,13 +151,13 @@ def as_table(document: Document, most: int) -> str:
         shown += len(chosen)
         lines.append("  " + _node_line(node, len(document["fabric"].get("attachments") or ()) > 1))
         lines.extend(table(_PORTS, chosen, indent="    "))
-    lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv"))
+    lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv", directory))
     objects = rows.objects(document)
     for kind, title in _TITLES.items():
-        chosen = [row for row in objects[:most] if row[0] == kind]
+        chosen = [row for row in objects if row[0] == kind]
         if chosen:
-            lines.extend(["", title, *table(_OBJECTS, _choose(rows.OBJECTS, _OBJECTS, chosen), indent="  ")])
-    lines.extend(_more(len(objects) - most, "object", "objects.csv"))
+            lines.extend(["", title, *table(_OBJECTS, _choose(rows.OBJECTS, _OBJECTS, chosen[:most]), indent="  ")])
+            lines.extend(_more(len(chosen) - most, kind, "objects.csv", directory))
     return "\n".join(lines)
 
 
@@ -146,8 +171,12 @@ def _node_line(node: Document, mixed: bool) -> str:
     return "%s (%s)" % (node["name"], ", ".join(words))
 
 
-def _more(left: int, one: str, file: str) -> list[str]:
-    return ["  ... and %s more: see %s, written with -e report_dir=DIR" % (count(left, one), file)] if left > 0 else []
+def _more(left: int, one: str, file: str, directory: str) -> list[str]:
+    if left <= 0:
+        return []
+    where = "%s/%s" % (directory.rstrip("/"), file) if directory else "%s, written with -e report_dir=DIR" % file
+    many = one[:-1] + "ies" if one.endswith("y") else one + "s"
+    return ["  ... and %s: see %s; -e plan_rows=N shows N rows" % (count(left, "more " + one, "more " + many), where)]
 
 
 def _choose(
@@ -162,8 +191,8 @@ def _choose(
     ]
 
 
-def leaf_table(document: Document, most: int) -> str:
-    """The ports of each leaf, for a terminal; at most ``most`` of them."""
+def leaf_table(document: Document, most: int, directory: str = "") -> str:
+    """The ports of each leaf, for a terminal; at most ``most`` of them. ``directory``: as in :func:`as_table`."""
     lines: list[str] = []
     left = most
     leaves = rows.leaves(document)
@@ -174,18 +203,20 @@ def leaf_table(document: Document, most: int) -> str:
         lines.extend(table(_LEAVES, _choose(rows.LEAVES, _LEAVES, leaf.rows[:left]), indent="  "))
         lines.append("")
         left -= len(leaf.rows)
-    lines.extend(_more(sum(len(leaf.rows) for leaf in leaves) - most, "leaf port", "leaves.csv"))
+    lines.extend(_more(sum(len(leaf.rows) for leaf in leaves) - most, _leaf_port(leaves), "leaves.csv", directory))
     return "\n".join(lines).rstrip("\n")
 
 
+def _leaf_port(leaves: t.Iterable[rows.Leaf]) -> str:
+    """What a row is: without names of leaves, whatever the cable leads to."""
+    return "leaf port" if any(leaf.name for leaf in leaves) else "port"
+
+
 def _leaf_line(leaf: rows.Leaf) -> str:
-    # Without a gateway nothing is routed: the ports are on one switch, or back to back on a cable.
-    at = [rows.LEAVES.index(column) for column in ("gateway", "gateway6")]
-    routed = any(row[index] for row in leaf.rows for index in at)
     line = "leaf %s, rail %s" % (leaf.name, leaf.rail) if leaf.name else "rail %s" % leaf.rail
-    line += ", leaves without names" if routed and not leaf.name else ""
     unit = ", unit %s" % leaf.unit if leaf.unit else ""
-    advertised = [each for each in (leaf.aggregate, leaf.aggregate6) if each and routed]
+    # nothing is known of what is at the other end of the cables: another node's port, or leaves without names
+    advertised = [each for each in (leaf.aggregate, leaf.aggregate6) if each and leaf.name]
     return "%s%s: %s%s" % (
         line,
         unit,
@@ -197,9 +228,11 @@ def _leaf_line(leaf: rows.Leaf) -> str:
 def leaf_page(document: Document) -> bytes:
     """A Markdown page for the network team: QoS, then a table a leaf."""
     fabric = document["fabric"]
-    lines = ["# Leaf ports of fabric %s" % fabric["name"], "", *_qos_lines(document)]
-    lines.append("The MTU is that of the nodes' ports, in bytes of IP packet; a leaf port must carry at least that.")
-    for leaf in rows.leaves(document):
+    leaves = rows.leaves(document)
+    ports = "Leaf ports" if _leaf_port(leaves) == "leaf port" else "Ports by rail"
+    lines = ["# %s of fabric %s" % (ports, fabric["name"]), "", *_qos_lines(document)]
+    lines.append("The MTU is that of the nodes' ports, in bytes of IP packet. The other end must carry at least that.")
+    for leaf in leaves:
         title = _leaf_line(leaf)
         lines.extend(["", "## %s" % (title[0].upper() + title[1:]), ""])
         at = [rows.LEAVES.index(column) for column in _PAGE]

@@ -69,6 +69,8 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
         place = (node["name"], *(node.get(key) for key in _NODE))
         for port in node["ports"]:
             rdma, pods, names, leaf = (_part(port, key) for key in ("rdma", "pods", "names", "leaf"))
+            # without addresses there are no routes, and nothing is in the table
+            routed = port.get("address") or port.get("address6") or pods
             yield (
                 *place,
                 *(port.get(key) for key in ("rail", "number", "plane", "netdev", "pci")),
@@ -76,8 +78,8 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 rdma.get("name"),
                 rdma.get("type"),
                 port.get("gpus"),
-                *(port.get(key) for key in ("mtu", "address", "gateway", "address6", "gateway6", "table")),
-                port.get("rule_priority"),
+                *(port.get(key) for key in ("mtu", "address", "gateway", "address6", "gateway6")),
+                *(port.get(key) if routed else None for key in ("table", "rule_priority")),
                 " ".join(_route(route) for route in port.get("routes") or ()),
                 _part(port, "vfs").get("count"),
                 vlans(port),

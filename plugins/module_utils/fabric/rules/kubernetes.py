@@ -411,10 +411,8 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                 remedy = "say how many pods of a node need an address, or take the mode prefix"
                 report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
             elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.most:
-                message = "nv-ipam's blocks have 2 addresses or more, and %s has %d for %s" % (
-                    rail.name,
-                    pods.last - first + 1,
-                    count(demand.most, "node"),
+                message = "nv-ipam's blocks have 2 addresses or more, and {} has {:,} for {}".format(
+                    rail.name, pods.last - first + 1, count(demand.most, "node")
                 )
                 report.add(BLOCKS, where, message, "widen the range, or take the mode prefix")
             elif demand.pods_per_node:
@@ -462,10 +460,8 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 )
                 report.add(RANGES_LARGE, where, message, "write one range, or smaller ones")
             elif pods.size > _SPIDERPOOL_POOL:
-                message = "pods of %s has %d addresses, and Spiderpool gives %d out of a pool" % (
-                    rail.name,
-                    pods.size,
-                    _SPIDERPOOL_POOL,
+                message = "pods of {} has {:,} addresses, and Spiderpool gives {:,} out of a pool".format(
+                    rail.name, pods.size, _SPIDERPOOL_POOL
                 )
                 report.add(POOL_LARGE, where, message, "shorten the range, or raise the limit and let this stand")
     modes: dict[str, Variant] = {}

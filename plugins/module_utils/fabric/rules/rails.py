@@ -178,7 +178,7 @@ nodes:
 
 PLANES = rule(
     "RY419",
-    "A rail has a number of planes that none has",
+    "Invalid number of planes",
     """
 rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
 profiles:

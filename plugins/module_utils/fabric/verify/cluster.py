@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import named
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import HOSTS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import Row, Run
 
 _NAMES = ("resource", "network", "pool", "pool6", "policy")
@@ -23,7 +25,7 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
         or ``site.yml`` has just applied what it read).
     """
     if cluster is None:
-        run.why_not["kubernetes"] = "verify.yml and drift.yml look at it with -e kubernetes_kubeconfig=PATH"
+        run.why_not["kubernetes"] = named("verify.yml and drift.yml look at it") + " with -e kubernetes_kubeconfig=PATH"
         return
     if cluster.get("error"):
         run.fail("RV900", None, None, "API server", expected="an answer", found=cluster["error"])
@@ -107,8 +109,8 @@ def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping
     if _plain(subject) in known:
         return
     reason = str(lack["reason"]).replace("NODE", subject)
-    mends = "playbooks/hosts.yml" if "playbooks/hosts.yml" in reason else None
+    mends = HOSTS if HOSTS in reason else None
     code = "RV901" if node else "RV903"
     what = "what it offers to pods" if node else subject
-    run.fail(code, node, rail, what, found=lack["what"], cause=reason, remedy="mend that, and run again", mends=mends)
+    run.fail(code, node, rail, what, found=lack["what"], cause=reason, remedy="fix that, and run again", mends=mends)
     known.add(_plain(what))

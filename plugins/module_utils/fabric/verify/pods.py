@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import named
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import cluster
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pairs import Blame, Probe
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_wish import (
@@ -58,7 +59,9 @@ def pods(run: Run, seen: t.Mapping[str, t.Any] | None, planned: t.Sequence[t.Seq
     """
     workload = (seen or {}).get("pods")
     if workload is None:
-        run.why_not[LAYER] = run.why_not.get("kubernetes") or "verify.yml looks at them with -e kubernetes_enabled=true"
+        run.why_not[LAYER] = (
+            run.why_not.get("kubernetes") or named("verify.yml looks at them") + " with -e kubernetes_enabled=true"
+        )
         return
     if workload.get("error"):
         run.fail("RV913", None, None, "test workload", expected="its pods", found=workload["error"])

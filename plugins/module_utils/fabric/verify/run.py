@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, HOSTS, LAYERS, after
 
 Row = t.Dict[str, t.Any]
 VERIFY, DRIFT = "verify", "drift"
@@ -173,7 +173,7 @@ class Run:
     def _made(self, code: str, node: str | None, rail: str | None, what: str, said: Row) -> Failure:
         about = CODES[code]
         mends = said.get("mends", about.mends)
-        if mends and node and mends == "playbooks/hosts.yml":
+        if mends and node and mends == HOSTS:
             mends += " --limit %s" % node
         rails = tuple(dict.fromkeys(each for each in (rail, *said.get("others", ())) if each))
         return Failure(

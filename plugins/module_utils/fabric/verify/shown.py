@@ -24,15 +24,17 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
     run = verdict.run
     if run.kind == DRIFT:
         number = len(run.failures)
-        said = "nothing drifted" if verdict.ok else "%d thing%s drifted" % (number, "" if number == 1 else "s")
-        return "%s: %s on %d nodes" % (run.fabric["name"], said, len(run.told))
+        said = "nothing drifted" if verdict.ok else "%s drifted" % text.count(number, "thing")
+        return "%s: %s on %s" % (run.fabric["name"], said, text.count(len(run.told), "node"))
     nodes, proven = len(run.told), rails_proven(shown)
     if verdict.proof is not None:
         word = "proven" if "rdma" in run.layers else "reached"
         open_ = rails_unproven(verdict.proof)
         rest = ", %d not %s" % (open_, word) if open_ else ""
-        return "%d of %d rails %s between %d nodes%s" % (proven, len(run.rails), word, nodes, rest)
-    return "%s: %s on %d nodes" % (run.fabric["name"], "all well" if verdict.ok else "not well", nodes)
+        return "%d of %s %s between %s%s" % (
+            *(proven, text.count(len(run.rails), "rail"), word, text.count(nodes, "node"), rest),
+        )
+    return "%s: %s on %s" % (run.fabric["name"], "all well" if verdict.ok else "not well", text.count(nodes, "node"))
 
 
 def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
@@ -66,7 +68,7 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> li
         head = ("", *verdict.run.rails)
         table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in bad]
         found += text.table(head, table[:_ROWS])
-        found += ["and %d nodes more" % (len(bad) - _ROWS)] if len(bad) > _ROWS else []
+        found += ["and %s" % text.count(len(bad) - _ROWS, "more node")] if len(bad) > _ROWS else []
     found += _speeds(shown)
     found += _said(verdict.run.failures, _FAILURES, "failures")
     found += ["warning: " + line for line in _said(verdict.run.warnings, _WARNINGS, "warnings")]
@@ -74,7 +76,7 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> li
 
 
 def _said(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
-    more = ["and %d %s more" % (len(failures) - most, word)] if len(failures) > most else []
+    more = ["and {:,} more {}".format(len(failures) - most, word)] if len(failures) > most else []
     return [each.line() for each in failures[:most]] + more
 
 

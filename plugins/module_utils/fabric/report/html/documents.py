@@ -17,6 +17,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import SEVERITIES
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff
 
 Data = t.Mapping[str, t.Any]
@@ -26,7 +27,7 @@ VERIFY, DRIFT, PROOF = "verify", "drift", "proof"
 OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
 NOT_PROVEN = "not proven"
 # What writes each document.
-_PLAYS = {VERIFY: "playbooks/verify.yml", DRIFT: "playbooks/drift.yml", PROOF: "playbooks/verify.yml"}
+PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift"), PROOF: playbook("verify")}
 _WHEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
@@ -135,7 +136,7 @@ def verdict(raw: bytes, file: str, kind: str) -> Verdict:
 
     :raises RailyardError: where the bytes are no such document.
     """
-    read = _Read(file, "run %s again, or take the file away" % _PLAYS[kind])
+    read = _Read(file, "run %s again, or take the file away" % PLAYS[kind])
     data = read.document(raw)
     if kind == PROOF and "kind" not in data:
         return _proof(read, data)
@@ -173,7 +174,7 @@ def plan(raw: bytes, file: str) -> dict[str, t.Any]:
                 wrong.append("nodes[%d].ports" % at)
     if wrong:
         said = "it is no plan: %s is missing or wrong" % wrong[0]
-        raise RailyardError(said, file, "run playbooks/plan.yml again, with -e report_dir=DIR")
+        raise RailyardError(said, file, "run %s again, with -e report_dir=DIR" % playbook("plan"))
     return document
 
 
@@ -185,7 +186,7 @@ def _ports(value: t.Any) -> bool:
 
 def findings(raw: bytes, file: str) -> list[Said]:
     """The findings in a ``findings.json``."""
-    read = _Read(file, "run playbooks/validate.yml again, or take the file away")
+    read = _Read(file, "run %s again, or take the file away" % playbook("validate"))
     data = read.document(raw)
     read.format(data)
     if not isinstance(data.get("files"), list):

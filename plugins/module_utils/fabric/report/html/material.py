@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.documents import (
-    DRIFT,
     PROOF,
     VERIFY,
     Measure,
@@ -20,13 +19,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
 
 Document = t.Mapping[str, t.Any]
 
-PLAYS = {VERIFY: "playbooks/verify.yml", DRIFT: "playbooks/drift.yml", PROOF: "playbooks/verify.yml"}
-
 
 class Material(t.NamedTuple):
     """``digest``: the plan's; ``said``: lint's findings, None where nobody asked; ``runs``: the oldest first, those of
     the verdicts among them; ``notes``: what the reader should know of the documents; ``charts``: whether they can be
-    drawn."""
+    drawn; ``inventory``: the path that commands name, where it is known."""
 
     plan: Document
     digest: str
@@ -36,6 +33,7 @@ class Material(t.NamedTuple):
     version: str
     notes: t.Sequence[str]
     charts: bool
+    inventory: str = ""
 
     @property
     def judged(self) -> Verdict | None:

@@ -24,6 +24,9 @@ _SIGNS = {OK: ("✓", "ok"), FAILED: ("✕", "failed"), NOT_CHECKED: ("–", "op
 _MOST = 256
 # Rows of one table.
 _LONG = 32
+# Up to so many nodes are in the plan's order, or shown at once beside those with failures; so many where none has any.
+_FEW = 8
+_OPEN = 32
 
 Anchors = t.Mapping[t.Tuple[str, str], str]
 
@@ -31,8 +34,17 @@ Anchors = t.Mapping[t.Tuple[str, str], str]
 def matrix(made: Grid, anchors: Anchors) -> list[xml.Element]:
     """The legend and the tables."""
     if not made.large:
-        tables = _tables(made.rails, _failures_first(made), anchors)
-        return [_legend(made), region("Matrix of nodes and rails", *tables, class_="scroll matrices")]
+        first, rest = _urgent_first(made)
+        parts = [_legend(made)]
+        if first:
+            tables = _tables(made.rails, first, anchors)
+            parts.append(region("Matrix of nodes and rails", *tables, class_="scroll matrices"))
+        if rest:
+            tables = _tables(made.rails, rest, anchors)
+            good = region("Matrix of nodes whose ports are all ok", *tables, class_="scroll matrices")
+            number = sum(len(group.rows) for group in rest)
+            parts.append(more("%s with all ports ok" % count(number, "node"), good))
+        return parts
     failing = [row for row in made.rows if row.failed]
     key = "A row is a group with its number of nodes: ✓ all of its ports are ok, ✕ so many failed, – so many were not "
     key += "checked and none failed."
@@ -63,12 +75,20 @@ def _legend(made: Grid) -> xml.Element:
     return h("ul", *items, class_="legend", aria_label="Signs, and how many ports have each")
 
 
-def _failures_first(made: Grid) -> list[Group]:
+def _urgent_first(made: Grid) -> tuple[list[Group], list[Group]]:
+    """What is shown at once: nodes with failures, then those that were not checked on every rail; and the others, which
+    are shown on demand where they are many."""
+    if len(made.rows) <= _FEW:
+        return list(made.groups), []
     failing = [row for row in made.rows if row.failed]
-    if not failing or len(made.rows) <= 8:
-        return list(made.groups)
-    rest = [group._replace(rows=[row for row in group.rows if not row.failed]) for group in made.groups]
-    return [Group("with failures", failing), *(group for group in rest if group.rows)]
+    unknown = [row for row in made.rows if row.unknown and not row.failed]
+    first = [Group(title, rows) for title, rows in (("with failures", failing), ("not checked", unknown)) if rows]
+    rest = [
+        group._replace(rows=[row for row in group.rows if not row.failed and not row.unknown]) for group in made.groups
+    ]
+    rest = [group for group in rest if group.rows]
+    most = _FEW if first else _OPEN
+    return (first, rest) if sum(len(group.rows) for group in rest) > most else ([*first, *rest], [])
 
 
 def _head(first: str, rails: t.Sequence[str]) -> xml.Element:

@@ -13,12 +13,14 @@ import typing as t
 from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import command, playbook
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import charts, rates, told
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.documents import (
     DRIFT,
     FAILED,
     NOT_CHECKED,
     OK,
+    PLAYS,
     VERIFY,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.first import anchors, steps
@@ -34,7 +36,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
     style,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.material import (
-    PLAYS,
     Material,
     took,
 )
@@ -78,9 +79,8 @@ class Report:
         """A few lines for a terminal."""
         said = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _word(self, self.state))]
         for number, step in enumerate(self.steps[:_LINES], 1):
-            where = [" ".join(filter(None, place)) for place in step.places]
-            place = where[0] or "the cluster"
-            place += " and %d more" % (len(where) - 1) if len(where) > 1 else ""
+            place = step.place(step.places[0])
+            place += " and {:,} more".format(len(step.places) - 1) if len(step.places) > 1 else ""
             title = " ".join(filter(None, (step.code, step.title)))
             said.append("%d. %s: %s. Remedy: %s." % (number, place, title, step.remedy or "none known"))
         if len(self.steps) > _LINES:
@@ -148,8 +148,8 @@ def _word(report: Report, state: str) -> str:
     if state == "open":
         return "not verified"
     if state == "ok":
-        return "all that was checked is as planned"
-    return count(len(report.steps), "thing", "things") + " to mend" if report.steps else "failed"
+        return "everything that was checked is as planned"
+    return count(len(report.steps), "thing") + " to fix" if report.steps else "failed"
 
 
 def _header(report: Report) -> list[Child]:
@@ -158,7 +158,7 @@ def _header(report: Report) -> list[Child]:
     signs = {"ok": "✓ ", "failed": "✕ ", "open": "– "}
     lines = head(material.plan)
     judged = material.judged
-    seen = "No verdict yet: run playbooks/verify.yml."
+    seen = "Not verified yet: run %s." % PLAYS[VERIFY]
     if judged:
         lasted = took(judged.seconds)
         seen = "%s %s%s" % (judged.kind, when(judged.began), ", took %s" % lasted if lasted else "")
@@ -202,12 +202,12 @@ def _tile(title: str, value: str, kind: str) -> xml.Element:
 
 def _first(report: Report) -> list[Child]:
     if report.steps:
-        said = "In this order: what comes first may be the cause of what comes after."
-        return [h("p", said, class_="soft"), *told.steps(report.steps)]
+        said = "In this order: an earlier step may be the cause of a later one."
+        return [h("p", said, class_="soft"), *told.steps(report.steps, report.material.inventory)]
     if report.state == "ok":
-        return [h("p", "Nothing: all that was checked is as planned.")]
+        return [h("p", "Nothing to do: everything that was checked is as planned.")]
     if not report.material.judged:
-        return [h("p", "Verify the rails: ", code("ansible-playbook -i INVENTORY %s" % PLAYS[VERIFY]))]
+        return [h("p", "Verify the rails: ", code(command(PLAYS[VERIFY], report.material.inventory)))]
     return [h("p", "The verdict is not ok, and names no failure: run it again.")]
 
 
@@ -228,13 +228,13 @@ def _judged(material: Material) -> list[Child]:
         if isinstance(judged.asked.get(key), list) and judged.asked[key]:
             asked.append(said_of % _list(judged.asked[key]))
     if asked:
-        said += " It was asked for no more than %s." % "; ".join(asked)
+        said += " It was limited to %s." % "; ".join(asked)
     # one reason is mostly that of all
     reasons: dict[str, list[str]] = {}
     for rail, why in (judged.unproven or {}).items():
         reasons.setdefault(why, []).append(rail)
     for why, rails in reasons.items():
-        said += " No traffic has proven %s: %s." % (_list(rails), why)
+        said += " Not proven by traffic: %s (%s)." % (_list(rails), why)
     return [h("p", said, class_="soft")]
 
 
@@ -248,7 +248,7 @@ def _list(value: t.Any) -> str:
 def _beyond(made: Grid) -> list[Child]:
     if not made.beyond:
         return []
-    return [h("p", "The verdict also has what the plan does not: %s." % _list(list(made.beyond)))]
+    return [h("p", "In the verdict and not in the plan: %s." % _list(list(made.beyond)))]
 
 
 def _rates(material: Material, source: str, measures: t.Any) -> list[Child]:
@@ -260,10 +260,10 @@ def _rates(material: Material, source: str, measures: t.Any) -> list[Child]:
 def _drift(material: Material) -> list[Child]:
     drift = material.verdicts.get(DRIFT)
     if not drift:
-        return [h("p", "Drift was not looked for: run playbooks/drift.yml.", class_="soft")]
+        return [h("p", "Drift was not checked: run %s." % PLAYS[DRIFT], class_="soft")]
     parts: list[Child] = [h("p", "From drift, %s." % when(drift.began), class_="soft")]
     if not drift.failures:
-        word = "Nothing drifted" if drift.ok else "The verdict is not ok, and names nothing that drifted"
+        word = "No drift" if drift.ok else "The verdict is not ok, and names no drift"
         parts.append(h("p", "%s: %s, %s." % (word, count(len(drift.nodes), "node"), count(len(drift.rails), "rail"))))
     else:
         before = [each for each in material.runs if each.kind == DRIFT and each.began < drift.began]
@@ -278,7 +278,7 @@ def _drift(material: Material) -> list[Child]:
 
 def _findings(material: Material) -> list[Child]:
     if material.said is None:
-        return [h("p", "The fabric file was not checked: run playbooks/validate.yml.", class_="soft")]
+        return [h("p", "The fabric file was not checked: run %s." % playbook("validate"), class_="soft")]
     if not material.said:
         return [h("p", "None: the fabric file is clean.")]
     return told.findings(material.said)

@@ -37,12 +37,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.text import count
 
 # Outliers that are named at once, and of all.
-_NAMED, _ALL = 10, 200
+_NAMED, _ALL = 4, 200
 # Ports of what came and went between two runs, and transfers that are named, in one sentence.
 _PORTS = 12
 _FEW = 4
 # Runs that are shown at once.
-_NEWEST = 12
+_NEWEST = 4
 
 
 def rates(measures: t.Sequence[Measure], plan: Document, draw: bool) -> list[Child]:
@@ -100,7 +100,7 @@ def _outliers(found: t.Sequence[tuple[Quantity, Spread, Point]], slow: t.Sequenc
         off = "%d %% %s the median of %s" % (round(point.worse * 100), way, short(each.median))
         pair = "%s to %s" % (point.source, point.target)
         lines.append((pair, each.label, "%s %s" % (short(point.value), quantity.unit), off))
-    head = ("from and to", "rail", "value", "how far off")
+    head = ("from and to", "rail", "value", "deviation")
     said = list(
         dict.fromkeys("%s on %s (%d of its %d transfers)" % (each.node, each.label, *each[2:]) for each in slow)
     )[:_NAMED]
@@ -110,7 +110,7 @@ def _outliers(found: t.Sequence[tuple[Quantity, Spread, Point]], slow: t.Sequenc
         h("p", "Most often: %s." % ", ".join(said)) if said else None,
         rows(head, lines[:_NAMED], "The worst first", brief=True),
         more(
-            "%s more" % count(len(lines[_NAMED:_ALL]), "outlier"),
+            count(len(lines[_NAMED:_ALL]), "more outlier"),
             rows(head, lines[_NAMED:_ALL], "Further outliers", brief=True),
         )
         if len(lines) > _NAMED
@@ -165,11 +165,11 @@ def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
         if came or went:
             said = "Since the run before, of %s: " % when(same[-2].began)
             parts.append(
-                h("p", said, "; ".join(filter(None, [_ports("newly failed", came), _ports("mended", went)])), ".")
+                h("p", said, "; ".join(filter(None, [_ports("newly failed", came), _ports("fixed", went)])), ".")
             )
         else:
             parts.append(
-                h("p", "Since the run before, of %s, no port failed anew and none was mended." % when(same[-2].began))
+                h("p", "Since the run before, of %s, no port newly failed and none was fixed." % when(same[-2].began))
             )
     if draw and len(measured) > 1 and rails:
         room = charts.trend_room(measured)
@@ -184,9 +184,9 @@ def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
         parts.append(h("h3", "Each rail from run to run, Gb/s"))
         parts.append(h("div", *figures, class_="trends"))
         said = (
-            "The line is the median of a rail's transfers, the dashes are its slowest, which leave the frame where far "
+            "The line is the median of a rail's transfers, the dashes are its slowest, which may be outside the frame. "
         )
-        said += "off. A cross is a run in which ports of the rail failed."
+        said += "A cross is a run in which ports of the rail failed."
         parts.append(h("p", said, class_="soft small"))
     parts += _runs(runs)
     if len(measured) > 1 and rails:
@@ -234,5 +234,5 @@ def _runs(runs: t.Sequence[Run]) -> list[Child]:
     older = lines[_NEWEST:]
     return [
         rows(head, lines[:_NEWEST], "Runs, the newest first", brief=True),
-        more("%s more" % count(len(older), "run"), rows(head, older, "Older runs", brief=True)) if older else None,
+        more(count(len(older), "more run"), rows(head, older, "Older runs", brief=True)) if older else None,
     ]

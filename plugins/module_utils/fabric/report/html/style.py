@@ -14,13 +14,13 @@ _LIGHT = """
   color-scheme: light;
   --paper: #ffffff; --plate: #f5f6f8; --line: #d3d8de; --ink: #1c2024; --soft: #565f6b; --link: #005a9c;
   --good: #005a9c; --good-plate: #e3f0fa; --bad: #a33b00; --bad-plate: #fdeadd; --bad-full: #b34100;
-  --open: #565f6b; --open-plate: #eceef1; --on-full: #ffffff; --focus: #b4558c;
+  --open: #565f6b; --open-plate: #eceef1; --on-full: #ffffff; --focus: #b4558c; --shade: #7a8490;
 """
 _DARK = """
   color-scheme: dark;
   --paper: #14171a; --plate: #1d2126; --line: #3a424c; --ink: #e8eaed; --soft: #a9b2bd; --link: #7cc4f7;
   --good: #7cc4f7; --good-plate: #14304a; --bad: #ffad7a; --bad-plate: #47220b; --bad-full: #ffad7a;
-  --open: #a9b2bd; --open-plate: #2a3037; --on-full: #14171a; --focus: #f09ccb;
+  --open: #a9b2bd; --open-plate: #2a3037; --on-full: #14171a; --focus: #f09ccb; --shade: #8a94a0;
 """
 
 SHEET = (
@@ -50,7 +50,15 @@ code { font: .875em ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace
 .skip { position: absolute; left: -999px; top: 0; padding: .5rem 1rem; background: var(--paper); z-index: 2 }
 .skip:focus { left: 0 }
 nav { position: sticky; top: 0; z-index: 1; background: var(--plate); border-block: 1px solid var(--line) }
-nav ul { display: flex; gap: 0 1.1rem; list-style: none; margin-block: 0; overflow-x: auto; white-space: nowrap }
+nav ul {
+  display: flex; gap: 0 1.1rem; list-style: none; margin-block: 0; overflow-x: auto; white-space: nowrap;
+  /* a shadow at the edge beyond which there is more to scroll to */
+  background: linear-gradient(to right, var(--plate) 40%, transparent) left / 48px 100%,
+    linear-gradient(to left, var(--plate) 40%, transparent) right / 48px 100%,
+    linear-gradient(to right, var(--shade), transparent) left / 20px 100%,
+    linear-gradient(to left, var(--shade), transparent) right / 20px 100%;
+  background-repeat: no-repeat; background-attachment: local, local, scroll, scroll
+}
 nav a { display: block; padding: .5rem 0; text-decoration: none }
 nav a:hover { text-decoration: underline }
 section { scroll-margin-top: 1rem }
@@ -77,11 +85,9 @@ section { scroll-margin-top: 1rem }
   counter-increment: step; border: 1px solid var(--line); border-left: 5px solid var(--bad-full);
   border-radius: 8px; padding: .7rem 1rem; margin: 0 0 .8rem; break-inside: avoid
 }
-.steps h3 { margin: 0 0 .3rem }
+.steps h3 { margin: 0 0 .2rem }
+.steps p { margin: .1rem 0 }
 .steps h3::before { content: counter(step) ". " }
-dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .15rem .9rem; margin: .3rem 0 0 }
-dl.facts dt { color: var(--soft) }
-dl.facts dd { margin: 0; min-width: 0; overflow-wrap: anywhere }
 table { margin: .6rem 0; border-collapse: collapse; font-size: .9rem; line-height: 1.4 }
 caption { text-align: left; color: var(--soft); padding: .2rem 0; font-size: .875rem }
 th { text-align: left; font-weight: 600 }
@@ -150,12 +156,11 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-block: 1
   .cards td::before { content: attr(data-label) ": "; color: var(--soft) }
   .cards.brief td { display: inline-block; width: auto; margin-right: 1rem }
   .cards .empty, .cards.brief .empty { display: none }
-  dl.facts { grid-template-columns: 1fr }
-  dl.facts dd { margin-bottom: .3rem }
   .matrix tbody th { max-width: 8rem }
   .matrix td { min-width: 1.55rem }
   .matrix thead th { line-height: 1.55rem }
   .matrix.sums td { padding: 0 .25rem }
+  .trends { grid-template-columns: 1fr 1fr; gap: .6rem }
 }
 @media print {
   body { font-size: 10pt }

@@ -1,0 +1,24 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import output
+from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+
+
+class ActionModule(Door):
+    """Prints lines of text as they are; documented in ``plugins/modules/show.py``."""
+
+    SPEC: t.Mapping[str, t.Any] = {"text": {"type": "raw", "required": True}}
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        text = options["text"]
+        lines = [line for part in (text if isinstance(text, list) else [text]) for line in str(part).splitlines()]
+        result: dict[str, t.Any] = {"changed": False, "lines": lines}
+        if not output.show(lines):
+            result["_ansible_verbose_always"] = True
+        return result

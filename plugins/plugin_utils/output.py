@@ -1,0 +1,31 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Text for the person who runs a playbook, printed as it is.
+
+Ansible's default callback prints a result as one line of JSON, in which a table cannot be read.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible import constants
+from ansible.release import __version__
+from ansible.utils.display import Display
+
+
+def show(lines: t.Sequence[str]) -> bool:
+    """Print the lines. False, and nothing printed, where all of the output is one JSON document."""
+    if "json" in str(constants.config.get_config_value("DEFAULT_STDOUT_CALLBACK")):
+        return False
+    if lines:
+        Display().display("\n".join(lines))
+    return True
+
+
+def show_error(message: str) -> None:
+    """Print an error of several lines where Ansible itself prints it as one line of JSON alone: before 2.19."""
+    if "\n" in message and tuple(map(int, __version__.split(".")[:2])) < (2, 19):
+        show(message.splitlines())

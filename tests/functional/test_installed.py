@@ -1,0 +1,85 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The installed archive as its user sees it: outside a checkout, without any ``ansible.cfg``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import playbook
+from tests.playbook import ROOT, Played
+from tools import release
+
+JSON_CALLBACK = """
+from ansible.plugins.callback import CallbackBase
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "one_json"
+
+    def v2_runner_on_ok(self, result):
+        if result._task.action == "railyard.fabric.show":
+            self._display.display(self._dump_results(result._result))
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a fabric file, an empty configuration, and the collection as it is installed."""
+    top = tmp_path_factory.mktemp("installed")
+    archive = release.build(tmp_path_factory.mktemp("build"))
+    (top / "none.cfg").write_text("")
+    install = ("collection", "install", str(archive), "-p", str(top / "collections"), "--offline", "--no-deps")
+    env = {"ANSIBLE_CONFIG": str(top / "none.cfg"), "ANSIBLE_COLLECTIONS_PATH": str(top / "collections")}
+    assert playbook.run("ansible-galaxy", *install, env=env, cwd=top).returncode == 0
+    (top / "east").mkdir()
+    shutil.copy(ROOT / "inventories/macvlan-roce/fabric.yml", top / "east/fabric.yml")
+    return top
+
+
+def play(place: Path, name: str, *words: str, inventory: str = "east", **more: str) -> Played:
+    env = {"ANSIBLE_CONFIG": str(place / "none.cfg"), "ANSIBLE_COLLECTIONS_PATH": str(place / "collections"), **more}
+    argv = ("-i", inventory, "railyard.fabric." + name, *words)
+    return playbook.run("ansible-playbook", *argv, env=env, cwd=place)
+
+
+def test_tables_are_printed_line_by_line(place: Path) -> None:
+    done = play(place, "validate")
+    assert done.returncode == 0 and "east/fabric.yml: no findings" in done.stdout.splitlines(), done.text
+    done = play(place, "plan", "-e", "report_dir=out")
+    assert done.returncode == 0 and "RAILS" in done.stdout.splitlines(), done.text
+    assert "\\n" not in done.stdout and '"msg"' not in done.stdout
+    assert re.search(r"^  \.\.\. and 8 more ports: see out/ports.csv", done.stdout, re.MULTILINE)
+    assert (place / "out/ports.csv").exists()
+
+
+def test_a_verdict_is_printed_line_by_line_and_names_what_can_be_typed(place: Path) -> None:
+    """Of nodes that nobody can reach."""
+    dead = re.sub(r"address: [^}]*", 'address: "127.77.0.[1:2]"', (place / "east/fabric.yml").read_text(), count=1)
+    (place / "dead").mkdir()
+    (place / "dead/fabric.yml").write_text(dead)
+    words = ("-e", "ansible_port=1", "-T", "2", "-e", "report_dir=seen", "-e", "verify_report_dir=seen")
+    done = play(place, "verify", *words, inventory="dead")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 2 and sum(line.startswith("RV001 ai-10-1-16-") for line in lines) == 2, done.text
+    assert any(re.match(r"Nodes answer +2 +2 +0", line) for line in lines), done.text
+    assert "look at it with -e kubernetes_kubeconfig" in done.said and "railyard.fabric.drift" in done.text
+    assert "playbooks/" not in re.sub(r"\S*/collections/\S*", "", done.text)
+    done = play(place, "report", "-e", "report_dir=seen", inventory="dead")
+    assert done.returncode == 0 and "the report: seen/report.html" in done.stdout.splitlines(), done.text
+    assert "playbooks/" not in (place / "seen/report.html").read_text()
+
+
+def test_one_json_document_stays_one(place: Path) -> None:
+    (place / "callbacks").mkdir()
+    (place / "callbacks/one_json.py").write_text(JSON_CALLBACK)
+    more = {"ANSIBLE_STDOUT_CALLBACK": "one_json", "ANSIBLE_CALLBACK_PLUGINS": str(place / "callbacks")}
+    done = play(place, "validate", **more)
+    assert done.returncode == 0 and "east/fabric.yml: no findings" not in done.stdout.splitlines(), done.text
+    assert '"east/fabric.yml: no findings"' in done.stdout

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Messages name playbooks as the reader can type them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric import playbooks
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_checkout_names_its_files_also_through_a_link(tmp_path: Path) -> None:
+    assert not playbooks.installed() and playbooks.playbook("hosts") == "playbooks/hosts.yml"
+    place = tmp_path / "ansible_collections" / "railyard"
+    place.mkdir(parents=True)
+    os.symlink(ROOT, place / "fabric")
+    assert not playbooks.installed(str(place / "fabric/plugins/module_utils/fabric/playbooks.py"))
+
+
+def test_an_installed_collection_names_its_playbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert playbooks.installed(str(tmp_path / "ansible_collections/railyard/fabric/plugins/x.py"))
+    monkeypatch.setattr(playbooks, "installed", lambda: True)
+    said = playbooks.named("see the port (playbooks/hosts.yml); hosts.yml sets it, not fabric.yml or my/hosts.yml.")
+    assert said == (
+        "see the port (railyard.fabric.hosts); railyard.fabric.hosts sets it, not fabric.yml or my/hosts.yml."
+    )
+
+
+def test_every_playbook_is_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playbooks, "installed", lambda: True)
+    for path in ROOT.glob("playbooks/*.yml"):
+        said = playbooks.named("playbooks/%s" % path.name)
+        # AWX has checkouts alone, and runs these two there
+        assert said == "railyard.fabric.%s" % path.stem or path.stem in ("awx", "reboots")
+
+
+def test_the_command_names_the_inventory_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("east", "my fabric"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(fabric_files, "_inventory_sources", lambda: [str(tmp_path / "east")])
+    monkeypatch.delenv("AWX_PRIVATE_DATA_DIR", raising=False)
+    assert playbooks.command("railyard.fabric.hosts", fabric_files.inventory()) == (
+        "ansible-playbook -i east railyard.fabric.hosts"
+    )
+    monkeypatch.setattr(fabric_files, "_inventory_sources", lambda: ["east", "my fabric"])
+    assert fabric_files.inventory() == "east -i 'my fabric'"
+    monkeypatch.setattr(fabric_files, "_inventory_sources", lambda: ["/etc/there/is/none"])
+    assert fabric_files.inventory("east/fabric.yml") == "east/fabric.yml"
+    assert playbooks.command("x") == "ansible-playbook -i INVENTORY x"
+    monkeypatch.setenv("AWX_PRIVATE_DATA_DIR", "/runner")
+    assert fabric_files.inventory("east/fabric.yml") == ""
