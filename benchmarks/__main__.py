@@ -1,15 +1,24 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m benchmarks [planner|objects|kubernetes|hosts]``; without a word all. Only the hosts' needs guests."""
+"""``python -m benchmarks [planner|objects|kubernetes|webhooks|hosts]``; without a word all.
+
+Only the part of the hosts needs guests.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import hosts, kubernetes, objects, planner
+from benchmarks import hosts, kubernetes, objects, planner, webhooks
 
-PARTS = {"planner": planner.main, "objects": objects.main, "kubernetes": kubernetes.main, "hosts": hosts.main}
+PARTS = {
+    "planner": planner.main,
+    "objects": objects.main,
+    "kubernetes": kubernetes.main,
+    "webhooks": webhooks.main,
+    "hosts": hosts.main,
+}
 
 
 def main() -> int:

@@ -76,10 +76,10 @@ def _figures(place: Path, cluster: t.Any, proxy: t.Any) -> int:
     kubeconfig: Path = cluster.kubeconfig
     whole, smaller = place / "fabric.yml", place / "one-less.yml"
     for path, nodes in ((whole, NODES), (smaller, NODES - 1)):
-        path.write_text(fabric(nodes, "sriov", ports=False).replace("network-operator", "spiderpool"))
+        path.write_text(plain_fabric(nodes))
     proxied = place / "kubeconfig"
     proxied.write_text(_PROXIED % proxy.url)
-    plan = _planned(whole)
+    plan = planned(whole)
     objects = plan.objects
     pools = [each for each in objects if each["kind"] == "SpiderIPPool"]
     say("objects of %d nodes x %d rails, of them pools" % (NODES, RAILS), "%d, %d" % (len(objects), len(pools)))
@@ -113,6 +113,11 @@ def _figures(place: Path, cluster: t.Any, proxy: t.Any) -> int:
         return 0
     _compared(place, kubeconfig, rival, pools, len(objects), first)
     return 0
+
+
+def plain_fabric(nodes: int) -> str:
+    """A fabric file of Spiderpool with a pool a node and rail."""
+    return fabric(nodes, "sriov", ports=False).replace("network-operator", "spiderpool")
 
 
 def _waited(cluster: t.Any, plan: t.Any, paths: tuple[Path, Path, Path], proxy: t.Any) -> None:
@@ -219,7 +224,7 @@ def _ours(file: Path, kubeconfig: Path, said: str = "", wait: bool = False) -> R
         "kubernetes_wait": wait,
         "kubernetes_wait_timeout": 60,
     }
-    run = _play("playbooks/kubernetes.yml", json.dumps(dict(words, kubernetes_options=OPTIONS)))
+    run = play("playbooks/kubernetes.yml", json.dumps(dict(words, kubernetes_options=OPTIONS)))
     if said not in run.text:
         sys.exit("kubernetes.yml did not say '%s':\n%s" % (said, run.text))
     return run
@@ -227,10 +232,10 @@ def _ours(file: Path, kubeconfig: Path, said: str = "", wait: bool = False) -> R
 
 def _theirs(rival: str, kubeconfig: Path, objects: Path, *words: str) -> Run:
     given = json.dumps({"objects_file": str(objects), "kubernetes_kubeconfig": str(kubeconfig)})
-    return _play("benchmarks/k8s_tasks.yml", given, *words, ANSIBLE_COLLECTIONS_PATH=rival)
+    return play("benchmarks/k8s_tasks.yml", given, *words, ANSIBLE_COLLECTIONS_PATH=rival)
 
 
-def _play(playbook: str, given: str, *words: str, **environment: str) -> Run:
+def play(playbook: str, given: str, *words: str, **environment: str) -> Run:
     """A playbook to its end. Memory and processor are those of Ansible with the processes that it waited for."""
     env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), **environment)
     argv = [str(BIN / "ansible-playbook"), "-i", "localhost,", playbook, "-e", given, *words]
@@ -259,7 +264,7 @@ def _collections() -> str | None:
     return None
 
 
-def _planned(path: Path) -> t.Any:
+def planned(path: Path) -> t.Any:
     sys.path.insert(0, str(ROOT / "collections"))
     from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
 

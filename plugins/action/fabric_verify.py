@@ -200,6 +200,7 @@ def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
             return {"server": None, "error": _first(each.get("msg"))}
     seen = {"server": ready.get("server"), "error": ""}
     seen.update(lacks=ready.get("lacks") or [], changes=objects.get("changes") or [])
+    seen.update(withheld=ready.get("withheld") or [], refused=objects.get("errors") or [])
     pods = _answer(cluster, "pods")
     if pods:
         seen["pods"] = pods if "pods" in pods else {"error": _first(pods.get("msg"))}

@@ -20,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 # Names of nodes in a warning, and whole objects in a difference.
 _SHOWN = 5
 _WHOLE = 256
+# What can be done to an object, as counts and the summary name it.
+_DONE = ("created", "adopted", "changed", "replaced", "removed", "released")
 _MORE = "and %%d objects more that come or go (%s writes all that are planned)" % playbook("render")
 
 
@@ -32,6 +34,7 @@ class ActionModule(Door):
         "consent": {"type": "str"},
         "prune": {"type": "bool", "default": True},
         "force": {"type": "bool", "default": False},
+        "replace": {"type": "bool", "default": False},
         "timeout": {"type": "int", "default": 120},
     }
 
@@ -45,7 +48,7 @@ class ActionModule(Door):
                 "see with --check what would go, then consent with -e teardown_consent=%s" % plan.fabric,
             )
         _version = server.version
-        apply = Apply(server, plan.wish(options["force"]), check, kube.say)
+        apply = Apply(server, plan.wish(options["force"], options["replace"]), check, kube.say)
         labels = Labelling(server, plan.node_labels() if present else {}, {FABRIC: plan.fabric}, LABEL, MANAGER)
         failed: dict[str, t.Any] = {}
         try:
@@ -53,7 +56,7 @@ class ActionModule(Door):
             if present and plan.labels_nodes:
                 labels.run(check, kube.say)
             if present:
-                apply.present(options["prune"])
+                apply.present(options["prune"], options["timeout"])
             else:
                 apply.absent(options["timeout"])
                 labels.run(check, kube.say)
@@ -100,23 +103,35 @@ def _shown(found: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     return dict(plain, labels=(found["metadata"].get("labels") or {})) if found else {}
 
 
+def _did(write: Write) -> str:
+    """What was done to an object, in one word."""
+    if write.adopts or write.releases:
+        return "adopted" if write.adopts else "released"
+    if write.replaces:
+        return "replaced"
+    if write.live is None:
+        return "created"
+    return "removed" if write.wanted is None else "changed"
+
+
 def _counts(writes: t.Sequence[Write], labels: t.Sequence[Change]) -> dict[str, int]:
-    return {
-        "created": sum(write.live is None for write in writes),
-        "changed": sum(write.live is not None and write.wanted is not None for write in writes),
-        "removed": sum(write.wanted is None for write in writes),
-        "labelled": len({change.subject for change in labels}),
-    }
+    did = collections.Counter(map(_did, writes))
+    labelled = {change.subject for change in labels if change.after is not None}
+    unlabelled = {change.subject for change in labels} - labelled
+    return dict({word: did[word] for word in _DONE}, labelled=len(labelled), unlabelled=len(unlabelled))
 
 
 def _summary(fabric: str, objects: int, writes: t.Sequence[Write], labels: t.Sequence[Change], check: bool) -> str:
     counts = _counts(writes, labels)
-    going = collections.Counter(write.key.kind for write in writes if write.wanted is None)
-    parts = ["%d %s" % (counts[key], key) for key in ("created", "changed", "removed") if counts[key]]
-    if going:
-        parts[-1] += " (%s)" % ", ".join("%d %s" % (count, kind) for kind, count in sorted(going.items()))
+    going = collections.Counter(write.key.kind for write in writes if _did(write) == "removed")
+    kinds = ", ".join("%d %s" % (count, kind) for kind, count in sorted(going.items()))
+    parts = [
+        "%d %s%s" % (counts[word], word, " (%s)" % kinds if word == "removed" else "") for word in _DONE if counts[word]
+    ]
     if counts["labelled"]:
-        parts.append("%d nodes labelled anew" % counts["labelled"])
+        parts.append("%d nodes labelled" % counts["labelled"])
+    if counts["unlabelled"]:
+        parts.append("labels removed from %d nodes" % counts["unlabelled"])
     return "fabric %s: %s objects; %s%s" % (
         fabric,
         objects or "no",

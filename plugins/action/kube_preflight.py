@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import beside
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import NAD, beside
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
@@ -33,10 +33,12 @@ class ActionModule(Door):
         kinds = ((each["apiVersion"], each["kind"]) for each in plan.objects)
         later = preflight.Later(options["prune"], options["wait"], beside(kinds))
         raise_all(preflight.problems(server, wish, plan.labels_nodes, kube.say, plan.secrets(), later))
+        warnings = preflight.overwritten(server, wish, "SpiderMultusConfig", NAD, kube.say)
         if plan.labels_nodes:
             Labelling(server, plan.node_labels(), {FABRIC: plan.fabric}, LABEL, MANAGER).observed()
         return {
             "changed": False,
+            "warnings": warnings,
             "server": server.url,
             "version": "%d.%d" % server.version,
             "summary": "%s: Kubernetes %d.%d has all that %d objects of fabric %s need"

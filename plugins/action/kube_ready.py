@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
 _STILL = 60.0
 # How many times as long as a look takes nobody looks: that at thousands of nodes is not all that a server has to do.
 _REST = 5.0
+# What is read of a spec: where the definition of a network is, and what people set on pools beside the plan.
+_READ = ("networkNamespace", "disable", "excludeIPs")
 
 
 class ActionModule(Door):
@@ -35,7 +37,7 @@ class ActionModule(Door):
         plan, server = kube.Planned(options), kube.server(options)
         goal = Goal(plan.document, plan.given, plan.objects)
         begun = time.monotonic()
-        reached, lacks = _look(server, goal)
+        reached, lacks, withheld = _look(server, goal)
         took = time.monotonic() - begun
         last, told_at = reached, begun
         # in check mode nothing was applied that could still come
@@ -44,7 +46,7 @@ class ActionModule(Door):
             time.sleep(max(0.1, min(pause, begun + options["timeout"] - time.monotonic())))
             looked = time.monotonic()
             try:
-                reached, lacks = _look(server, goal)
+                reached, lacks, withheld = _look(server, goal)
             except Unreachable as error:
                 # a control plane that is upgraded comes back; what was seen before is no answer when the time is up
                 if time.monotonic() - begun >= options["timeout"]:
@@ -67,19 +69,28 @@ class ActionModule(Door):
             if lacks
             else "every object is taken up",
         )
-        result = {"changed": False, "summary": summary, "lacks": [group._asdict() for group in groups], "lines": lines}
+        aside = alike(withheld)
+        result = {
+            "changed": False,
+            "summary": summary,
+            "lacks": [group._asdict() for group in groups],
+            "lines": lines,
+            "withheld": [group._asdict() for group in aside],
+            "warnings": told(alike([each for each in withheld if each not in lacks])),
+        }
         if lacks and not check and options["required"]:
             waited = "after %d s" % (time.monotonic() - begun)
             result.update(failed=True, msg="%s %s:\n%s" % (summary, waited, "\n".join(lines)))
         return result
 
 
-def _look(server: Server, goal: Goal) -> tuple[int, list[Lack]]:
+def _look(server: Server, goal: Goal) -> tuple[int, list[Lack], list[Lack]]:
+    """How many resources are there, what is missing, and pools that somebody closed to pods as a whole or in part."""
     nodes = {each["metadata"]["name"]: each for each in server.list(NODES, keep=_judged_node)}
     own = observed(server, server.resources(goal.kinds), kube.FAMILY, kube.say, _judged)
     beside = observed(server, server.resources(goal.beside()), {}, kube.say, _judged)
     live = {(key.kind, key.namespace, key.name): each for key, each in {**beside, **own}.items()}
-    return goal.reached(nodes), goal.lacks(nodes, live)
+    return goal.reached(nodes), goal.lacks(nodes, live), goal.withheld(live)
 
 
 def _judged_node(node: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -92,11 +103,10 @@ def _judged_node(node: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _judged(found: dict[str, t.Any]) -> dict[str, t.Any]:
-    """An object without what was wanted of it: how far it came is in its status."""
+    """An object without most of what was wanted of it: how far it came is in its status."""
     kept = plainly(found)
     spec = kept.pop("spec", None) or {}
-    if "networkNamespace" in spec:
-        kept["spec"] = {"networkNamespace": spec["networkNamespace"]}
+    kept["spec"] = {key: spec[key] for key in _READ if key in spec}
     return kept
 
 

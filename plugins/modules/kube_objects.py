@@ -21,6 +21,8 @@ description:
     that another manager applies, or that was never ours, is a conflict, and an error, unless O(force) takes it over.
   - A field that the server does not know is an error, also on releases before 1.25, where objects of a new shape are
     tried as a dry run first.
+  - An object that somebody else made with the planned values is adopted, with a warning. It keeps the annotation
+    C(railyard.fabric/adopted), and O(state=absent) takes our labels off it and leaves it on the cluster.
   - What people start by hand (the test pods of the component C(workload)) is neither applied nor pruned.
 author:
   - Railyard contributors (@railyard)
@@ -58,8 +60,18 @@ options:
     description: Take over fields that other managers own.
     type: bool
     default: false
+  replace:
+    description:
+      - Consent to delete planned objects and create them again, where the server takes no update of them. Such as a
+        pool that gets another subnet, and a pool that left the plan and still has the addresses of a planned one.
+      - Without it these objects are listed with the reasons, and nothing is written. An object of which pods use
+        addresses is never deleted for that; the error names the pods.
+    type: bool
+    default: false
   timeout:
-    description: With O(state=absent), the seconds for which each kind may take to go.
+    description:
+      - With O(state=absent), the seconds for which each kind may take to go. With O(replace), the seconds until what is
+        deleted is gone and can be created again.
     type: int
     default: 120
 seealso:
@@ -85,17 +97,19 @@ EXAMPLES = r"""
 RETURN = r"""
 changes:
   description:
-    - What was (or would be) changed, a field each. An object that comes or goes is one change of the attribute
-      V(object).
+    - What was (or would be) changed, a field each. An object that comes, goes, is replaced, adopted or released is one
+      change of the attribute V(object).
   returned: always
   type: list
   elements: dict
   sample: [{subject: SpiderIPPool ai-gpu01, attribute: spec.gateway, before: 172.16.11.253, after: 172.16.11.254}]
 counts:
-  description: How many objects were created, changed and removed, and how many nodes labelled.
+  description:
+    - How many objects were created, adopted, changed, replaced, removed and released, and how many nodes got labels or
+      lost them.
   returned: always
   type: dict
-  sample: {created: 0, changed: 1, removed: 0, labelled: 0}
+  sample: {created: 0, adopted: 0, changed: 1, replaced: 0, removed: 0, released: 0, labelled: 0, unlabelled: 0}
 requests:
   description: How many requests were sent, by verb of HTTP.
   returned: always

@@ -83,8 +83,15 @@ lacks:
       description: The likeliest reason, with what to look at.
       returned: always
       type: str
+withheld:
+  description:
+    - Pools that are as planned and give fewer addresses, because somebody disabled them (which RV(lacks) has too) or
+      excluded addresses (a warning), in the form of RV(lacks).
+  returned: always
+  type: list
+  elements: dict
 lines:
-  description: The same for people, a line each.
+  description: The same as RV(lacks) for people, a line each.
   returned: always
   type: list
   elements: str

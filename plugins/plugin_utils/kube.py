@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import typing as t
 
 from ansible.utils.display import Display
@@ -18,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.
     MANAGED_BY,
     MANAGER,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.changes import RULES
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import ON_DEMAND
@@ -25,6 +28,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect impor
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
 from ansible_collections.railyard.fabric.plugins.plugin_utils import planned
+
+# Ansible loads this module once, before it forks a process for each task; none of these then imports the client again,
+# which takes longer than a run that has nothing to do. connect() reports one that is missing.
+with contextlib.suppress(ImportError):
+    importlib.import_module("kubernetes.config")
 
 # Documented in plugins/doc_fragments/kube.py.
 CONNECTION: dict[str, t.Any] = {
@@ -59,7 +67,7 @@ class Planned:
         # with a rule of Node Feature Discovery nobody else may set the same labels
         self.labels_nodes = not Options.of(self.given).node_feature_rule
 
-    def wish(self, force: bool = False) -> Wish:
+    def wish(self, force: bool = False, replace: bool = False) -> Wish:
         return Wish(
             self.objects,
             dict(FAMILY, **{FABRIC: self.fabric}),
@@ -69,6 +77,8 @@ class Planned:
             [{COMPONENT: component} for component in ON_DEMAND],
             MANAGER,
             force,
+            RULES,
+            replace,
         )
 
     def secrets(self) -> list[partition.Secret]:

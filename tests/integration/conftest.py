@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import clean_cluster, cluster, namespace  # noqa: F401  (fixtures for every test here)
+from tests.integration.kube_fixtures import bench, proxy  # noqa: F401
 from tests.integration.modules import Modules
 from tests.integration.webhooks import spiderpool_controller, start_spiderpool  # noqa: F401
 from tests.playbook import PROGRAMS, ROOT, environment

@@ -23,130 +23,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight, server
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
 from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
-from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import FAMILY, Planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import FAMILY
 from lab import process
 from lab.cluster import api, binaries, lifecycle
-from lab.cluster.proxy import Proxy
 from tests import playbook
-from tests.integration.cluster import Cluster, Object
+from tests.integration.cluster import Cluster
+from tests.integration.kube_bench import OPTIONS, Bench, kubeconfig, names, pool, quiet
 from tests.playbook import Played
-from tests.unit.fabric.kubernetes import plans
-
-# Everything in namespaces that any cluster has, and nothing of Prometheus', so that each test fills an empty cluster.
-OPTIONS: Object = {"metrics": False, "registry": "registry.example"}
-
-
-def quiet(_text: str) -> None:
-    """Progress is not looked at."""
-
-
-def kubeconfig(path: Path, url: str, user: Object | None = None, authority: Path | None = None) -> Path:
-    cluster: Object = {"server": url}
-    if authority:
-        cluster["certificate-authority"] = str(authority)
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "it", "cluster": cluster}],
-        "users": [{"name": "who", "user": user or {}}],
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "who"}}],
-        "current-context": "it",
-    }
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
-@pytest.fixture
-def proxy(cluster: Cluster) -> t.Iterator[Proxy]:
-    made = Proxy(cluster.running)
-    yield made
-    made.close()
-
-
-class Bench:
-    """A fabric file, the cluster, and what the actions do with both."""
-
-    def __init__(self, cluster: Cluster, proxy: Proxy, place: Path) -> None:
-        self.cluster, self.proxy, self.place = cluster, proxy, place
-        self.kubeconfig = kubeconfig(place / "proxied", proxy.url)
-
-    def plan(
-        self, provider: str = "spiderpool", attachment: str = "macvlan", mode: str = "subnet", **more: t.Any
-    ) -> Planned:
-        file = plans.fabric_file(provider, attachment, mode, (4,))
-        file["nodes"] = {"node-[1:2]": {"profile": "hgx"}}
-        for key, value in more.pop("options", OPTIONS).items():
-            more.setdefault("kubernetes", {})[key] = value
-        given = more.pop("kubernetes", {})
-        file["fabric"].update(more.pop("fabric", {}))
-        for rail, values in more.pop("rails", {}).items():
-            file["rails"][rail].update(values)
-        for rail in more.pop("without", ()):
-            del file["rails"][rail], file["profiles"]["hgx"]["ports"][rail]
-        assert not more, more
-        path = self.place / "fabric.yml"
-        path.write_text(yaml.safe_dump(file, sort_keys=False))
-        return Planned({"file": str(path), "kubernetes": given})
-
-    def server(self, config: Path | None = None) -> server.Server:
-        return connect(str(config or self.kubeconfig), None, 4)
-
-    def apply(
-        self, plan: Planned, check: bool = False, prune: bool = True, force: bool = False, config: Path | None = None
-    ) -> Apply:
-        self.proxy.seen.clear()
-        run = Apply(self.server(config), plan.wish(force), check, quiet)
-        run.present(prune)
-        return run
-
-    def absent(self, plan: Planned, timeout: float = 10, check: bool = False) -> Apply:
-        self.proxy.seen.clear()
-        run = Apply(self.server(), plan.wish(), check, quiet)
-        run.absent(timeout)
-        return run
-
-    def refused(self, plan: Planned, **how: t.Any) -> str:
-        with pytest.raises(RailyardError) as error:
-            self.apply(plan, **how)
-        text = str(error.value)
-        assert "Traceback" not in text and "object at 0x" not in text
-        return text
-
-    def live(self, plan: Planned) -> dict[str, Object]:
-        """What carries the fabric's labels, by kind and name."""
-        wish, made = plan.wish(), self.server()
-        found = observed(made, made.resources(wish.kinds), wish.labels, quiet)
-        return {"%s %s" % (key.kind, key.name): each for key, each in found.items()}
-
-
-@pytest.fixture
-def bench(cluster: Cluster, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Bench]:
-    cluster.need("spiderippools.spiderpool.spidernet.io")
-    # an absent server is waited for as long as it takes to see that it is awaited
-    monkeypatch.setattr(server, "_AGAIN", (0.05, 0.1))
-    monkeypatch.setattr(server, "_AWAY", 0.3)
-    made = Bench(cluster, proxy, tmp_path)
-    yield made
-    for name in ("ai", "other"):
-        clean = Apply(connect(str(cluster.kubeconfig), None, 4), made.plan(fabric={"name": name}).wish(), False, quiet)
-        clean.absent(20)
-
-
-def names(run: Apply) -> list[str]:
-    return sorted("%s %s" % (write.key.kind, write.key.name) for write in run.done)
-
-
-def pool(name: str = "ai-gpu01") -> Object:
-    return {
-        "apiVersion": "spiderpool.spidernet.io/v2beta1",
-        "kind": "SpiderIPPool",
-        "metadata": {"name": name},
-    }
 
 
 def test_a_second_run_lists_each_kind_once_and_writes_nothing(bench: Bench) -> None:
@@ -179,7 +66,7 @@ def test_every_provider_converges_at_once(bench: Bench, provider: str, attachmen
     assert bench.apply(plan).done == []
     assert bench.proxy.writes == []
     # a later plan with another provider takes all of it away
-    bench.apply(bench.plan())
+    bench.apply(bench.plan(), replace=True)
     assert {kind.split()[0] for kind in bench.live(plan)} == {"SpiderIPPool", "SpiderMultusConfig", "ConfigMap"}
 
 
@@ -243,6 +130,10 @@ def test_an_object_that_was_somebody_elses_before_is_not_taken_over(bench: Bench
     assert "SpiderIPPool ai-gpu01: spec.gateway is owned by kubectl-create" in bench.refused(plan)
     bench.apply(plan, force=True)
     assert bench.apply(plan).done == []
+    # it is still theirs, and outlives the teardown
+    bench.absent(plan)
+    assert bench.cluster.get(pool()) is not None
+    bench.cluster.kubectl("delete", "spiderippool", "ai-gpu01")
 
 
 def test_an_edit_is_seen_named_and_put_right(bench: Bench) -> None:
@@ -600,7 +491,8 @@ def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> Non
     assert kinds.index("spidermultusconfigs") < kinds.index("spiderippools")
     assert "ConfigMap" in {name.split()[0] for name in bench.live(plan)}
     # while it hangs it is neither applied over nor deleted again
-    assert "is deleted and still there" in bench.refused(plan)
+    assert "is deleted and still there" in bench.refused(plan, timeout=1)
+    assert bench.proxy.writes == []
     with pytest.raises(RailyardError, match="its finalizers"):
         bench.absent(plan, timeout=1)
     # nor does the next run go past it
@@ -751,7 +643,7 @@ def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
     assert done.returncode == 0 and wanted + "%d created" % len(plan.objects) in done.said, done.text
     assert bench.live(plan) == {}
     done = play(bench, "kubernetes", "-e", "kubernetes_wait=false")
-    assert done.returncode == 0 and "2 nodes labelled anew" in done.said and "Nobody waited" in done.said, done.text
+    assert done.returncode == 0 and "2 nodes labelled" in done.said and "Nobody waited" in done.said, done.text
     bench.proxy.seen.clear()
     done = play(bench, "kubernetes", "-e", "kubernetes_wait_timeout=1")
     assert done.returncode == 2 and "changed=0" in done.said and bench.proxy.writes == [], done.text

@@ -19,6 +19,8 @@ _FORBIDDEN = re.compile(r'(?:User )?"([^"]*)" cannot (\S+) resource "([^"]+)" in
 _UNDECLARED = re.compile(r"([\w.\[\]\"=:/{}-]+): field not declared in schema")
 _STRICT = re.compile(r'unknown field "([^"]+)"')
 _OWNER = re.compile(r'conflict with "([^"]+)"')
+_IMMUTABLE = re.compile(r"immutable|(?:is|are) not changeable|may not be changed|cannot be changed")
+_ANONYMOUS = '"system:anonymous"'
 _SHOWN = 6
 
 
@@ -41,6 +43,18 @@ class General(Refusal):
 
 class Unreachable(General):
     """Nobody answers."""
+
+
+class Denied(Refusal):
+    """A webhook's no."""
+
+
+class Immutable(Refusal):
+    """A field that no update may change."""
+
+
+class Exists(Refusal):
+    """An object came, or changed, while it was sent."""
 
 
 class Conflict(Refusal):
@@ -84,17 +98,21 @@ def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str
         )
     denied = _DENIED.search(message)
     if denied:
-        return Refusal(
-            "the webhook %s denies it: %s" % (denied[1], denied[2].rstrip(".") or "it gives no reason"),
-            place,
-            "mend the fabric file where it says so; lint should have found it, so report that too",
-        )
+        return _denied(denied[1], denied[2].rstrip("."), place, resource)
     if status == 403:
         return _forbidden(message, verb, resource, place)
     if status == 404:
         return _missing(answer, message, resource, place)
     if status == 409 and _owners(answer):
         return Conflict(place, _owners(answer))
+    if status == 409 and verb == "patch":
+        return Exists("it was made or changed meanwhile: %s" % message.rstrip("."), place, "run again")
+    if _IMMUTABLE.search(message):
+        return Immutable(
+            "the server refuses to %s it (%d): %s" % (verb, status, message.rstrip(".")),
+            place,
+            _deleted_first(place, resource),
+        )
     unknown = _UNDECLARED.findall(message) or (_STRICT.findall(message) if status in (400, 422) else [])
     if unknown:
         return Refusal(
@@ -109,16 +127,64 @@ def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str
     return Refusal(
         "the server refuses to %s it (%d): %s" % (verb, status, message.rstrip(".")),
         place,
-        "see its message; where it says that a field is immutable, delete the object and run again"
-        if "immutable" in message
-        else "mend what its message names, then run again",
+        "correct what its message names, then run again",
     )
+
+
+def _denied(webhook: str, why: str, place: str, resource: str) -> Refusal:
+    text = "the webhook %s denies it: %s" % (webhook, why or "it gives no reason")
+    if "already exists" in why:
+        return Exists(text, place, "run again: the object is there now, and is updated")
+    if _IMMUTABLE.search(why):
+        return Denied(text, place, _deleted_first(place, resource))
+    if not why:
+        return Denied(text, place, "ask who runs this webhook (kubectl get validatingwebhookconfigurations)")
+    return Denied(
+        text,
+        place,
+        "where it names another object, change or delete that one; where it names a value, change the fabric file",
+    )
+
+
+def _deleted_first(place: str, resource: str) -> str:
+    """For what an update cannot change. ``place`` is a kind and, after its namespace where it has one, a name."""
+    space, _slash, name = place.partition(" ")[2].rpartition("/")
+    command = "kubectl delete %s %s%s" % (resource, "-n %s " % space if space else "", name)
+    return "delete it when nothing uses it any more (%s), then run again, which creates it" % command
+
+
+def untrusted(said: str, url: str) -> Unreachable:
+    """The error for a certificate of the server that is not accepted, in the words of the TLS library."""
+    text = said.lower()
+    if "expired" in text or "not yet valid" in text:
+        remedy = "renew the server's certificate, or set the clocks of both right"
+    elif "hostname" in text or "doesn't match" in text or "ip address mismatch" in text:
+        remedy = (
+            "name the server in the kubeconfig as its certificate does, or set tls-server-name of the cluster there to"
+            " a name that the certificate has"
+        )
+    else:
+        remedy = (
+            "set certificate-authority (or certificate-authority-data) of the cluster in the kubeconfig, or"
+            " K8S_AUTH_SSL_CA_CERT, to the authority that signed the server's certificate"
+        )
+    return Unreachable("the server's certificate is not accepted: %s" % said.rstrip("."), url, remedy)
 
 
 def _forbidden(message: str, verb: str, resource: str, place: str) -> Refusal:
     found = _FORBIDDEN.search(message)
+    if _ANONYMOUS in message:
+        return General(
+            "the request names nobody, so that the server sees system:anonymous: %s" % message.rstrip("."),
+            place,
+            "give the user of the kubeconfig's context a token, a certificate or an exec plugin that works",
+        )
     if not found:
-        return Refusal("the server forbids it: %s" % message.rstrip("."), place, "see its message")
+        return Refusal(
+            "the server forbids it: %s" % message.rstrip("."),
+            place,
+            "let a cluster administrator change what it names (a policy, a quota, a namespace), then run again",
+        )
     user, verb, plural, group = found.groups()
     full = "%s.%s" % (plural, group) if group else plural
     return General(

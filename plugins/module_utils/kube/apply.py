@@ -13,9 +13,21 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Conflict, Refusal
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import differences, shape, unkept
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import (
+    Conflict,
+    Denied,
+    Exists,
+    Immutable,
+    Refusal,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import (
+    differences,
+    makers,
+    released,
+    shape,
+    unkept,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import (
     Live,
     Wish,
@@ -24,18 +36,29 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import
     ending_of,
     ends,
     going,
+    keeper,
     observed,
     served,
     settler,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Object, digest_of
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import (
+    ADOPTED,
+    APPLIED,
+    Kind,
+    Object,
+    digest_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.pace import Pace
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.replace import Arranged, arranged
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Server
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each, raise_refused
 
 TRYING = "trying"
 # Seconds between two looks at what is going, and how many times as long as the look itself at the least.
 _LOOK = 1.0
 _REST = 5.0
+# Seconds before an object is sent again that came, or was changed, while it was sent.
+_SENT_AGAIN = (0.2, 1.0, 3.0)
 
 
 class Apply:
@@ -49,16 +72,36 @@ class Apply:
         self.done: list[Write] = []
         self.warnings: list[str] = []
         self._lock = threading.Lock()
+        self._total = 0
 
-    def present(self, prune: bool) -> None:
-        """Make the cluster hold the wish. :raises RailyardError: for all that is refused."""
+    def present(self, prune: bool, timeout: float = 120) -> None:
+        """Make the cluster hold the wish.
+
+        :param timeout: seconds for what is deleted to be created again. :raises RailyardError: for all that is refused.
+        """
         resources = served(self.server, self.wish)
-        live = observed(self.server, resources, self.wish.family, self.say, settler(self.wish))
+        live = observed(
+            self.server, resources, self.wish.family, self.say, settler(self.wish), whole=frozenset(self.wish.rules)
+        )
         writes, warnings = decided(self.wish, resources, live, prune)
-        self.warnings.extend(warnings)
-        if not self.check and not self.server.strict:
-            self._try(writes)
-        self._in_order(writes, self._write, TRYING if self.check else "applying")
+        plan = arranged(self.wish, writes, live, prune)
+        self.warnings.extend(warnings + plan.warnings)
+        raise_refused(list(enumerate(plan.errors)))
+        self._consent(plan)
+        early = {id(write) for write in plan.early}
+        writes = [write for write in writes if id(write) not in early]
+        self._total = len(writes) + sum(not ends(write.live) for write in plan.early)
+        if self.check:
+            first = [write for write in plan.early if not ends(write.live)]
+            return self._send(first + writes, lambda write: self._predict(write, plan), TRYING)
+        if not self.server.strict:
+            self._try(writes, plan)
+        for batch in _batches(writes):
+            if batch[0].wanted is not None:
+                self._make_room(batch, [write for write in plan.early if write.key.type == batch[0].key.type], timeout)
+            for step in sorted({write.step for write in batch}):
+                self._send([write for write in batch if write.step == step], self._write, "applying")
+        return None
 
     def absent(self, timeout: float) -> None:
         """Take away all that carries the wish's labels, the last applied first; wait until each kind is gone.
@@ -67,60 +110,189 @@ class Apply:
         """
         kinds = [*self.wish.kinds, *((each["apiVersion"], each["kind"]) for each in self.wish.objects)]
         resources = self.server.resources(dict.fromkeys(kinds))
-        live = observed(self.server, resources, self.wish.labels, self.say)
+        whole = frozenset(self.wish.rules)
+        live = observed(self.server, resources, self.wish.family, self.say, keeper(self.wish), whole=whole)
         goes = going(self.wish, resources, live, all_of=True)
         writes = [write for write in goes if not ends(write.live)]
+        self._total = len(writes)
         if self.check:
             self.warnings += ["%s: %s" % (write.key, ending_of(write.live or {})) for write in goes if ends(write.live)]
-            return self._in_order(writes, self._write, TRYING)
+            return self._send(writes, self._write, TRYING)
         # what was deleted before and hangs is waited for in its turn: its controller needs what comes after it too
         for batch in _batches(goes):
-            self._in_order([write for write in batch if not ends(write.live)], self._write, "deleting")
-            self._gone(batch, timeout)
+            self._send([write for write in batch if not ends(write.live)], self._write, "deleting")
+            self._gone([write for write in batch if not write.releases], timeout)
         return None
 
-    def _in_order(self, writes: list[Write], do: t.Callable[[Write], None], doing: str) -> None:
-        # a dry run needs no order, and then says all that is refused at once
-        for batch in [writes] if doing == TRYING and writes else _batches(writes):
-            try:
-                what = "objects" if doing == TRYING else batch[0].key.kind
-                each(do, batch, self.server.connections, self.say, "%s %s" % (doing, what))
-            except Refusal as error:
-                if error.general and self.done and not self.check:
-                    error.message += " (%d of %d objects were written before)" % (len(self.done), len(writes))
-                raise
+    def _consent(self, plan: Arranged) -> None:
+        """What is deleted although it is planned is said first, and done with consent alone.
 
-    def _try(self, writes: list[Write]) -> None:
+        :raises Refused: without it.
+        """
+        lines = plan.lines()
+        if self.check:
+            self.warnings += ["to be replaced: " + line for line in lines]
+            if lines and not self.wish.replace:
+                self.warnings.append("the run needs consent for that: -e kubernetes_replace=true")
+        elif lines and not self.wish.replace:
+            raise Errors(
+                [
+                    Refused(
+                        line,
+                        "replacement without consent",
+                        "none of their addresses is in use by a pod as far as their status says; consent with"
+                        " -e kubernetes_replace=true, and pods that start meanwhile wait",
+                    )
+                    for line in lines
+                ]
+            )
+
+    def _make_room(self, batch: list[Write], early: list[Write], timeout: float) -> None:
+        """Delete what the writes of this kind cannot be sent beside, and wait until it is gone."""
+        goes = [*early, *(write for write in batch if write.replaces)]
+        if goes:
+            self._send([write for write in goes if not ends(write.live)], self._delete_unchanged, "deleting")
+            self._gone(goes, timeout)
+
+    def _send(self, writes: list[Write], do: t.Callable[[Write], None], doing: str) -> None:
+        """Objects of one kind, or of any in a dry run, which needs no order and then says all that is refused at once.
+
+        What a webhook denies is sent again as long as others get through: it may be for what one of these still had.
+        """
+        while writes:
+            others, denied = self._sent(writes, do, doing)
+            if not denied or others or doing == TRYING or len(denied) == len(writes):
+                errors = [*others, *(denied[id(write)] for write in writes if id(write) in denied)]
+                return raise_refused(list(enumerate(errors)))
+            writes = [write for write in writes if id(write) in denied]
+        return None
+
+    def _sent(
+        self, writes: list[Write], do: t.Callable[[Write], None], doing: str
+    ) -> tuple[list[RailyardError], dict[int, RailyardError]]:
+        """What was refused otherwise, and by webhooks, by the identity of the write."""
+        denied: dict[int, RailyardError] = {}
+
+        def one(write: Write) -> None:
+            try:
+                do(write)
+            except Denied as error:
+                denied[id(write)] = error
+
+        what = "objects" if doing == TRYING else writes[0].key.kind
+        connections = self.server.connections
+        try:
+            each(one, writes, connections, self.say, "%s %s" % (doing, what), Pace(connections))
+        except RailyardError as error:
+            if isinstance(error, Refusal) and error.general:
+                if self.done and not self.check:
+                    error.message += " (%d of %d objects were written before)" % (len(self.done), self._total)
+                raise
+            return error.errors if isinstance(error, Errors) else [error], denied
+        return [], denied
+
+    def _try(self, writes: list[Write], plan: Arranged) -> None:
         """One dry run of each shape, for servers that would drop what they do not know and say nothing."""
         shapes: dict[t.Any, Write] = {}
-        for write in writes:
+        for write in sorted(writes, key=lambda write: write.replaces or write.step):
             if write.wanted is not None:
                 shapes.setdefault((write.key.type, shape(write.wanted)), write)
-        self._in_order(list(shapes.values()), lambda write: _kept(write, self._put(write, True)), TRYING)
+
+        def one(write: Write) -> None:
+            self._tried(write, plan)
+
+        self._send(list(shapes.values()), one, TRYING)
+
+    def _tried(self, write: Write, plan: Arranged) -> Object | None:
+        """The answer to a dry run; None where the server cannot take it before others are out of its way."""
+        try:
+            _created, got = self._put(write, True)
+        except (Denied, Immutable):
+            waits = write.replaces or write.step or any(each.key.type == write.key.type for each in plan.early)
+            if not waits:
+                raise
+            return None
+        _kept(write, got)
+        return got
+
+    def _predict(self, write: Write, plan: Arranged) -> None:
+        if write.wanted is None or not (write.replaces or write.step or plan.early):
+            return self._write(write)
+        got = self._tried(write, plan)
+        if write.replaces or got is None or write.live is None or _content(got) != _content(write.live):
+            self._note(write)
+        return None
 
     def _write(self, write: Write) -> None:
+        if write.releases:
+            self._release(write)
+            return self._note(write)
         if write.wanted is None:
             self.server.delete(write.resource, write.key, _uid(write.live), self.check)
             return self._note(write)
-        got = self._put(write, self.check)
+        created, got = self._put(write, self.check)
         _kept(write, got)
+        if not created and (write.live is None or not write.ours):
+            self._adopt(write, got)
         if not self.check and differences(write.wanted, got, self.wish.manager):
             # what leaves an object as a whole mapping leaves our managed fields with the second apply alone
-            got = self._put(write, False)
-        if write.live is not None and _content(got) == _content(write.live):
+            _created, got = self._put(write, False)
+        if not write.replaces and write.live is not None and _content(got) == _content(write.live):
             return None
         return self._note(write)
 
-    def _put(self, write: Write, dry: bool) -> Object:
+    def _delete_unchanged(self, write: Write) -> None:
+        """Delete an object of which nothing has come into use since it was read."""
+        version = str((write.live or {})["metadata"].get("resourceVersion") or "")
+        if not self.server.delete(write.resource, write.key, _uid(write.live), False, version):
+            raise Refusal("it changed since it was read", str(write.key), "run again, which reads it again")
+        if write.wanted is None:
+            self._note(write)
+
+    def _adopt(self, write: Write, got: Object) -> None:
+        """Mark an object that another made with the wanted values, so that it stays when ours go."""
+        others = makers(got, self.wish.manager)
+        if not others:
+            return  # it is ours, and came meanwhile or had lost its labels
+        write.adopts = True
+        if not self.check:
+            mark = {"metadata": {"annotations": {ADOPTED: ",".join(others)[:200]}}}
+            self.server.merge(write.resource, write.key, mark, self.wish.manager, False)
+        with self._lock:
+            self.warnings.append(
+                "%s was there before, made by %s: it is adopted, and teardown leaves it on the cluster"
+                % (write.key, " and ".join(others))
+            )
+
+    def _release(self, write: Write) -> None:
+        """Take our labels and annotations off what another made, and leave it to them."""
+        live = write.live or {}
+        patch = {"metadata": released(live, self.wish.manager, (ADOPTED, APPLIED))}
+        self.server.merge(write.resource, write.key, patch, self.wish.manager, self.check)
+
+    def _put(self, write: Write, dry: bool) -> tuple[bool, Object]:
+        """Whether it was made by that, and the object as it then is."""
         server, manager, wanted = self.server, self.wish.manager, write.wanted or {}
+
+        def put(force: bool) -> tuple[bool, Object]:
+            for pause in (*_SENT_AGAIN, None):
+                try:
+                    return server.apply(write.resource, write.key, wanted, manager, force, dry)
+                except Exists:
+                    # made or changed meanwhile, as by a second run: the next apply is an update
+                    if pause is None:
+                        raise
+                    time.sleep(pause)
+            raise AssertionError("unreachable")
+
         try:
-            got = server.apply(write.resource, write.key, wanted, manager, self.wish.force, dry)
+            created, got = put(self.wish.force)
         except Conflict as conflict:
             if not self._drifted(write, conflict):
                 raise
-            got = server.apply(write.resource, write.key, wanted, manager, True, dry)
+            created, got = put(True)
         got.update(apiVersion=write.key.api, kind=write.key.kind)
-        return got
+        return created, got
 
     def _drifted(self, write: Write, conflict: Conflict) -> bool:
         """Whether the fields were ours at the last apply, and somebody edited them since, by hand or by program.
@@ -153,7 +325,8 @@ class Apply:
             resources = {batch[0].key.type: batch[0].resource}
             waited = {write.key for write in batch}
             begun = time.monotonic()
-            live: Live = observed(self.server, resources, self.wish.labels, self.say, accept=METADATA)
+            whole: frozenset[Kind] = frozenset(self.wish.rules)
+            live: Live = observed(self.server, resources, self.wish.labels, self.say, accept=METADATA, whole=whole)
             batch = [write for write in batch if write.key in live and _uid(live[write.key]) == _uid(write.live)]
             if batch and time.monotonic() >= end:
                 raise _hanging({write.key: live[write.key] for write in batch}, len(waited), timeout)

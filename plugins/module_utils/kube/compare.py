@@ -43,6 +43,40 @@ def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Owned:
     return entries[0].get("fieldsV1") or {} if entries else {}
 
 
+def makers(live: t.Mapping[str, t.Any], manager: str) -> list[str]:
+    """Who else set what an object is for: anything but its metadata and its status."""
+    return sorted(
+        {
+            str(entry.get("manager"))
+            for entry in live["metadata"].get("managedFields") or ()
+            if entry.get("manager") != manager
+            and not entry.get("subresource")
+            and set(entry.get("fieldsV1") or ()) - {"f:metadata", "f:status"}
+        }
+    )
+
+
+def released(live: t.Mapping[str, t.Any], manager: str, marks: t.Sequence[str]) -> dict[str, t.Any]:
+    """The merge patch of ``metadata`` that takes a manager's labels and annotations off an object, and its name.
+
+    :param marks: annotations that go in any case.
+    """
+    entries = live["metadata"].get("managedFields") or []
+    mine = [entry for entry in entries if entry.get("manager") == manager]
+    others = [entry for entry in entries if entry.get("manager") != manager]
+    patch: dict[str, t.Any] = {"managedFields": others or [{}]}
+    for part, always in (("labels", ()), ("annotations", marks)):
+        owned = {key[2:] for entry in mine for key in _owned_keys(entry, part)}
+        kept = {key[2:] for entry in others for key in _owned_keys(entry, part)}
+        patch[part] = {key: None for key in sorted((owned - kept) | set(always))}
+    return patch
+
+
+def _owned_keys(entry: t.Mapping[str, t.Any], part: str) -> t.Iterator[str]:
+    fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:" + part) or {}
+    return (key for key in fields if key.startswith("f:"))
+
+
 def differences(wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], manager: str) -> list[Difference]:
     """What an apply of ``wanted`` would change; empty where it would change nothing.
 

@@ -11,8 +11,12 @@ proxies) and its connections are used. Secrets stay in the client: nothing here 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import logging
 import os
+import re
+import shutil
 import threading
 import typing as t
 
@@ -102,7 +106,7 @@ class _Who:
         self._lock = threading.Lock()
 
     def __call__(self) -> dict[str, str]:
-        with self._lock:
+        with self._lock, _heard():
             settings = self._configuration.auth_settings().values()
         return {each["key"]: each["value"] for each in settings if each.get("value")}
 
@@ -112,22 +116,29 @@ def _from_file(config: t.Any, configuration: t.Any, kubeconfig: str | None, cont
     default = os.path.exists(os.path.expanduser(_DEFAULT))
     try:
         if path or context or default or "KUBERNETES_SERVICE_HOST" not in os.environ:
-            config.load_kube_config(
-                os.path.expanduser(path) or None, context, client_configuration=configuration, persist_config=False
-            )
-            configuration.proxy = _proxy(path or _DEFAULT, context) or getattr(configuration, "proxy", None)
+            with _heard() as said:
+                config.load_kube_config(
+                    os.path.expanduser(path) or None, context, client_configuration=configuration, persist_config=False
+                )
+            cluster, user = _named(path or _DEFAULT, context)
+            # most releases of the client pass over it
+            configuration.proxy = cluster.get("proxy-url") or getattr(configuration, "proxy", None)
+            if not (configuration.api_key or configuration.cert_file or configuration.username):
+                _see_plugin(user.get("exec"), path or _DEFAULT, said)
         else:
             config.load_incluster_config(client_configuration=configuration)
+    except RailyardError:
+        raise
     except Exception as error:  # the client's, of its YAML reader, and of what it runs to get a token
         raise RailyardError(
             "it cannot be used: %s" % " ".join(str(error).split()).rstrip("."), path or _DEFAULT, _NAME_ONE
         ) from error
 
 
-def _proxy(path: str, context: str | None) -> str | None:
-    """The ``proxy-url`` of the context's cluster, which most releases of the client pass over."""
+def _named(path: str, context: str | None) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """The cluster and the user of a context."""
     yaml = importlib.import_module("yaml")
-    named: dict[str, dict[str, t.Any]] = {"contexts": {}, "clusters": {}}
+    named: dict[str, dict[str, t.Any]] = {"contexts": {}, "clusters": {}, "users": {}}
     for file in path.split(os.pathsep):
         if not os.path.exists(os.path.expanduser(file)):
             continue
@@ -138,9 +149,47 @@ def _proxy(path: str, context: str | None) -> str | None:
             for each in whole.get(kind) or ():
                 # of several files the first that names a thing counts
                 found.setdefault(each["name"], each[kind[:-1]])
-    cluster = named["contexts"].get(context or "", {}).get("cluster")
-    said = named["clusters"].get(cluster or "", {}).get("proxy-url")
-    return str(said) if said else None
+    meant = named["contexts"].get(context or "") or {}
+    return named["clusters"].get(meant.get("cluster") or "") or {}, named["users"].get(meant.get("user") or "") or {}
+
+
+def _see_plugin(plugin: t.Mapping[str, t.Any] | None, place: str, said: t.Sequence[str]) -> None:
+    """:raises RailyardError: where a program is to give credentials and gave none; the client goes on without them."""
+    if not plugin:
+        return
+    command = str(plugin.get("command"))
+    hint = " ".join(str(plugin.get("installHint") or "").split()).rstrip(".")
+    if shutil.which(command) is None:
+        raise RailyardError(
+            "its exec plugin %s is not installed on the control node" % command,
+            place,
+            hint or "install %s where Ansible runs, or name another context with -e kubernetes_context=NAME" % command,
+        )
+    # the program's own output stays out: it may hold a token
+    ended = re.search(r"process returned (-?\d+)", " ".join(said))
+    why = " (exit status %s)" % ended.group(1) if ended else ""
+    raise RailyardError(
+        "its exec plugin %s gave no credentials%s" % (command, why),
+        place,
+        "run it by hand as the user of Ansible (kubectl get nodes does), and log in where it asks for that",
+    )
+
+
+@contextlib.contextmanager
+def _heard() -> t.Iterator[list[str]]:
+    """What the client logs, which would otherwise go to the terminal in the midst of Ansible's own lines."""
+    said: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    root, handler = logging.getLogger(), Handler()
+    root.addHandler(handler)
+    try:
+        yield said
+    finally:
+        root.removeHandler(handler)
 
 
 def _from_environment(configuration: t.Any) -> None:

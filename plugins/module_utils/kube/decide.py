@@ -12,8 +12,16 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import Difference, differences
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, Object, marked, selected
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import Difference, differences, owned_by
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import (
+    Key,
+    Kind,
+    Object,
+    adopted,
+    marked,
+    selected,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.rules import Rule
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import JSON, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
@@ -28,6 +36,8 @@ class Wish:
     :param objects: in the order of application. :param labels: those that all of this wish's objects carry.
     :param family: the labels of ``labels`` that objects of other wishes of ours carry too.
     :param kinds: all kinds that an earlier wish may have had, in the order of application.
+    :param rules: what updates of a kind do not do; all its objects are read, whoever made them.
+    :param replace: consent to delete objects before they are created again.
     :param makers: kind -> remedy where the server does not have it. :param started: labels of what people start by
         hand: it is never applied, nor pruned, but goes with the rest.
     """
@@ -40,6 +50,8 @@ class Wish:
     started: t.Sequence[t.Mapping[str, str]] = ()
     manager: str = "railyard"
     force: bool = False
+    rules: t.Mapping[Kind, Rule] = field(default_factory=dict)
+    replace: bool = False
 
     def by_hand(self, found: t.Mapping[str, t.Any]) -> bool:
         return any(selected(found, labels) for labels in self.started)
@@ -47,20 +59,40 @@ class Wish:
 
 @dataclass
 class Write:
-    """One object that differs; ``wanted`` is None where it goes, ``live`` where it comes."""
+    """One object that differs; ``wanted`` is None where it goes, ``live`` where it comes.
+
+    ``ours``: no other made it. ``adopts``: another made it, with the wanted values. ``releases``: it loses our labels
+    and stays. ``replaces``: it is deleted and created again. ``step``: writes of a kind are sent in this order.
+    """
 
     key: Key
     resource: Resource
     wanted: Object | None
     live: Object | None
     fields: list[Difference] = field(default_factory=list)
+    ours: bool = True
+    adopts: bool = False
+    replaces: bool = False
+    step: int = 0
+
+    @property
+    def releases(self) -> bool:
+        return self.wanted is None and not self.ours
 
     def changes(self) -> list[Change]:
         """As our modules report changes. The act is the writer's, who sends objects and not fields."""
+        subject, fields = str(self.key), [] if self.adopts else self.fields
+        found = [Change(subject, each.path, each.before, each.after, _sent_as_one) for each in fields]
+        if self.adopts:
+            return [Change(subject, "object", "made by another", "adopted", _sent_as_one)]
+        if self.releases:
+            return [Change(subject, "object", "adopted", "released", _sent_as_one)]
+        if self.replaces:
+            return [Change(subject, "object", "present", "replaced", _sent_as_one), *found]
         if self.wanted is None or self.live is None:
             there = None if self.live is None else "present", None if self.wanted is None else "present"
-            return [Change(str(self.key), "object", *there, _sent_as_one)]
-        return [Change(str(self.key), each.path, each.before, each.after, _sent_as_one) for each in self.fields]
+            return [Change(subject, "object", *there, _sent_as_one)]
+        return found
 
 
 def _sent_as_one() -> None:
@@ -99,12 +131,25 @@ def settler(wish: Wish) -> t.Callable[[Object], Object]:
     def keep(found: Object) -> Object:
         plain, metadata = wanted.get(Key.of(found)), found["metadata"]
         if plain is None:
-            return plainly(found)
+            return found if adopted(found) else plainly(found)
         ours = selected(found, wish.labels) and not metadata.get("deletionTimestamp")
         if ours and not differences(marked(plain), found, wish.manager):
             kept = {name: metadata[name] for name in ("name", "namespace", "labels", "uid") if name in metadata}
             return Settled(apiVersion=found["apiVersion"], kind=found["kind"], metadata=kept)
         return found
+
+    return keep
+
+
+def keeper(wish: Wish) -> t.Callable[[Object], Object]:
+    """What is kept of an object where all of the wish goes. One of ours that lost its labels has them again."""
+    planned = {Key.of(plain) for plain in wish.objects}
+
+    def keep(found: Object) -> Object:
+        key, metadata = Key.of(found), found["metadata"]
+        if key in planned and owned_by(found, wish.manager) and not _not_ours(key, found, wish):
+            metadata["labels"] = dict(metadata.get("labels") or {}, **wish.labels)
+        return found if adopted(found) else plainly(found)
 
     return keep
 
@@ -122,8 +167,12 @@ def observed(
     say: Say,
     keep: t.Callable[[Object], Object] = plainly,
     accept: str = JSON,
+    whole: t.Container[Kind] = (),
 ) -> Live:
-    """All objects with these labels. :param keep: what is kept of each, so that no more is ever held."""
+    """All objects with these labels. :param keep: what is kept of each, so that no more is ever held.
+
+    :param whole: kinds of which objects without these labels are read too.
+    """
     selector = ",".join("%s=%s" % item for item in sorted(labels.items()))
     found: dict[Kind, list[Object]] = {}
 
@@ -133,7 +182,7 @@ def observed(
             item.update(apiVersion=kind[0], kind=kind[1])
             return keep(item)
 
-        found[kind] = server.list(resources[kind], selector, accept, kept)
+        found[kind] = server.list(resources[kind], "" if kind in whole else selector, accept, kept)
 
     each(one, list(resources), server.connections, say, "reading")
     return {Key.of(item): item for kind in resources for item in found[kind]}
@@ -160,12 +209,16 @@ def decided(wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, prune:
         if found is None:
             writes.append(Write(key, resources[key.type], wanted, None))
             continue
-        error = _not_ours(key, found, wish) or _ending(key, found)
+        error = _not_ours(key, found, wish)
         if error:
             errors.append(error)
         fields = differences(wanted, found, wish.manager)
-        if fields:
-            writes.append(Write(key, resources[key.type], wanted, found, fields))
+        if ends(found):
+            # it is waited for, and created again
+            writes.append(Write(key, resources[key.type], wanted, found, fields, replaces=True))
+        elif fields:
+            ours = bool(owned_by(found, wish.manager)) and not adopted(found)
+            writes.append(Write(key, resources[key.type], wanted, found, fields, ours))
     raise_all(errors)
     order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
     writes.sort(key=lambda write: order[write.key.type])
@@ -203,7 +256,7 @@ def going(
         if key not in keys and selected(each, wish.labels) and (all_of or not wish.by_hand(each))
     ]
     found.sort(key=lambda item: (wish.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
-    return [Write(key, resources[key.type], None, each) for key, each in found]
+    return [Write(key, resources[key.type], None, each, ours=not adopted(each)) for key, each in found]
 
 
 def ends(found: t.Mapping[str, t.Any] | None) -> bool:
@@ -217,23 +270,19 @@ def ending_of(found: t.Mapping[str, t.Any]) -> str:
     return "it is deleted and still there; its finalizers: %s" % ", ".join(finalizers)
 
 
-def _ending(key: Key, found: t.Mapping[str, t.Any]) -> RailyardError | None:
-    if not ends(found):
-        return None
-    return Refused(
-        ending_of(found),
-        str(key),
-        "see that the controller of its kind runs and lets it go, then run again: it is made anew",
-    )
-
-
 def _not_ours(key: Key, found: t.Mapping[str, t.Any], wish: Wish) -> RailyardError | None:
-    if selected(found, wish.labels):
+    """One that has none of the labels is nobody's: somebody took them away, or it was there before."""
+    own = found["metadata"].get("labels") or {}
+    other = [
+        "%s=%s" % (name, own[name]) for name in wish.labels if own.get(name, wish.labels[name]) != wish.labels[name]
+    ]
+    if not other:
         return None
-    own = found["metadata"]["labels"]
-    other = ", ".join("%s=%s" % (name, own.get(name)) for name in wish.labels if own.get(name) != wish.labels[name])
+    family = all(own.get(name) == value for name, value in wish.family.items())
     return Refused(
-        "it is there already and is another's: %s" % other,
+        "it is there already and is another's: %s" % ", ".join(other),
         str(key),
-        "give one of the two other names in its fabric file, or tear the other one down first",
+        "give one of the two other names in its fabric file, or tear the other one down first"
+        if family
+        else "give yours another name in the fabric file (names), or have its owner delete it",
     )

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, selected
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
 from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
@@ -57,6 +58,7 @@ class Labelling:
             self.server.connections,
             say,
             "labelling nodes",
+            Pace(self.server.connections),
         )
         self.done.sort(key=lambda change: (change.subject, change.attribute))
 

@@ -16,6 +16,8 @@ Kind = t.Tuple[str, str]
 
 # What was last applied to an object, so that a field which somebody took over since is told from one never ours.
 APPLIED = "railyard.fabric/applied"
+# Set on an object that another made with the very values of the plan: it stays when ours go.
+ADOPTED = "railyard.fabric/adopted"
 
 
 class Key(t.NamedTuple):
@@ -65,3 +67,8 @@ def marked(wanted: t.Mapping[str, t.Any]) -> Object:
 def digest_of(found: t.Mapping[str, t.Any]) -> str:
     """The digest of what was last applied; empty where we never applied it."""
     return str((found["metadata"].get("annotations") or {}).get(APPLIED, ""))
+
+
+def adopted(found: t.Mapping[str, t.Any]) -> bool:
+    """Whether another made it, and we only took it over."""
+    return ADOPTED in (found["metadata"].get("annotations") or {})

@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.errors import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces, secrets
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, leaving, observed, served
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Kind
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, selected
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say, each
 
@@ -57,6 +57,23 @@ def problems(
     found.extend(secrets.problems(server, read))
     found.extend(_permissions(server, wish, resources, labels_nodes, say, later))
     return found
+
+
+def overwritten(server: Server, wish: Wish, maker: str, made: Kind, say: Say) -> list[str]:
+    """Warnings for objects that people made, and that a controller writes over and owns once ours are applied.
+
+    :param maker: the kind of ours that it makes objects of the same name of. :param made: the kind of these.
+    """
+    wanted = {Key.of(each, made) for each in wish.objects if each["kind"] == maker}
+    resources = server.resources([made]) if wanted else {}
+    live = observed(server, resources, {}, say, accept=METADATA)
+    return [
+        "%s was made by hand: its controller writes over it when %s %s is applied, and teardown removes it. Remedy:"
+        " save it (kubectl get %s -n %s %s -o yaml), or give the network another name in the fabric file (names)"
+        % (key, maker, key.name, resources[made].plural, key.namespace, key.name)
+        for key, found in sorted(live.items())
+        if key in wanted and not found["metadata"].get("ownerReferences") and not selected(found, wish.family)
+    ]
 
 
 def _namespaces(server: Server, wish: Wish, say: Say) -> list[RailyardError]:

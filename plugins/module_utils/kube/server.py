@@ -15,13 +15,19 @@ import typing as t
 from urllib.parse import urlencode
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import PASSING, Unreachable, refusal
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import (
+    PASSING,
+    Unreachable,
+    refusal,
+    untrusted,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, Object, group
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import Say
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+CREATED = 201
 # Names and labels alone: all of a Node is a hundred times as much.
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # Server-side apply is on by default from 1.16; 1.20 is the oldest that this is tried on.
@@ -189,8 +195,8 @@ class Server:
 
     def apply(
         self, resource: Resource, key: Key, wanted: t.Mapping[str, t.Any], manager: str, force: bool, dry: bool
-    ) -> Object:
-        """Server-side apply; the object as it then is, or would be.
+    ) -> tuple[bool, Object]:
+        """Server-side apply; whether this made it, and the object as it then is, or would be.
 
         :raises Refusal: see :mod:`answers`.
         """
@@ -203,7 +209,7 @@ class Server:
         status, answer = self.ask("PATCH", path, wanted, APPLY)
         if status >= 400:
             raise refusal(status, answer, "patch", resource.name, str(key))
-        return answer
+        return status == CREATED, answer
 
     def merge(self, resource: Resource, key: Key, patch: t.Mapping[str, t.Any], manager: str, dry: bool) -> None:
         """A merge patch, for what is not ours as a whole."""
@@ -215,14 +221,20 @@ class Server:
         if status >= 400:
             raise refusal(status, answer, "patch", resource.name, str(key))
 
-    def delete(self, resource: Resource, key: Key, uid: str, dry: bool) -> None:
-        """Delete the object that was seen, and no later one of its name. One that is gone already is no error."""
+    def delete(self, resource: Resource, key: Key, uid: str, dry: bool, version: str = "") -> bool:
+        """Delete the object that was seen, and no later one of its name. One that is gone already is no error.
+
+        :param version: delete it only if it is still of this resourceVersion; False where it is another.
+        """
         options: Object = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+        if version:
+            options["preconditions"]["resourceVersion"] = version
         if dry:
             options["dryRun"] = ["All"]
         status, answer = self.ask("DELETE", resource.of(key.namespace, key.name), options)
         if status >= 400 and status not in (404, 409):
             raise refusal(status, answer, "delete", resource.name, str(key))
+        return status != 409 or not version
 
     def evict(self, pod: Key, uid: str, grace: int | None, dry: bool) -> str:
         """Have the pod that was seen end, as its disruption budgets allow; one that is gone already is no error.
@@ -294,7 +306,7 @@ class Server:
             except Exception as error:  # urllib3's tree, which is imported with the client alone
                 said = why(error)
                 if "certificate" in said.lower():
-                    raise self._unreachable(said) from error
+                    raise untrusted(said, self.url) from error
                 self._gone(said)
             pause = next(pauses, None)
             if pause is None and passing:

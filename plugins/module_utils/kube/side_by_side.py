@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import typing as t
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Refusal
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.pace import Pace
 
 T = t.TypeVar("T")
 Say = t.Callable[[str], None]
@@ -21,10 +23,13 @@ SHOWN = 20
 EVERY = 10.0
 
 
-def each(do: t.Callable[[T], None], items: t.Sequence[T], workers: int, say: Say, doing: str) -> None:
+def each(
+    do: t.Callable[[T], None], items: t.Sequence[T], workers: int, say: Say, doing: str, pace: Pace | None = None
+) -> None:
     """Call ``do`` with every item.
 
     :param say: gets a line like "DOING: 1200 of 32768" every ten seconds.
+    :param pace: how many of the workers are used, by what has been measured; without it, all of them.
     :raises RailyardError: what was refused, all of it; an error that would meet every item ends the work at once.
     """
     stop = threading.Event()
@@ -40,25 +45,37 @@ def each(do: t.Callable[[T], None], items: t.Sequence[T], workers: int, say: Say
                 stop.set()
             raise
 
-    last = time.monotonic()
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        futures = {pool.submit(one, item): number for number, item in enumerate(items)}
+    workers = max(1, workers)
+    last, count = time.monotonic(), 0
+    left = iter(enumerate(items))
+    running: dict[Future[None], int] = {}
+    with ThreadPoolExecutor(max_workers=workers) as pool:
         try:
-            for count, future in enumerate(as_completed(futures), 1):
-                error = future.exception()
-                if isinstance(error, RailyardError):
-                    errors.append((futures[future], error))
-                elif error is not None:
-                    raise error
+            while True:
+                room = (pace.limit if pace else workers) - len(running)
+                for number, item in itertools.islice(left, max(0, room)):
+                    running[pool.submit(one, item)] = number
+                if not running:
+                    break
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number, error = running.pop(future), future.exception()
+                    count += 1
+                    if pace:
+                        pace.done(time.monotonic())
+                    if isinstance(error, RailyardError):
+                        errors.append((number, error))
+                    elif error is not None:
+                        raise error
                 if time.monotonic() - last >= EVERY:
                     last = time.monotonic()
                     say("%s: %d of %d" % (doing, count, len(items)))
         finally:
             stop.set()
-    _raise(errors)
+    raise_refused(errors)
 
 
-def _raise(errors: list[tuple[int, RailyardError]]) -> None:
+def raise_refused(errors: list[tuple[int, RailyardError]]) -> None:
+    """Raise what was refused, in the order of the items' numbers: all of it, or what would meet every item."""
     errors.sort(key=lambda item: item[0])
     general = [error for _number, error in errors if isinstance(error, Refusal) and error.general]
     if general:
@@ -66,5 +83,5 @@ def _raise(errors: list[tuple[int, RailyardError]]) -> None:
     found = [error for _number, error in errors]
     left = len(found) - SHOWN
     if left > 0:
-        found = [*found[:SHOWN], RailyardError("%d more are refused likewise" % left, remedy="mend those above first")]
+        found = [*found[:SHOWN], RailyardError("%d more are refused likewise" % left, remedy="fix those above first")]
     raise_all(found)

@@ -319,6 +319,25 @@ def differs(world: World) -> None:
     world.cluster["changes"] += [change, dict(change, attribute="spec.gateway")]
 
 
+def withheld(what: str) -> Harm:
+    """As ``kube_ready`` says it: a pool that is disabled is missing to pods too."""
+
+    def act(world: World) -> None:
+        assert world.cluster is not None
+        found = {"subjects": ["SpiderIPPool ai-gpu03"], "what": what, "reason": "set it back"}
+        world.cluster["withheld"] = [found]
+        if "disable" in what:
+            world.cluster["lacks"].append(found)
+
+    return act
+
+
+def refused(world: World) -> None:
+    assert world.cluster is not None
+    error = {"place": "SpiderIPPool ai-gpu03", "message": "1-9 overlaps with 5-6 of SpiderIPPool x", "remedy": "change"}
+    world.cluster["refused"] = [error]
+
+
 HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("node down", lambda w: w.dark.update({NODE: "Connection timed out"}), "RV001", NODE, None),
     ("firmware", state("mlx_linktype", subject="0000:03:00.0", attribute="SRIOV_EN"), "RV101", NODE, RAIL),
@@ -385,6 +404,9 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
         *("RV901", NODE, RAIL),
     ),
     ("pool edited", differs, "RV902", None, RAIL),
+    ("pool disabled", withheld("is disabled (spec.disable)"), "RV905", None, RAIL),
+    ("addresses excluded", withheld("excludes addresses (spec.excludeIPs a)"), "RV906", None, RAIL),
+    ("object refused", refused, "RV907", None, RAIL),
     (
         "network not taken up",
         lacks("SpiderMultusConfig gpu03-sriov", what="has no NetworkAttachmentDefinition", reason="x"),
@@ -952,7 +974,14 @@ def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
             many.nic(name, rail)["mtu"] = 1500
     lines = shown.lines(many.verdict(), many.document())
     assert len(lines) < 50
-    assert "and 118 more failures" in lines and "and 20 more nodes" in lines
+    # what is the same on many nodes is one line
+    told = [line for line in lines if line.startswith("RV4")]
+    assert len(told) == len(many.fabric["rails"]) and "and 20 more nodes" in lines
+    assert told[0].split(":")[0] == "RV404 ai-1, ai-2, ai-3, ai-4 and 28 more gpu01" and "--limit" not in told[0]
+    for number, name in enumerate(many.plans):
+        many.nic(name, "gpu01")["mtu"] = 1500 + number
+    lines = shown.lines(many.verdict(), many.document())
+    assert "and 93 more failures" not in lines and any(line.endswith(" more failures") for line in lines)
 
 
 def test_junit_knows_a_case_from_run_to_run(world: World) -> None:

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Conflict, Gone, refusal
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Conflict, Gone, refusal, untrusted
 
 PLACE = "SpiderIPPool ai-gpu01"
 RESOURCE = "spiderippools.spiderpool.spidernet.io"
@@ -40,7 +40,7 @@ CASES = [
         'configmaps "x" is forbidden: unable to create new content in namespace rails because it is being terminated',
         False,
         "is being terminated",
-        "see its message",
+        "let a cluster administrator",
     ),
     (
         500,
@@ -70,21 +70,43 @@ CASES = [
         'admission webhook "pool.spiderpool.io" denied the request: spec.ips: overlaps',
         False,
         "the webhook pool.spiderpool.io denies it: spec.ips: overlaps.",
-        "mend the fabric file",
+        "change the fabric file",
     ),
     (
         403,
         'admission webhook "policy.example" denied the request without explanation',
         False,
         "denies it: it gives no reason",
-        "mend",
+        "ask who runs this webhook",
     ),
     (
         422,
         'DaemonSet.apps "x" is invalid: spec.selector: field is immutable',
         False,
         "refuses to patch it (422)",
-        "delete the object",
+        "kubectl delete spiderippools.spiderpool.spidernet.io ai-gpu01",
+    ),
+    (
+        403,
+        'admission webhook "pool.spiderpool.io" denied the request: spec.subnet: Forbidden: is not changeable',
+        False,
+        "denies it: spec.subnet: Forbidden: is not changeable.",
+        "kubectl delete spiderippools.spiderpool.spidernet.io ai-gpu01",
+    ),
+    (
+        403,
+        'admission webhook "pool.spiderpool.io" denied the request: spec.subnet: IPPool ai-gpu01 already exists',
+        False,
+        "already exists.",
+        "run again",
+    ),
+    (409, 'spiderippools "ai-gpu01" already exists', False, "made or changed meanwhile", "run again"),
+    (
+        403,
+        'forbidden: User "system:anonymous" cannot get path "/apis/nfd.k8s-sigs.io/v1alpha1"',
+        True,
+        "the request names nobody",
+        "exec plugin",
     ),
     (503, "the server is currently unable to handle the request", True, "not ready (503)", "run again"),
 ]
@@ -96,6 +118,7 @@ def test_it_is_one_line(status: int, message: str, general: bool, what: str, rem
     text = str(error)
     assert text.startswith(PLACE + ": ") and "\n" not in text and text.endswith(".") and ".." not in text
     assert what in text and remedy in error.remedy
+    assert "report" not in error.remedy
     # whether the next object would be refused likewise
     assert error.general is general
 
@@ -124,3 +147,22 @@ def test_what_is_missing_is_a_namespace_or_the_object() -> None:
 
 def test_a_proxys_answer_that_is_no_status_is_told_by_its_number() -> None:
     assert "HTTP status 418" in str(said(418, ""))
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("certificate verify failed: unable to get local issuer certificate", "certificate-authority"),
+        ("certificate verify failed: self-signed certificate in certificate chain", "certificate-authority"),
+        ("certificate verify failed: Hostname mismatch, certificate is not valid for 'a'", "tls-server-name"),
+        ("certificate verify failed: certificate has expired", "renew"),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_says_what_to_set(words: str, remedy: str) -> None:
+    error = untrusted("[SSL: CERTIFICATE_VERIFY_FAILED] %s (_ssl.c:1006)" % words, "https://k8s.example:6443")
+    assert words in str(error) and remedy in error.remedy and error.general
+
+
+def test_the_command_of_a_remedy_names_the_namespace() -> None:
+    error = refusal(422, {"message": "spec.selector: field is immutable"}, "patch", "daemonsets.apps", "DaemonSet a/b")
+    assert "kubectl delete daemonsets.apps -n a b" in error.remedy

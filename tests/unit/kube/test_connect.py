@@ -178,3 +178,47 @@ def test_the_account_of_a_pod_is_the_last(tmp_path: Path, monkeypatch: pytest.Mo
         connect(None, None, 2)
     with pytest.raises(RailyardError, match="missing: it cannot be used"):
         connect(str(tmp_path / "missing"), None, 2)
+
+
+def with_plugin(path: Path, command: str, **more: t.Any) -> str:
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "args": [], **more}
+    whole = yaml.safe_load(Path(config(path, "https://127.0.0.1:1")).read_text())
+    whole["users"] = [{"name": whole["contexts"][0]["context"]["user"], "user": {"exec": plugin}}]
+    path.write_text(yaml.safe_dump(whole))
+    return str(path)
+
+
+def test_an_exec_plugin_that_is_missing_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = with_plugin(tmp_path / "config", "no-such-authenticator")
+    with pytest.raises(RailyardError) as error:
+        connect(path, None, 1)
+    assert str(error.value).startswith("%s: its exec plugin no-such-authenticator is not installed" % path)
+    assert "install no-such-authenticator where Ansible runs" in error.value.remedy
+    hint = with_plugin(tmp_path / "config", "no-such-authenticator", installHint="Get it from the portal.")
+    with pytest.raises(RailyardError) as error:
+        connect(hint, None, 1)
+    assert error.value.remedy == "Get it from the portal"
+    # the client's own log would stand in the midst of Ansible's lines
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_exec_plugin_that_fails_is_named_without_what_it_wrote(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "authenticator"
+    program.write_text("#!/bin/sh\necho %s >&2\nexit 3\n" % TOKEN)
+    program.chmod(0o755)
+    with pytest.raises(RailyardError) as error:
+        connect(with_plugin(tmp_path / "config", str(program)), None, 1)
+    assert "its exec plugin %s gave no credentials (exit status 3)" % program in str(error.value)
+    assert TOKEN not in str(error.value) and TOKEN not in "".join(capfd.readouterr())
+
+
+def test_an_exec_plugin_that_works_gives_its_token(tmp_path: Path, echo: Echo) -> None:
+    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": TOKEN}}
+    program = tmp_path / "authenticator"
+    program.write_text("#!/bin/sh\ncat <<'END'\n%s\nEND\n" % json.dumps(answer))
+    program.chmod(0o755)
+    path = Path(with_plugin(tmp_path / "config", str(program)))
+    path.write_text(path.read_text().replace("https://127.0.0.1:1", echo.url))
+    assert connect(str(path), None, 1).get("/x")["who"] == "Bearer " + TOKEN

@@ -93,8 +93,9 @@ def test_what_is_going_is_not_deleted_again_nor_applied_over() -> None:
     going = seen(made(POOL, "p1"), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example/held"])
     writes, warnings = decided(wish(), RESOURCES, live(going), prune=True)
     assert writes == [] and warnings == ["Pool p1: it is deleted and still there; its finalizers: example/held"]
-    with pytest.raises(RailyardError, match=r"Pool p1: it is deleted.*example/held\. Remedy: see that the controller"):
-        decided(wish(made(POOL, "p1")), RESOURCES, live(going), prune=True)
+    # one that is planned is waited for, and created again
+    writes, warnings = decided(wish(made(POOL, "p1")), RESOURCES, live(going), prune=True)
+    assert [(write.replaces, write.wanted is None) for write in writes] == [(True, False)] and warnings == []
 
 
 def test_the_digest_tells_what_was_applied_last() -> None:

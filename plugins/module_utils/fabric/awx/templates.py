@@ -144,6 +144,7 @@ TEMPLATES: t.Mapping[str, Template] = {
             yes_or_no("kubernetes_wait", "Wait until the networks run", default=True),
             yes_or_no("kubernetes_prune", "Delete what left the plan", default=True),
             yes_or_no("kubernetes_force", "Take over fields that others own"),
+            yes_or_no("kubernetes_replace", "Delete and create again what cannot be changed in place"),
             Question("kubernetes_wait_timeout", "Seconds to wait", "", 600, low=1, high=86400),
         ),
     ),

@@ -11,7 +11,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, sriov_operator
+from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import (
+    changes,
+    components,
+    sriov_operator,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import (
     FABRIC,
     Document,
@@ -102,6 +106,16 @@ class Goal:
                 judged = _JUDGES[each["kind"]](self, have, live)
                 found.extend([Lack(subject, *judged)] if judged else [])
         found.extend(_states(live, set(self._wanted)) if STATE in self.beside() else [])
+        return found
+
+    def withheld(self, live: Live) -> list[Lack]:
+        """Pools that are there as planned, and that somebody set something on so that they give fewer addresses."""
+        found = []
+        for each in self._objects:
+            have = live.get((each["kind"], "", each["metadata"]["name"])) if each["kind"] == "SpiderIPPool" else None
+            closed = changes.closed(have) if have else None
+            if closed:
+                found.append(Lack("SpiderIPPool %s" % each["metadata"]["name"], *closed))
         return found
 
     def _of_node(self, name: str, wanted: t.Mapping[str, int], nodes: t.Mapping[str, Object]) -> t.Iterator[Lack]:
@@ -205,6 +219,8 @@ Judged = t.Optional[t.Tuple[str, str]]
 
 
 def _spider_pool(goal: Goal, have: Object, live: Live) -> Judged:
+    if (have.get("spec") or {}).get("disable"):
+        return changes.closed(have)
     if (have.get("status") or {}).get("totalIPCount") is not None:
         return None
     return (

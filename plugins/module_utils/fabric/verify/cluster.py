@@ -20,8 +20,8 @@ _FIELDS = 3
 def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
     """Is every node of the cluster ready for pods on every rail, and every object as planned?
 
-    :param cluster: ``error`` where it did not answer, else ``lacks`` as ``kube_ready`` and ``changes`` as
-        ``kube_objects`` tell them; None where none was looked at (none is named,
+    :param cluster: ``error`` where it did not answer, else ``lacks`` and ``withheld`` as ``kube_ready`` and ``changes``
+        as ``kube_objects`` tell them, ``refused`` what this refuses; None where none was looked at (none is named,
         or ``site.yml`` has just applied what it read).
     """
     if cluster is None:
@@ -36,6 +36,16 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
         run.look("kubernetes", node)
     for change in _objects(cluster.get("changes") or ()):
         _differs(run, change, rails)
+    for error in cluster.get("refused") or ():
+        rail = rail_in(error["place"], rails)
+        if rail is None or rail in run.rails:
+            run.fail("RV907", None, rail, error["place"], found=error["message"], remedy=error["remedy"])
+    for closed in cluster.get("withheld") or ():
+        code = "RV905" if "spec.disable" in closed["what"] else "RV906"
+        for subject in closed["subjects"]:
+            rail = rail_in(subject, rails)
+            if rail is None or rail in run.rails:
+                run.fail(code, None, rail, subject, found=closed["what"], remedy=closed["reason"])
     known = {_plain(each.what) for each in run.failures}
     for lack in cluster.get("lacks") or ():
         for subject in lack["subjects"]:
@@ -61,6 +71,8 @@ def _objects(changes: t.Iterable[Row]) -> list[Row]:
     for change in changes:
         if change["before"] == change["after"]:
             continue  # a field that another has written, and as planned: only whose it is would change
+        if change["attribute"] == "object" and change["after"] == "replaced":
+            continue  # how it is done: the fields that differ follow
         row = found.setdefault(str(change["subject"]), {"subject": str(change["subject"]), "changes": []})
         row["changes"].append(change)
     return list(found.values())
@@ -74,7 +86,11 @@ def _differs(run: Run, row: Row, rails: t.Mapping[str, str]) -> None:
     node = name if kind == "Node" and name in run.told else None
     first = row["changes"][0]
     whole = first["attribute"] == "object"
-    if whole and first["before"] is None:
+    if whole and first["after"] == "adopted":
+        run.fail(
+            "RV902", node, rail, row["subject"], expected="made by Railyard", found="made by another, with its values"
+        )
+    elif whole and first["before"] is None:
         run.fail("RV902", node, rail, row["subject"], expected="there", found="not there", cause="somebody deleted it")
     elif whole:
         run.fail("RV904", node, rail, row["subject"], expected="not there", found="there")

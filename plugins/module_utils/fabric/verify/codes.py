@@ -592,6 +592,30 @@ _CODES = (
         "RV904", "kubernetes", "an object is there that left the plan", "the plan changed since", "prune it", KUBERNETES
     ),
     Code(
+        "RV905",
+        "kubernetes",
+        "a pool is disabled",
+        "somebody set spec.disable of it, which the plan does not know",
+        "enable it again",
+        None,
+    ),
+    Code(
+        "RV906",
+        "kubernetes",
+        "a pool excludes addresses that the plan gives to pods",
+        "somebody set spec.excludeIPs of it, which the plan does not know",
+        "take them out of the pool, or write them in the fabric file",
+        None,
+    ),
+    Code(
+        "RV907",
+        "kubernetes",
+        "an object cannot be applied",
+        "the plan changed, or somebody else owns what it needs",
+        "see the message",
+        None,
+    ),
+    Code(
         "RV910",
         "pods",
         "a test pod does not run",

@@ -68,9 +68,9 @@ class Failure(t.NamedTuple):
         del row["rails"]
         return dict(row, layer=self.layer, rails=list(self.rails))
 
-    def line(self) -> str:
-        """One line for a person."""
-        where = " ".join(each for each in (self.node, " and ".join(self.rails)) if each) or "cluster"
+    def line(self, nodes: str | None = None) -> str:
+        """One line for a person. ``nodes``: those of which it is said, where these are several."""
+        where = " ".join(each for each in (nodes or self.node, " and ".join(self.rails)) if each) or "cluster"
         if self.peer:
             where += " (with %s)" % self.peer
         seen = "expected %s, found %s" % (self.expected, self.found)

@@ -16,6 +16,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run 
 
 # Lines of a screen, less what is around them: so many failures, warnings, and rows of the matrix at the most.
 _FAILURES, _WARNINGS, _ROWS = 10, 5, 12
+# Nodes that a line names.
+_NAMES = 4
 _MARKS = {"ok": "ok", FAILED: "FAILED", "not checked": "-"}
 
 
@@ -76,8 +78,30 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> li
 
 
 def _said(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
-    more = ["and {:,} more {}".format(len(failures) - most, word)] if len(failures) > most else []
-    return [each.line() for each in failures[:most]] + more
+    groups: dict[Failure, list[Failure]] = {}
+    for each in failures:
+        groups.setdefault(_without_node(each), []).append(each)
+    lines = [_line(alike) for alike in list(groups.values())[:most]]
+    left = sum(len(alike) for alike in list(groups.values())[most:])
+    return lines + (["and {:,} more {}".format(left, word)] if left else [])
+
+
+def _line(alike: t.Sequence[Failure]) -> str:
+    """One line of what is the same on several nodes."""
+    if len(alike) == 1:
+        return alike[0].line()
+    names = [str(each.node) for each in alike]
+    more = " and {:,} more".format(len(names) - _NAMES) if len(names) > _NAMES else ""
+    return _without_node(alike[0]).line(", ".join(names[:_NAMES]) + more)
+
+
+def _without_node(failure: Failure) -> Failure:
+    """What is the same of failures of several nodes; of objects, which have no node, each is one of its own."""
+    node = failure.node
+    if node is None:
+        return failure
+    mends = failure.mends and failure.mends.replace(" --limit %s" % node, "")
+    return failure._replace(node=None, cause=failure.cause.replace(node, "NODE"), mends=mends)
 
 
 def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:

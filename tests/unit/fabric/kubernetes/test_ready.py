@@ -181,3 +181,19 @@ def test_too_few_functions_are_not_a_plugins_fault() -> None:
     assert line.startswith(
         "n-1: reports 3 of 4 spidernet.io/gpu01_sriov (rail gpu01). Likely: the port has another number of VFs"
     )
+
+
+def test_a_pool_that_somebody_closed_is_told_apart_from_one_with_fewer_addresses() -> None:
+    goal, document, objects = goal_of("spiderpool", "macvlan", "subnet")
+    live = accepted(objects, document)
+    mine = next(name for name in live if name[0] == "SpiderIPPool")
+    assert goal.withheld(live) == []
+    live[mine] = dict(live[mine], spec=dict(live[mine]["spec"], disable=True))
+    (lack,) = goal.lacks(whole(document), live)
+    assert lack.subject == "SpiderIPPool %s" % mine[2] and "spec.disable" in lack.what
+    assert "kubectl patch spiderippool %s" % mine[2] in lack.reason and goal.withheld(live) == [lack]
+    # what somebody excluded leaves a rail that works
+    live[mine] = dict(live[mine], spec=dict(live[mine]["spec"], disable=False, excludeIPs=["10.1.0.7", "10.1.0.9"]))
+    assert goal.lacks(whole(document), live) == []
+    (less,) = goal.withheld(live)
+    assert "spec.excludeIPs 10.1.0.7, 10.1.0.9" in less.what and "'taken'" in less.reason

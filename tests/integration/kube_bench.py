@@ -1,0 +1,134 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fabric file, a real API server behind a proxy, and what the actions do with both; ``bench`` of kube_fixtures.py."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils.kube import server
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
+from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
+from lab.cluster.proxy import Proxy
+from tests.integration.cluster import Cluster, Object
+from tests.unit.fabric.kubernetes import plans
+
+# Everything in namespaces that any cluster has, and nothing of Prometheus', so that each test fills an empty cluster.
+OPTIONS: Object = {"metrics": False, "registry": "registry.example"}
+
+
+def quiet(_text: str) -> None:
+    """Progress is not looked at."""
+
+
+def kubeconfig(path: Path, url: str, user: Object | None = None, authority: Path | None = None) -> Path:
+    cluster: Object = {"server": url}
+    if authority:
+        cluster["certificate-authority"] = str(authority)
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "who", "user": user or {}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "who"}}],
+        "current-context": "it",
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+class Bench:
+    """A fabric file, the cluster, and what the actions do with both."""
+
+    def __init__(self, cluster: Cluster, proxy: Proxy, place: Path) -> None:
+        self.cluster, self.proxy, self.place = cluster, proxy, place
+        self.kubeconfig = kubeconfig(place / "proxied", proxy.url)
+
+    def plan(
+        self, provider: str = "spiderpool", attachment: str = "macvlan", mode: str = "subnet", **more: t.Any
+    ) -> Planned:
+        file = plans.fabric_file(provider, attachment, mode, (4,))
+        file["nodes"] = {"node-[1:2]": {"profile": "hgx"}}
+        for key, value in more.pop("options", OPTIONS).items():
+            more.setdefault("kubernetes", {})[key] = value
+        given = more.pop("kubernetes", {})
+        file["fabric"].update(more.pop("fabric", {}))
+        file["addresses"].update(more.pop("addresses", {}))
+        file.update((key, more.pop(key)) for key in ("names", "nodes") if key in more)
+        for rail, values in more.pop("rails", {}).items():
+            file["rails"][rail].update(values)
+        for rail in more.pop("without", ()):
+            del file["rails"][rail], file["profiles"]["hgx"]["ports"][rail]
+        assert not more, more
+        path = self.place / "fabric.yml"
+        path.write_text(yaml.safe_dump(file, sort_keys=False))
+        return Planned({"file": str(path), "kubernetes": given})
+
+    def server(self, config: Path | None = None) -> server.Server:
+        return connect(str(config or self.kubeconfig), None, 4)
+
+    def apply(
+        self,
+        plan: Planned,
+        check: bool = False,
+        prune: bool = True,
+        force: bool = False,
+        config: Path | None = None,
+        replace: bool = False,
+        timeout: float = 20,
+    ) -> Apply:
+        self.proxy.seen.clear()
+        run = Apply(self.server(config), plan.wish(force, replace), check, quiet)
+        run.present(prune, timeout)
+        return run
+
+    def absent(self, plan: Planned, timeout: float = 10, check: bool = False) -> Apply:
+        self.proxy.seen.clear()
+        run = Apply(self.server(), plan.wish(), check, quiet)
+        run.absent(timeout)
+        return run
+
+    def refused(self, plan: Planned, **how: t.Any) -> str:
+        with pytest.raises(RailyardError) as error:
+            self.apply(plan, **how)
+        text = str(error.value)
+        assert "Traceback" not in text and "object at 0x" not in text
+        return text
+
+    def live(self, plan: Planned) -> dict[str, Object]:
+        """What carries the fabric's labels, by kind and name."""
+        wish, made = plan.wish(), self.server()
+        found = observed(made, made.resources(wish.kinds), wish.labels, quiet)
+        return {"%s %s" % (key.kind, key.name): each for key, each in found.items()}
+
+
+def made(cluster: Cluster, proxy: Proxy, place: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Bench]:
+    """The fixture ``bench``."""
+    cluster.need("spiderippools.spiderpool.spidernet.io")
+    # an absent server is waited for as long as it takes to see that it is awaited
+    monkeypatch.setattr(server, "_AGAIN", (0.05, 0.1))
+    monkeypatch.setattr(server, "_AWAY", 0.3)
+    found = Bench(cluster, proxy, place)
+    yield found
+    for name in ("ai", "other"):
+        clean = Apply(connect(str(cluster.kubeconfig), None, 4), found.plan(fabric={"name": name}).wish(), False, quiet)
+        clean.absent(20)
+
+
+def names(run: Apply) -> list[str]:
+    return sorted("%s %s" % (write.key.kind, write.key.name) for write in run.done)
+
+
+def pool(name: str = "ai-gpu01") -> Object:
+    return {
+        "apiVersion": "spiderpool.spidernet.io/v2beta1",
+        "kind": "SpiderIPPool",
+        "metadata": {"name": name},
+    }
