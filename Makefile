@@ -74,10 +74,14 @@ $(long_parts): $(VENV)/ready
 
 static: lint types docs changelog sanity ## all checks that run nothing of the collection
 
-lint: $(VENV)/ready ## ruff and ansible-lint
+# What runs on nodes, with their Python: 3.8 or newer. os.setns is used only where it exists.
+on_nodes := plugins/modules plugins/module_utils/node $(wildcard plugins/module_utils/*.py)
+
+lint: $(VENV)/ready ## ruff, ansible-lint, and what Python 3.8 on nodes does not have
 	ruff check .
 	ruff format --check .
 	tools/quiet ansible-lint --strict
+	tools/quiet vermin --target=3.8- --violations --no-tips --exclude os.setns $(on_nodes)
 
 types: $(VENV)/ready ## mypy
 	mypy -p ansible_collections.railyard.fabric.plugins

@@ -11,11 +11,16 @@ import sys
 import typing as t
 from pathlib import Path
 
+from tests.prepared import Prepared
+
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(sys.executable).parent
 
 # A cluster or an AWX that the person who runs the tests works with must not be met by them.
 _FOREIGN = ("K8S_AUTH_", "KUBECONFIG", "KUBERNETES_", "CONTROLLER_", "TOWER_", "ANSIBLE_FORCE_COLOR")
+
+
+_PREPARED = Prepared()
 
 
 class Played(subprocess.CompletedProcess[str]):
@@ -49,10 +54,13 @@ def run(
     """
     argv = [str(PROGRAMS / program), *words]
     known = environment(**(env or {}))
-    done = subprocess.run(
-        argv, cwd=cwd, env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
-    )
-    played = Played(argv, done.returncode, done.stdout, done.stderr)
+    found = _PREPARED.run(program, argv, known, str(cwd), timeout)
+    if found is None:
+        done = subprocess.run(
+            argv, cwd=cwd, env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+        )
+        found = done.returncode, done.stdout, done.stderr
+    played = Played(argv, *found)
     assert "Traceback" not in played.text, played.text
     return played
 

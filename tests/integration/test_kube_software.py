@@ -12,13 +12,17 @@ import copy
 import json
 import os
 import subprocess
+import types
 import typing as t
 from concurrent import futures
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.railyard.fabric.plugins.action import kube_software
+from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import charts
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
 from lab.cluster import schemas, tools
@@ -31,6 +35,14 @@ GROUP = "railyard.example"
 FABRIC = "ai"
 
 pytest.importorskip("ansible_collections.kubernetes.core", reason="the collection kubernetes.core is not installed")
+
+
+class Done(t.NamedTuple):
+    """How an action ended."""
+
+    failed: bool
+    said: str
+    changed: bool
 
 
 class Bench:
@@ -67,6 +79,29 @@ class Bench:
         book = "playbooks/%s.yml" % name
         done = playbook.play(book, *words, inventory="localhost,", given=given, env=known, timeout=400)
         return done.returncode, done.said
+
+    def act(self, name: str, state: str = "present", check: bool = False, **options: t.Any) -> Done:
+        """The action as the role calls it, without a playbook around it: definitions and objects, but no release."""
+        given = {
+            "name": name,
+            "state": state,
+            "file": str(self.place / "fabric.yml"),
+            "kubeconfig": str(self.cluster.kubeconfig),
+            "source": str(self.archives),
+            "checksums": self.checksums.get(name, {}),
+            "helm": self.helm,
+            **options,
+        }
+        validated = ArgumentSpecValidator(dict(kube_software.ActionModule.SPEC)).validate(given)
+        assert not validated.error_messages, validated.error_messages
+        action = object.__new__(kube_software.ActionModule)
+        action._task = types.SimpleNamespace(diff=True)
+        try:
+            result = action.work(validated.validated_parameters, check)
+        except RailyardError as error:
+            return Done(True, str(error), False)
+        said = [result.get("msg", ""), result["summary"], *result["warnings"]]
+        return Done(bool(result.get("failed")), "\n".join(said), result["changed"])
 
     def releases(self) -> dict[str, t.Any]:
         listed = json.loads(self.cluster.helm("list", "-A", "-a", "-o", "json"))
@@ -209,33 +244,41 @@ def test_a_certificate_that_each_rendering_makes_anew_is_no_change_and_restarts_
 
 
 def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> None:
-    def refused(*words: str, env: t.Mapping[str, str] | None = None, **more: t.Any) -> None:
-        rc, said = bench.play("cluster", env=env, **more)
-        assert rc == 2 and bench.releases() == {}, said
-        assert "smallpools.%s" % GROUP not in bench.cluster.crds(), said
+    def nothing(words: tuple[str, ...], said: str) -> None:
+        assert bench.releases() == {} and "smallpools.%s" % GROUP not in bench.cluster.crds(), said
         for word in words:
             assert word in said, (word, said)
 
-    wrong = {"spiderpool": {"spiderpoolAgnet": {}, "coordinator": {"detectGateway": True}}}
-    refused("did you mean spiderpoolAgent", "set ipam.enableGatewayDetection", cluster_values=wrong)
-    refused("has no checksum here", cluster_checksums={}, cluster_versions={"spiderpool": "9.9.9"})
-    refused("should have " + "0" * 64, cluster_checksums={"spiderpool": {chart.name: "0" * 64}})
-    refused("should have", cluster_checksums={})  # the small chart is not the pinned one
-    refused("nobody says where", cluster_archives="")
-    refused("is no program", cluster_helm="/nowhere/helm")
+    def played(*words: str, **more: t.Any) -> None:
+        rc, said = bench.play("cluster", **more)
+        assert rc == 2, said
+        nothing(words, said)
+
+    def acted(*words: str, **options: t.Any) -> None:
+        done = bench.act("spiderpool", **options)
+        assert done.failed, done.said
+        nothing(words, done.said)
+
+    wrong = {"spiderpoolAgnet": {}, "coordinator": {"detectGateway": True}}
+    played("did you mean spiderpoolAgent", "set ipam.enableGatewayDetection", cluster_values={"spiderpool": wrong})
+    acted("has no checksum here", checksums={}, version="9.9.9")
+    acted("should have " + "0" * 64, checksums={chart.name: "0" * 64})
+    acted("should have", checksums={})  # the small chart is not the pinned one
+    acted("nobody says where", source="")
+    acted("is no program", helm="/nowhere/helm")
     # what nobody would read is no name of software
     known = "take one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
-    refused("cluster_versions.spider_pool: there is nothing of this name", known, cluster_versions={"spider_pool": "2"})
-    refused("cluster_values.flannel: there is no chart of this name", cluster_values={"flannel": {"mtu": 1400}})
-    refused("cluster_cni: Flannel cannot be installed here", cluster_cni="Flannel")
+    played("cluster_versions.spider_pool: there is nothing of this name", known, cluster_versions={"spider_pool": "2"})
+    played("cluster_values.flannel: there is no chart of this name", cluster_values={"flannel": {"mtu": 1400}})
+    played("cluster_cni: Flannel cannot be installed here", cluster_cni="Flannel")
     four = bench.place / "helm4"
     four.write_text("#!/bin/sh\necho v4.1.4\n")
     four.chmod(0o755)
-    refused("says that it is v4.1.4", "Helm 3", cluster_helm=str(four))
+    acted("says that it is v4.1.4", "Helm 3", helm=str(four))
     about = {"apiVersion": "v2", "name": "spiderpool", "version": "1.2.2", "kubeVersion": ">= 1.99.0-0"}
     later = software_files.spiderpool(bench.place / "later", "1.2.2", **{"Chart.yaml": about})
-    vouched = {"spiderpool": {later.name: software_files.digest(later)}}
-    refused("asks for 1.99 or later", cluster_archives=str(later.parent), cluster_checksums=vouched)
+    checksums = {later.name: software_files.digest(later)}
+    acted("asks for 1.99 or later", source=str(later.parent), checksums=checksums)
 
 
 def test_the_registry_is_said_where_an_object_must_name_it(bench: Bench) -> None:
@@ -344,28 +387,28 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
         "kind": "SmallPool",
         "metadata": {"name": "one", "finalizers": ["a.example/x"]},
     }
-    rc, said = bench.play("cluster")
-    assert rc == 0, said
+    done = bench.act("spiderpool")
+    assert not done.failed, done.said
     bench.cluster.kubectl("apply", "-f", "-", text=json.dumps(small))
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
-    assert rc == 2 and "one would never go: it waits for a.example/x" in said, said
+    done = bench.act("spiderpool", "purged")
+    assert done.failed and "one would never go: it waits for a.example/x" in done.said, done.said
     assert "smallpools.%s" % GROUP in bench.cluster.crds()
     bench.cluster.kubectl("patch", "smallpool", "one", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
-    assert rc == 0 and "smallpools.%s" % GROUP not in bench.cluster.crds(), said
+    done = bench.act("spiderpool", "purged")
+    assert not done.failed and "smallpools.%s" % GROUP not in bench.cluster.crds(), done.said
     # what a release of somebody's holds is that release's
     held = software_files.definition(GROUP, "SmallPool")
     held["metadata"] = {"name": held["metadata"]["name"], "annotations": {"meta.helm.sh/release-name": "theirs"}}
     bench.cluster.kubectl("create", "-f", "-", text=json.dumps(held))
-    rc, said = bench.play("cluster")
-    assert rc == 0 and "is a part of Helm's release theirs and left as it is" in said, said
+    done = bench.act("spiderpool")
+    assert not done.failed and "is a part of Helm's release theirs and left as it is" in done.said, done.said
     # and a version in which objects are stored is not taken away under them
     bench.cluster.kubectl("annotate", "crd", held["metadata"]["name"], "meta.helm.sh/release-name-")
     more = {"crds/example.yaml": software_files.definition(GROUP, "SmallPool", ("v2",))}
     newer = software_files.spiderpool(bench.archives, "1.3.0", **more)
     bench.checksums["spiderpool"] = {newer.name: software_files.digest(newer)}
-    rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"})
-    assert rc == 2 and "objects are stored as v1" in said, said
+    done = bench.act("spiderpool", version="1.3.0")
+    assert done.failed and "objects are stored as v1" in done.said, done.said
 
 
 def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path) -> None:
@@ -382,23 +425,23 @@ def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path
 
     newer = software_files.definition(GROUP, "SmallPool", rdma={"type": "string"}, mtu={"type": "integer"})
     there(newer)
-    rc, said = bench.play("cluster")
-    assert rc == 0 and "is newer (it has v1.spec.mtu and 1 more) and is left as it is" in said, said
+    done = bench.act("spiderpool")
+    assert not done.failed and "is newer (it has v1.spec.mtu and 1 more) and is left as it is" in done.said, done.said
     assert fields() == {"note", "rdma", "mtu"}
     # one that has less is renewed, as after an installation by hand
     older = software_files.definition(GROUP, "SmallPool")
     del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     there(older)
-    rc, said = bench.play("cluster")
-    assert rc == 0 and fields() == {"note"}, said
+    done = bench.act("spiderpool")
+    assert not done.failed and fields() == {"note"}, done.said
     # where each has what the other has not, only its owner knows
     del newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["note"]
     there(newer)
-    rc, said = bench.play("cluster", "--check")
-    assert rc == 2 and "kubectl label crd %s railyard.fabric/software=spiderpool" % name in said, said
+    done = bench.act("spiderpool", check=True)
+    assert done.failed and "kubectl label crd %s railyard.fabric/software=spiderpool" % name in done.said, done.said
     bench.cluster.kubectl("label", "crd", name, "railyard.fabric/software=spiderpool")
-    rc, said = bench.play("cluster")
-    assert rc == 0 and fields() == {"note"}, said
+    done = bench.act("spiderpool")
+    assert not done.failed and fields() == {"note"}, done.said
 
 
 def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path) -> None:
@@ -437,8 +480,9 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
         return bench.get("DaemonSet", "kube-flannel-ds", "kube-flannel", "apps/v1")
 
     settings = {"cluster_cni": "flannel", "flannel_interface": "eth0", "flannel_mtu": 1400}
-    rc, said = bench.play("cluster", "--check", "--diff", **settings)
-    assert rc == 0 and "flannel v0.28.9: 3 changes" in said and daemon() is None, said
+    options = {"settings": {"interface": "eth0", "mtu": 1400}}
+    done = bench.act("flannel", check=True, **options)
+    assert not done.failed and "flannel v0.28.9: 3 changes" in done.said and daemon() is None, done.said
     rc, said = bench.play("cluster", **settings)
     made = daemon()
     assert rc == 0 and made, said
@@ -447,28 +491,30 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     assert rc == 0 and "changed=0" in said, said
     # what somebody took away comes again
     bench.cluster.kubectl("-n", "kube-flannel", "delete", "configmap", "kube-flannel-cfg")
-    rc, said = bench.play("cluster", **settings)
+    done = bench.act("flannel", **options)
     assert (
-        rc == 0 and "flannel v0.28.9: 1 changes" in said and bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
+        not done.failed
+        and "flannel v0.28.9: 1 changes" in done.said
+        and bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
     )
     # what left the manifest goes
     documents = list(yaml.safe_load_all(flannel.read_text()))
     more = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "once", "namespace": "kube-flannel"}}
     flannel.write_text(yaml.safe_dump_all([*documents, more]))
     bench.vouch("flannel", flannel)
-    rc, said = bench.play("cluster", **settings)
-    assert rc == 0 and bench.get("ConfigMap", "once", "kube-flannel"), said
+    done = bench.act("flannel", **options)
+    assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel"), done.said
     flannel.write_text(yaml.safe_dump_all(documents))
     bench.vouch("flannel", flannel)
-    rc, said = bench.play("cluster", **settings)
-    assert rc == 0 and bench.get("ConfigMap", "once", "kube-flannel") is None, said
+    done = bench.act("flannel", **options)
+    assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel") is None, done.said
     # a rail is no pod network
     for wrong, why in (("enp11s0np0", "the port of rail"), (".*", "flanneld takes no pattern")):
-        rc, said = bench.play("cluster", **{**settings, "flannel_interface": wrong})
-        assert rc == 2 and why in said, said
+        done = bench.act("flannel", settings={"interface": wrong})
+        assert done.failed and why in done.said, done.said
     # it goes by consent alone
-    rc, said = bench.play("teardown", "--check", teardown_cni="flannel")
-    assert rc == 0 and daemon(), said
+    done = bench.act("flannel", "absent", check=True)
+    assert not done.failed and done.changed and daemon(), done.said
     rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_cni="flannel")
     assert rc == 0 and daemon() is None, said
 
@@ -478,11 +524,13 @@ def test_what_stood_there_before_is_taken_over_by_leave_alone(bench: Bench, flan
     other = copy.deepcopy(objects)
     other[1]["data"]["net-conf.json"] = '{"Network": "10.9.0.0/16", "Backend": {"Type": "vxlan"}}'
     bench.cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(other[:2]))
-    rc, said = bench.play("cluster", cluster_cni="flannel")
-    assert rc == 2 and "ConfigMap kube-flannel/kube-flannel-cfg" in said and "net-conf.json" in said, said
-    assert "-e cluster_force=true" in said and "kubernetes_force" not in said, said
-    rc, said = bench.play("cluster", cluster_cni="flannel", cluster_force=True)
-    assert rc == 0, said
+    done = bench.act("flannel")
+    assert done.failed and "ConfigMap kube-flannel/kube-flannel-cfg" in done.said and "net-conf.json" in done.said, (
+        done.said
+    )
+    assert "-e cluster_force=true" in done.said and "kubernetes_force" not in done.said, done.said
+    done = bench.act("flannel", force=True)
+    assert not done.failed, done.said
     found = bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
     assert found and "10.244.0.0/16" in found["data"]["net-conf.json"]
 

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible's programs from a process that has loaded Ansible already: each run is a fork of it.
+
+More than half of the processor time of a short playbook is spent on starting Python and loading Ansible. What runs is
+the same: the program's own ``main``, with its own argv, environment, folder and output. Whoever needs a configuration
+that is read when Ansible is loaded (``ANSIBLE_*``, ``PYTHON*``) starts the program itself.
+
+Run as a program, with the number of a socket: it serves one run after the other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import typing as t
+
+PROGRAMS = {"ansible-playbook": "ansible.cli.playbook", "ansible-inventory": "ansible.cli.inventory"}
+# read when Ansible is loaded, and so the same for all runs of one process
+_LOADED_WITH = ("ANSIBLE_", "PYTHON", "LC_", "LANG", "HOME", "PATH")
+
+
+def _main(program: str, argv: list[str], cwd: str, env: dict[str, str], outputs: t.Sequence[int]) -> t.NoReturn:
+    """Be that program, in a child."""
+    status = 1
+    try:
+        for number, output in enumerate(outputs, 1):
+            os.dup2(output, number)
+        atexit._clear()  # what the parent cleans up at its end is still needed by others
+        os.environ.clear()
+        os.environ.update(env)
+        os.chdir(cwd)
+        sys.argv = argv
+        importlib.import_module(PROGRAMS[program]).main()
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def serve(number: int) -> None:
+    for module in (*PROGRAMS.values(), "kubernetes.client", "kubernetes.dynamic"):
+        importlib.import_module(module)
+    with socket.socket(fileno=number) as door, door.makefile("rw") as lines:
+        while True:
+            request, outputs, _flags, _address = socket.recv_fds(door, 1 << 20, 2)
+            if not request:
+                return
+            pid = os.fork()
+            if not pid:
+                program, argv, cwd, env = json.loads(request)
+                _main(program, argv, cwd, env, outputs)
+            for output in outputs:
+                os.close(output)
+            for answer in (pid, None):
+                value = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) if answer is None else answer
+                lines.write("%d\n" % value)
+                lines.flush()
+
+
+class Prepared:
+    """The process, started with the first run, and again after one that had to be killed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._env: dict[str, str] = {}
+
+    def run(
+        self, program: str, argv: list[str], env: t.Mapping[str, str], cwd: str, timeout: float
+    ) -> tuple[int, str, str] | None:
+        """Exit status and both outputs; None where the program has to be started by itself."""
+        if program not in PROGRAMS or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._run(program, argv, env, cwd, timeout)
+        finally:
+            self._lock.release()
+
+    def _run(
+        self, program: str, argv: list[str], env: t.Mapping[str, str], cwd: str, timeout: float
+    ) -> tuple[int, str, str] | None:
+        loaded_with = {key: value for key, value in env.items() if key.startswith(_LOADED_WITH)}
+        if self._process is None:
+            self._start(loaded_with)
+        if loaded_with != self._env:
+            return None
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            request = json.dumps([program, argv, cwd, dict(env)]).encode()
+            socket.send_fds(self._door, [request], [out.fileno(), err.fileno()])
+            pid = int(self._lines.readline())
+            self._door.settimeout(timeout)
+            try:
+                rc = int(self._lines.readline())
+            except TimeoutError:
+                os.kill(pid, 9)
+                self.close()
+                raise subprocess.TimeoutExpired(argv, timeout) from None
+            self._door.settimeout(None)
+            texts = []
+            for output in (out, err):
+                output.seek(0)
+                texts.append(output.read().decode())
+        return rc, texts[0], texts[1]
+
+    def _start(self, env: dict[str, str]) -> None:
+        self._door, other = socket.socketpair()
+        self._env = env
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(other.fileno())],
+                env=env,
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._lines = self._door.makefile("r")
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End it. The next run starts another."""
+        if self._process:
+            self._lines.close()
+            self._door.close()
+            self._process.wait()
+            self._process = None
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
