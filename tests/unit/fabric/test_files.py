@@ -91,7 +91,7 @@ def files(draw: t.Callable[..., t.Any]) -> File:
         if mode == "block":
             head += ", block%s: %d" % (six, draw(st.integers(8, 16)))
         elif mode == "prefix":
-            head += ", node_prefix%s: %d" % (six, draw(st.integers(24, 27) if family == 4 else st.integers(80, 120)))
+            head += ", node_prefix%s: %d" % (six, draw(st.integers(24, 27) if family == 4 else st.integers(108, 120)))
             head += ", gateway%s: %s" % (six, draw(st.sampled_from(["first", "last"])))
     if mode == "prefix":
         head += ", host: %s" % draw(st.sampled_from(["first", "last"]))

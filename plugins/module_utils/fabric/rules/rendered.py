@@ -148,6 +148,8 @@ def _large(plan: Plan, made: dict[str, t.Any], report: Report) -> None:
         return
     rail = next(each for each in plan.fabric.rails if each.name == made["metadata"]["labels"][RAIL])
     path = rail.where(("node_prefix" if rail.mode == PREFIX else "pods") + six)
+    if report.has(path):
+        return
     message = "%s has %d addresses, and Spiderpool can list %d" % (made["metadata"]["name"], size, MOST_LISTED)
     remedy = "write node_prefix%s: %d or more" % (six, bits - 20) if rail.mode == PREFIX else "shorten the range"
     report.add(POOL_FIXED, path, message, remedy)

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, render
 from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from tests import upstream
 from tests.random_fabric import FabricFile
 from tests.standins.spiderpool import Object, Settings
 
@@ -42,7 +43,7 @@ def problems(file: FabricFile) -> list[str]:
         return [] if error.place.startswith("kubernetes.") else ["refused: %s" % error]
     settings = Settings.of(values["spiderpool"]) if "spiderpool" in values else Settings()
     found = webhooks.problems(things, settings)
-    if schema.folder() is not None:
+    if upstream.folder("schemas"):
         flavour = "bundled" if file.provider == "spiderpool" else "upstream"
         known = [thing for thing in things if schema.known(thing)]
         found += [each for thing in known for each in schema.problems(thing, flavour)]
