@@ -140,12 +140,12 @@ def _waited(cluster: t.Any, plan: t.Any, paths: tuple[Path, Path, Path], proxy: 
 
 def _speak_for(cluster: t.Any, plan: t.Any) -> None:
     """Every kubelet is ready and has its rails' resources, every network and pool was taken up."""
-    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
     from lab.cluster.api import Api
 
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
     with Api(cluster) as api:
-        for node, units in components.allocatable(plan.document, plan.given).items():
+        for node, units in object_components.allocatable(plan.document, plan.given).items():
             allocatable = {resource: str(many) for resource, many in units.items()}
             status = {"status": {"allocatable": allocatable, "conditions": [ready]}}
             api.request("PATCH", "/api/v1/nodes/%s/status" % node, status, MERGE)
@@ -266,7 +266,7 @@ def _collections() -> str | None:
 
 def planned(path: Path) -> t.Any:
     sys.path.insert(0, str(ROOT / "collections"))
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
+    from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 
     return Planned({"file": str(path), "kubernetes": OPTIONS})
 

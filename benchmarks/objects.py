@@ -43,7 +43,7 @@ def _child(what: str, path: Path) -> Run:
 
 
 def _document(path: Path) -> dict[str, t.Any]:
-    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 
     outcome = lint(path.read_bytes())
     if outcome.plan is None:
@@ -53,16 +53,16 @@ def _document(path: Path) -> dict[str, t.Any]:
 
 
 def _render(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
-    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import render
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import render
 
     return lambda: render(document)
 
 
 def _objects(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
-    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 
     # None is kept: what it takes to make them, one by one.
-    return lambda: sum(1 for _each in components.objects(document))
+    return lambda: sum(1 for _each in object_components.objects(document))
 
 
 def _pyyaml(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
@@ -78,9 +78,9 @@ def _pyyaml(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
 
 
 def _all(document: dict[str, t.Any]) -> t.Iterator[dict[str, t.Any]]:
-    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 
-    return components.objects(document)
+    return object_components.objects(document)
 
 
 WORK = {"render": _render, "objects": _objects, "pyyaml": _pyyaml}

@@ -24,7 +24,7 @@ def main(what: str, path: Path) -> int:
 
 
 def _plan() -> t.Callable[[Path], t.Any]:
-    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 
     def work(path: Path) -> t.Any:
         outcome = lint(path.read_bytes())

@@ -12,7 +12,7 @@ import typing as t
 
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
     PROVIDERS,
     link_layer_of,

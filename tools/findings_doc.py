@@ -14,9 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs" / "findings.md"
 sys.path.insert(0, str(ROOT / "collections"))
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, Rule  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (  # noqa: E402
+    RULES,
+    Rule,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint  # noqa: E402
 
 FAMILIES = {
     "RY1": "The file",
@@ -54,7 +57,7 @@ sections stand for those of the same name here:
 
 def page() -> str:
     """The whole page."""
-    parts = [HEAD % example.BASE]
+    parts = [HEAD % example_file.BASE]
     for prefix, family in FAMILIES.items():
         rules = [rule for code, rule in sorted(RULES.items()) if code.startswith(prefix)]
         parts.append("## %s: %s\n\n| code | severity | what is wrong |\n|---|---|---|" % (prefix.ljust(5, "x"), family))
@@ -67,7 +70,7 @@ def page() -> str:
 
 
 def _entry(rule: Rule) -> str:
-    (finding,) = lint(example.whole(rule.bad).encode("utf-8")).findings
+    (finding,) = lint(example_file.whole(rule.bad).encode("utf-8")).findings
     severity = rule.severity + (", may be let stand" if rule.lowers else "")
     return "### %s\n\n%s (%s).%sBad:\n\n%s\n    %s\n\nGood:\n\n%s" % (
         rule.code,

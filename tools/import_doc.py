@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs" / "import.md"
 sys.path.insert(0, str(ROOT / "collections"))
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Rule  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.rules import IMPORT_RULES  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import run  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Rule  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run  # noqa: E402
 
 FAMILIES = {
     "IM1": "Reading",

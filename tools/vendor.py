@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "vendor" / "charts"
 sys.path.insert(0, str(ROOT / "collections"))
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS  # noqa: E402
 
 HOST = "https://raw.githubusercontent.com"
 # Repository, branch or tag, and folder. {0} is the release.

@@ -10,14 +10,15 @@ import typing as t
 import yaml
 from ansible.errors import AnsibleError
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
-from ansible_collections.railyard.fabric.plugins.plugin_utils import awx_variables, fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_compare import Secrets
-from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_server import Server
-from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_sync import Change, Sync, singular
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import objects
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import awx_variables
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_compare import Secrets
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import Server
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_sync import Change, Sync, singular
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 _REMEDY = "name the data file with -e awx_file=PATH (docs/awx.md)"
 
@@ -35,10 +36,10 @@ class ActionModule(Door):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         if not options["file"]:
             raise RailyardError("no data file is named", "awx_file", _REMEDY)
-        raw = fabric_files.read(options["file"], _REMEDY)
+        raw = _fabric_files.read(options["file"], _REMEDY)
         secrets = self._secrets(options)
         fields = {name: list(each) for name, each in secrets.items()}
-        data = read(raw, fabric_files.shown_path(options["file"]), fields, awx_variables.known())
+        data = read(raw, _fabric_files.shown_path(options["file"]), fields, awx_variables.known())
         server = Server()
         known = Secrets(secrets, options["update_secrets"])
         sync = Sync(server, objects(data), known, check)
@@ -74,7 +75,7 @@ class ActionModule(Door):
     def _from_file(self, path: str) -> dict[str, t.Any]:
         """The ``awx_secrets`` of a file of variables, which may be encrypted by ansible-vault."""
         full = os.path.abspath(path)
-        fabric_files.read(full, "name a file of variables with -e awx_secrets_file=PATH")
+        _fabric_files.read(full, "name a file of variables with -e awx_secrets_file=PATH")
         try:
             loaded = self._loader.load_from_file(full, cache="none", unsafe=True)
         except AnsibleError as error:

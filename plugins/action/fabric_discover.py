@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ATTACHMENTS, PROVIDERS
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover import run as discovery
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import BadTemplate, Template
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import discover_run as discovery
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ATTACHMENTS,
+    PROVIDERS,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadTemplate, Template
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 _WISHES = ("pods", "pods6", "gateway", "gateway6")
 
@@ -57,7 +60,7 @@ class ActionModule(Door):
         if options["dest"]:
             refused = "there is another fabric file already, and it may hold what nodes do not say"
             consent = None if options["force"] else "-e discover_force=true"
-            result.update(fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
+            result.update(_fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
         return result
 
 

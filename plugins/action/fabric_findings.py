@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import findings
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 
 class ActionModule(Door):
@@ -22,19 +22,19 @@ class ActionModule(Door):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        checked = [(path, lint(fabric_files.read(path)).findings) for path in fabric_files.named(options["files"])]
+        checked = [(path, lint(_fabric_files.read(path)).findings) for path in _fabric_files.named(options["files"])]
         written = []
         if options["report_dir"]:
-            report = findings.files(checked, fabric_files.version(), options["strict"])
-            written = fabric_files.write(options["report_dir"], report, check)
-        numbers = findings.counts(checked)
+            report = finding_report.files(checked, _fabric_files.version(), options["strict"])
+            written = _fabric_files.write(options["report_dir"], report, check)
+        numbers = finding_report.counts(checked)
         return {
             "changed": any(file["changed"] for file in written),
-            "findings": findings.as_data(checked)["files"],
+            "findings": finding_report.as_data(checked)["files"],
             "counts": numbers,
-            "worst": findings.worst(checked),
+            "worst": finding_report.worst(checked),
             "passed": not numbers["error"] and not (options["strict"] and numbers["warning"]),
-            "table": findings.as_table(checked),
-            "summary": findings.summary(checked),
+            "table": finding_report.as_table(checked),
+            "summary": finding_report.summary(checked),
             "files": written,
         }

@@ -8,12 +8,12 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import report
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import run
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 # Of a directory, the files that may hold manifests. A file that is named itself may have any name.
 _SUFFIXES = (".yml", ".yaml", ".json", ".md", ".markdown", ".txt", ".rst", ".adoc", ".sh")
@@ -34,17 +34,17 @@ class ActionModule(Door):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        files = [(path, fabric_files.read(path)) for path in _files(options["paths"])]
+        files = [(path, _fabric_files.read(path)) for path in _files(options["paths"])]
         wished = Options(options["name"], _nodes(options["nodes"]), options["profile"], options["mtu"])
         outcome = run(files, wished)
         result: dict[str, t.Any] = {
             "changed": False,
             "text": outcome.text,
             "findings": [found.as_dict() for found in outcome.findings],
-            "counts": report.counts(outcome.findings),
-            "table": report.as_table(outcome.findings),
+            "counts": import_report.counts(outcome.findings),
+            "table": import_report.as_table(outcome.findings),
             "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
-            "summary": report.summary(outcome),
+            "summary": import_report.summary(outcome),
         }
         if not outcome.text:
             said = [found.text() for found in outcome.findings if found.finding.severity == "error"]
@@ -52,7 +52,7 @@ class ActionModule(Door):
         if options["dest"]:
             refused = "there is another fabric file already, and it may hold what manifests do not say"
             consent = None if options["force"] else "-e import_force=true"
-            result.update(fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
+            result.update(_fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
         return result
 
 
@@ -65,7 +65,7 @@ def _files(paths: t.Sequence[str]) -> list[str]:
         found.extend(inside)
     if not found:
         raise RailyardError("no file is named", "paths", "name the manifests, such as -e import_from=manifests/")
-    return list(dict.fromkeys(fabric_files.shown_path(path) for path in found))
+    return list(dict.fromkeys(_fabric_files.shown_path(path) for path in found))
 
 
 def _inside(directory: str) -> t.Iterator[str]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import render
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, planned, rendered
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import render
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _rendered
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 
 class ActionModule(Door):
@@ -23,14 +23,14 @@ class ActionModule(Door):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        document = planned.document(options["file"])
+        document = _planned.document(options["file"])
         files = render(document, options["kubernetes"], options["nodes"])
         directory = os.path.abspath(options["render_dir"])
-        done = rendered.write(directory, {path: text.encode("utf-8") for path, text in files.items()}, check)
+        done = _rendered.write(directory, {path: text.encode("utf-8") for path, text in files.items()}, check)
         changed = sum(len(done[kind]) for kind in ("written", "removed"))
         return {
             "changed": bool(changed),
             "summary": "%s: %d files, %d written, %d removed"
-            % (fabric_files.shown_path(directory), len(files), len(done["written"]), len(done["removed"])),
+            % (_fabric_files.shown_path(directory), len(files), len(done["written"]), len(done["removed"])),
             **done,
         }

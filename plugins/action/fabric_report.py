@@ -8,20 +8,24 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import charts, documents, history
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.documents import Said, Verdict
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.material import Material
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.page import Report
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
+    html_charts,
+    report_documents,
+    run_history,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import Said, Verdict
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_page import Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 # Bytes of a document at the most: the verdict of 8,192 nodes has a tenth of it.
 _MOST = 1 << 30
-_KINDS = (documents.VERIFY, documents.DRIFT, documents.PROOF)
+_KINDS = (report_documents.VERIFY, report_documents.DRIFT, report_documents.PROOF)
 _EARLIER = re.compile(r"(verify|drift|proof)-\d{8}T\d{6}Z\.json\Z")
 
 
@@ -44,17 +48,17 @@ class ActionModule(Door):
         draw = options["charts"]
         if draw:
             try:
-                charts.check()
+                html_charts.check()
             except RailyardError as error:
                 draw = False
                 warnings.append(str(error))
                 notes.append("There are no charts: %s" % error)
         material = Material(
-            *(document, plan.digest(document), said, verdicts, runs, fabric_files.version(), notes, draw),
-            fabric_files.inventory(options["file"] or ""),
+            *(document, plan_tables.digest(document), said, verdicts, runs, _fabric_files.version(), notes, draw),
+            _fabric_files.inventory(options["file"] or ""),
         )
         report, html = _made(material, loaded)
-        files = fabric_files.write(directory, {"report.html": html}, check)
+        files = _fabric_files.write(directory, {"report.html": html}, check)
         result = {
             "changed": any(file["changed"] for file in files),
             "files": files,
@@ -94,19 +98,21 @@ def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Said
     file the plan was read from, if it was."""
     named = os.path.join(directory, "plan.json")
     try:
-        paths = fabric_files.named([file] if file else [])
+        paths = _fabric_files.named([file] if file else [])
     except RailyardError:
         if file or not os.path.exists(named):
             raise
-        shown = fabric_files.shown_path(named)
+        shown = _fabric_files.shown_path(named)
         known = os.path.join(directory, "findings.json")
-        said = documents.findings(_read(known), fabric_files.shown_path(known)) if os.path.exists(known) else None
-        return documents.plan(_read(named), shown), said, shown
+        said = (
+            report_documents.findings(_read(known), _fabric_files.shown_path(known)) if os.path.exists(known) else None
+        )
+        return report_documents.plan(_read(named), shown), said, shown
     if len(paths) > 1:
-        planned.document(None)  # says which there are
-    outcome = lint(fabric_files.read(paths[0]))
+        _planned.document(None)  # says which there are
+    outcome = lint(_fabric_files.read(paths[0]))
     if outcome.plan is None:
-        raise planned.Wrong("\n".join(finding.text(paths[0]) for finding in outcome.errors), paths[0])
+        raise _planned.Wrong("\n".join(finding.text(paths[0]) for finding in outcome.errors), paths[0])
     found = [
         Said(paths[0], each.code, each.severity, each.place, each.line, each.message, each.remedy, each.reason)
         for each in outcome.findings
@@ -116,7 +122,7 @@ def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Said
 
 
 def _read(path: str) -> bytes:
-    return fabric_files.read(path, "let it be a file that you may read", _MOST)
+    return _fabric_files.read(path, "let it be a file that you may read", _MOST)
 
 
 def _verdicts(directory: str) -> dict[str, Verdict]:
@@ -128,17 +134,19 @@ def _verdicts(directory: str) -> dict[str, Verdict]:
     errors = []
     for kind in _KINDS:
         path = os.path.join(directory, kind + ".json")
-        beside = kind == documents.PROOF and os.path.exists(os.path.join(directory, documents.VERIFY + ".json"))
+        beside = kind == report_documents.PROOF and os.path.exists(
+            os.path.join(directory, report_documents.VERIFY + ".json")
+        )
         if os.path.exists(path) and not beside:
             try:
-                found[kind] = documents.verdict(_read(path), fabric_files.shown_path(path), kind)
+                found[kind] = report_documents.verdict(_read(path), _fabric_files.shown_path(path), kind)
             except RailyardError as error:
                 errors.append(error)
     raise_all(errors)
     return found
 
 
-def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tuple[list[history.Run], list[str]]:
+def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tuple[list[run_history.Run], list[str]]:
     """Earlier runs, the newest ``most`` of each kind, and the newest themselves; what cannot be read is said."""
     folder = os.path.join(directory, "history")
     names = [name for name in sorted(os.listdir(folder)) if _EARLIER.match(name)] if os.path.isdir(folder) else []
@@ -149,21 +157,23 @@ def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tu
             path = os.path.join(folder, name)
             try:
                 # only what the history tells of a run is kept: the documents of a large fabric are large
-                runs.append(history.run(documents.verdict(_read(path), fabric_files.shown_path(path), kind)))
+                runs.append(
+                    run_history.run(report_documents.verdict(_read(path), _fabric_files.shown_path(path), kind))
+                )
             except RailyardError as error:
                 warnings.append("An earlier run is left out: %s" % error)
-    return history.ordered([*runs, *map(history.run, verdicts.values())]), warnings
+    return run_history.ordered([*runs, *map(run_history.run, verdicts.values())]), warnings
 
 
 def _stale(document: t.Mapping[str, t.Any], verdicts: t.Mapping[str, Verdict]) -> list[str]:
     """Verdicts of another fabric or plan than this."""
-    digest, fabric = plan.digest(document), document["fabric"]["name"]
+    digest, fabric = plan_tables.digest(document), document["fabric"]["name"]
     notes = []
     for kind, verdict in verdicts.items():
         if verdict.fabric and verdict.fabric != fabric:
             notes.append("%s.json is of fabric %s, and the plan of %s." % (kind, verdict.fabric, fabric))
         elif verdict.plan and verdict.plan != digest:
             notes.append(
-                "The plan has changed since %s.json was written: run %s again." % (kind, documents.PLAYS[kind])
+                "The plan has changed since %s.json was written: run %s again." % (kind, report_documents.PLAYS[kind])
             )
     return notes

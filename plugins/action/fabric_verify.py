@@ -11,22 +11,23 @@ import typing as t
 
 from ansible.utils.display import Display
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identify, proof
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import (
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import SHARE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
     Verdict,
     bad_rails,
     document,
     judge,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pairs import SHARE
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Told
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files, history, planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _run_history
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 # Where the role verify and playbooks/tasks/prepare.yml register what nodes answer: module -> variable of the host.
 _STATES = {
@@ -103,20 +104,20 @@ class ActionModule(Door):
         began = min([float(held[_BEGAN]) for held in hosts.values() if _BEGAN in held], default=time.time())
         about = {
             "plan": _digest(options["file"]),
-            "railyard": fabric_files.version(),
+            "railyard": _fabric_files.version(),
             "began": _moment(began),
             "seconds": round(time.time() - began, 1),
         }
         written = document(verdict, about)
         files = _files(verdict, written, fabric, pairs)
         try:
-            history.keep(options["report_dir"], options["kind"], options["history"])
-            done = fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
+            _run_history.keep(options["report_dir"], options["kind"], options["history"])
+            done = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
         except RailyardError:
             # what took so long to find out is not lost with the file
-            Display().display("\n".join(shown.lines(verdict, written)))
+            Display().display("\n".join(verify_output.lines(verdict, written)))
             raise
-        lines = shown.lines(verdict, written, done[0]["path"])
+        lines = verify_output.lines(verdict, written, done[0]["path"])
         return {
             "changed": any(each["changed"] for each in done),
             "ok": verdict.ok,
@@ -129,8 +130,8 @@ class ActionModule(Door):
                 "failures": len(verdict.run.failures),
                 "warnings": len(verdict.run.warnings),
                 "rails": len(verdict.run.rails),
-                "rails_proven": shown.rails_proven(written),
-                "rails_unproven": shown.rails_unproven(verdict.proof),
+                "rails_proven": verify_output.rails_proven(written),
+                "rails_unproven": verify_output.rails_unproven(verdict.proof),
             },
             "files": [each["path"] for each in done],
         }
@@ -148,7 +149,7 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
     if "system" not in info:
         return Told(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
     try:
-        node = identify.identify(node, info["nics"])
+        node = port_matching.identify(node, info["nics"])
     except RailyardError as error:
         return Told(name, node, None, {}, why=_first(str(error)), code="RV003")
     results: dict[str, Row] = {}
@@ -216,7 +217,7 @@ def _answer(cluster: t.Mapping[str, t.Any], key: str) -> Row:
 def _digest(file: str | None) -> str | None:
     """Which plan it was; None where hosts come from no fabric file that can be read here."""
     try:
-        return plan.digest(planned.document(file))
+        return plan_tables.digest(_planned.document(file))
     except RailyardError:
         return None
 
@@ -228,11 +229,11 @@ def _moment(seconds: float) -> str:
 
 def _files(verdict: Verdict, written: Row, fabric: Row, pairs: t.Sequence[t.Sequence[str]]) -> dict[str, bytes]:
     kind = verdict.run.kind
-    files = {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: shown.as_junit(verdict, written)}
+    files = {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}
     if pairs:
         results = {told.name: told.probed for told in verdict.run.told.values()}
         plans = {told.name: told.plan for told in verdict.run.told.values()}
-        summary = proof.summary(verdict.run.rails, pairs, results, plans)
+        summary = probe_targets.summary(verdict.run.rails, pairs, results, plans)
         files["proof.json"] = _bytes(dict({"fabric": fabric["name"]}, **summary))
     return files
 

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import cordon
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import as_diff
-from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import as_diff
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_cordon import cordon
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 
 class ActionModule(Door):
     """Cordons nodes with a bad rail; documented in ``plugins/modules/kube_cordon.py``."""
 
-    SPEC: t.Mapping[str, t.Any] = {**kube.SPEC, "nodes": {"type": "dict", "required": True}}
+    SPEC: t.Mapping[str, t.Any] = {**_cluster_access.SPEC, "nodes": {"type": "dict", "required": True}}
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         nodes: dict[str, list[str]] = {}
@@ -26,5 +26,5 @@ class ActionModule(Door):
                 remedy = "give {node: [rail, ...]}, an empty list for a node that is well"
                 raise RailyardError("%r is no list of rails" % (rails,), "nodes.%s" % name, remedy)
             nodes[str(name)] = [str(rail) for rail in rails]
-        done = cordon(kube.server(options), nodes, MANAGER, check)
+        done = cordon(_cluster_access.server(options), nodes, MANAGER, check)
         return {"changed": bool(done), "changes": [change.as_dict() for change in done], "diff": as_diff(done)}

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.drain import Drain, Leave
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import as_diff
-from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import as_diff
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import Drain, Leave
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 
 class ActionModule(Door):
     """Drains a node and gives it back; documented in ``plugins/modules/kube_drain.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
-        **kube.CONNECTION,
+        **_cluster_access.CONNECTION,
         "node": {"type": "str", "required": True},
         "state": {"type": "str", "choices": ["drained", "restored"], "default": "drained"},
         "empty_dirs": {"type": "bool", "default": False},
@@ -32,7 +32,7 @@ class ActionModule(Door):
             if options[key] is not None and options[key] < 0:
                 raise RailyardError("%d is no number of seconds" % options[key], key, "give 0 or more")
         leave = Leave(options["empty_dirs"], options["unmanaged"], options["grace"])
-        drain = Drain(kube.server(options), options["node"], leave, MANAGER, check, kube.say)
+        drain = Drain(_cluster_access.server(options), options["node"], leave, MANAGER, check, _cluster_access.say)
         if options["state"] == "drained":
             drain.drained(float(options["timeout"]))
         else:

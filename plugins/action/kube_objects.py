@@ -7,15 +7,19 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Write
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
-from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, as_diff
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    LABEL,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Write
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 # Names of nodes in a warning, and whole objects in a difference.
 _SHOWN = 5
@@ -29,7 +33,7 @@ class ActionModule(Door):
     """Brings a plan's objects to a cluster, or takes them away; documented in ``plugins/modules/kube_objects.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
-        **kube.SPEC,
+        **_cluster_access.SPEC,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "consent": {"type": "str"},
         "prune": {"type": "bool", "default": True},
@@ -39,7 +43,7 @@ class ActionModule(Door):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        plan, server = kube.Planned(options), kube.server(options)
+        plan, server = _cluster_access.Planned(options), _cluster_access.server(options)
         present = options["state"] == "present"
         if not present and not check and options["consent"] != plan.fabric:
             raise Refused(
@@ -48,18 +52,18 @@ class ActionModule(Door):
                 "see with --check what would go, then consent with -e teardown_consent=%s" % plan.fabric,
             )
         _version = server.version
-        apply = Apply(server, plan.wish(options["force"], options["replace"]), check, kube.say)
+        apply = Apply(server, plan.wish(options["force"], options["replace"]), check, _cluster_access.say)
         labels = Labelling(server, plan.node_labels() if present else {}, {FABRIC: plan.fabric}, LABEL, MANAGER)
         failed: dict[str, t.Any] = {}
         try:
             # nodes carry their labels before policies look for them, and keep them until these are gone
             if present and plan.labels_nodes:
-                labels.run(check, kube.say)
+                labels.run(check, _cluster_access.say)
             if present:
                 apply.present(options["prune"], options["timeout"])
             else:
                 apply.absent(options["timeout"])
-                labels.run(check, kube.say)
+                labels.run(check, _cluster_access.say)
         except RailyardError as error:
             errors = error.errors if isinstance(error, Errors) else [error]
             failed = {"failed": True, "msg": str(error), "errors": [each.as_dict() for each in errors]}

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import workload
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import named
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import pods
-from ansible_collections.railyard.fabric.plugins.plugin_utils import kube, planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import test_workload
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import workload_pods
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access, _planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 _BRING = named("kubectl apply -k DIR/workload, with the DIR that playbooks/render.yml -e render_dir=DIR has written")
 _IMAGE = " with kubernetes_options.images.test"
@@ -21,25 +21,25 @@ _IMAGE = " with kubernetes_options.images.test"
 class ActionModule(Door):
     """Reads the test workload's pods; documented in ``plugins/modules/kube_pods.py``."""
 
-    SPEC: t.Mapping[str, t.Any] = kube.SPEC
+    SPEC: t.Mapping[str, t.Any] = _cluster_access.SPEC
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        document, given = planned.document(options["file"]), Options.of(options["kubernetes"])
-        server, view = kube.server(options), View(document)
-        wanted = workload.names(view)
-        there = pods.there(server, given.workload_namespace, wanted)
+        document, given = _planned.document(options["file"]), Options.of(options["kubernetes"])
+        server, view = _cluster_access.server(options), View(document)
+        wanted = test_workload.names(view)
+        there = workload_pods.there(server, given.workload_namespace, wanted)
         nodes = [node for name in there for node in wanted[name]]
         found = []
         if there:
-            selector = workload.selector(there)
-            found = pods.of(server, given.workload_namespace, selector, workload.NETWORK_STATUS)
+            selector = test_workload.selector(there)
+            found = workload_pods.of(server, given.workload_namespace, selector, test_workload.NETWORK_STATUS)
         return {
             "changed": False,
             "there": bool(there),
             "nodes": list(dict.fromkeys(nodes)),
             "pods": found,
             "running": _running(found),
-            "settings": workload.settings(view, given, there),
+            "settings": test_workload.settings(view, given, there),
             "remedy": "" if there else _BRING + ("" if "test" in given.images else _IMAGE),
         }
 

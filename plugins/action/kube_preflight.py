@@ -6,34 +6,41 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import NAD, beside
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
-from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
+    NAD,
+    beside,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    LABEL,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import preflight
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 
 class ActionModule(Door):
     """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
-        **kube.SPEC,
+        **_cluster_access.SPEC,
         "kinds_from": {"type": "str", "default": ""},
         "prune": {"type": "bool", "default": True},
         "wait": {"type": "bool", "default": True},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        plan, server = kube.Planned(options), kube.server(options)
+        plan, server = _cluster_access.Planned(options), _cluster_access.server(options)
         wish = plan.wish()
         if options["kinds_from"]:
             wish.makers = dict.fromkeys(wish.makers, options["kinds_from"])
         kinds = ((each["apiVersion"], each["kind"]) for each in plan.objects)
         later = preflight.Later(options["prune"], options["wait"], beside(kinds))
-        raise_all(preflight.problems(server, wish, plan.labels_nodes, kube.say, plan.secrets(), later))
-        warnings = preflight.overwritten(server, wish, "SpiderMultusConfig", NAD, kube.say)
+        raise_all(preflight.problems(server, wish, plan.labels_nodes, _cluster_access.say, plan.secrets(), later))
+        warnings = preflight.overwritten(server, wish, "SpiderMultusConfig", NAD, _cluster_access.say)
         if plan.labels_nodes:
             Labelling(server, plan.node_labels(), {FABRIC: plan.fabric}, LABEL, MANAGER).observed()
         return {

@@ -7,13 +7,18 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, Lack, alike, told
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Unreachable
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed, plainly
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import NODES
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
-from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
+    Goal,
+    Lack,
+    alike,
+    told,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Unreachable
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import NODES
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import observed, plainly
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 # Seconds after which progress is told although nothing moved.
 _STILL = 60.0
@@ -27,14 +32,14 @@ class ActionModule(Door):
     """Waits until a cluster is where the plan has it; documented in ``plugins/modules/kube_ready.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
-        **kube.SPEC,
+        **_cluster_access.SPEC,
         "timeout": {"type": "int", "default": 600},
         "interval": {"type": "int", "default": 10},
         "required": {"type": "bool", "default": True},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        plan, server = kube.Planned(options), kube.server(options)
+        plan, server = _cluster_access.Planned(options), _cluster_access.server(options)
         goal = Goal(plan.document, plan.given, plan.objects)
         begun = time.monotonic()
         reached, lacks, withheld = _look(server, goal)
@@ -51,13 +56,15 @@ class ActionModule(Door):
                 # a control plane that is upgraded comes back; what was seen before is no answer when the time is up
                 if time.monotonic() - begun >= options["timeout"]:
                     raise
-                kube.say(str(error))
+                _cluster_access.say(str(error))
                 continue
             now = time.monotonic()
             took = now - looked
             if lacks and (reached != last or now - told_at >= _STILL):
                 last, told_at = reached, now
-                kube.say("%d of %d resources there, %s" % (reached, goal.resources, told(alike(lacks[:1]))[0]))
+                _cluster_access.say(
+                    "%d of %d resources there, %s" % (reached, goal.resources, told(alike(lacks[:1]))[0])
+                )
         groups = alike(lacks)
         lines = told(groups)
         summary = "fabric %s: %d of %d resources of %d nodes at the planned number; %s" % (
@@ -87,8 +94,8 @@ class ActionModule(Door):
 def _look(server: Server, goal: Goal) -> tuple[int, list[Lack], list[Lack]]:
     """How many resources are there, what is missing, and pools that somebody closed to pods as a whole or in part."""
     nodes = {each["metadata"]["name"]: each for each in server.list(NODES, keep=_judged_node)}
-    own = observed(server, server.resources(goal.kinds), kube.FAMILY, kube.say, _judged)
-    beside = observed(server, server.resources(goal.beside()), {}, kube.say, _judged)
+    own = observed(server, server.resources(goal.kinds), _cluster_access.FAMILY, _cluster_access.say, _judged)
+    beside = observed(server, server.resources(goal.beside()), {}, _cluster_access.say, _judged)
     live = {(key.kind, key.namespace, key.name): each for key, each in {**beside, **own}.items()}
     return goal.reached(nodes), goal.lacks(nodes, live), goal.withheld(live)
 

@@ -7,27 +7,36 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import (
-    charts,
-    components,
-    manifests,
-    software,
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, as_diff
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    Errors,
+    RailyardError,
+    Refused,
+    raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, MANAGED_BY, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.playbooks import playbook
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import namespaces, releases
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import for_helm
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.definitions import Definitions
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key, Kind, selected
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import METADATA, Server
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change, as_diff
-from ansible_collections.railyard.fabric.plugins.plugin_utils import archives, helm, kube, planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software import (
+    chart_values,
+    upstream_manifests,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import software_versions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_kinds import KINDS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    MANAGED_BY,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import for_helm
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Kind, selected
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import helm_releases, namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_writes import Definitions
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives, _cluster_access, _helm, _planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 # The default network of all pods: who takes it away says so by its name.
 CONSENT = ("calico", "flannel")
@@ -51,8 +60,8 @@ class ActionModule(Door):
     """Brings software into a cluster, up to what Helm does; documented in ``plugins/modules/kube_software.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
-        **kube.SPEC,
-        "name": {"type": "str", "choices": list(software.PINS)},
+        **_cluster_access.SPEC,
+        "name": {"type": "str", "choices": list(software_versions.PINS)},
         "state": {"type": "str", "choices": list(_STATES), "default": "present"},
         "method": {"type": "str", "default": ""},
         "source": {"type": "str", "default": ""},
@@ -68,13 +77,13 @@ class ActionModule(Door):
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        document = planned.document(options["file"])
+        document = _planned.document(options["file"])
         if options["state"] == "gathered":
-            needed = components.software(document, options["kubernetes"])
-            pins = {name: pin.version for name, pin in software.PINS.items()}
+            needed = object_components.software(document, options["kubernetes"])
+            pins = {name: pin.version for name, pin in software_versions.PINS.items()}
             return {"changed": False, "needed": needed, "versions": pins, "summary": "needed: %s" % ", ".join(needed)}
         if not options["name"]:
-            raise RailyardError("is missing", "name", "take one of %s" % ", ".join(software.PINS))
+            raise RailyardError("is missing", "name", "take one of %s" % ", ".join(software_versions.PINS))
         run = _Run(options, document, check)
         failed: dict[str, t.Any] = {}
         try:
@@ -103,10 +112,10 @@ class _Run:
     def __init__(self, options: t.Mapping[str, t.Any], document: t.Mapping[str, t.Any], check: bool) -> None:
         self.options = options
         self.name: str = options["name"]
-        self.pin = software.PINS[self.name]
+        self.pin = software_versions.PINS[self.name]
         self.version: str = options["version"] or self.pin.version
         self.check = check
-        self.view = components.viewed(document)
+        self.view = object_components.viewed(document)
         self.plain = Options.of(options["kubernetes"])
         self.document = document
         self.release: dict[str, t.Any] = {}
@@ -119,7 +128,7 @@ class _Run:
     @property
     def server(self) -> Server:
         if self._server is None:
-            self._server = kube.server(self.options)
+            self._server = _cluster_access.server(self.options)
             _version = self._server.version
         return self._server
 
@@ -140,23 +149,23 @@ class _Run:
     # -- installing
 
     def present(self) -> None:
-        if self.pin.kind == software.CHART:
+        if self.pin.kind == software_versions.CHART:
             self._chart()
         else:
             self._manifest()
 
-    def _files(self) -> tuple[software.File, ...]:
-        return software.files(self.name, self._way(), self.options["version"], self.options["checksums"])
+    def _files(self) -> tuple[software_versions.File, ...]:
+        return software_versions.files(self.name, self._way(), self.options["version"], self.options["checksums"])
 
     def _way(self) -> str:
         ways = list(self.pin.files)
         return self.options["method"] or ways[0]
 
     def _chart(self) -> None:
-        program, environment = helm.program(self.options["helm"]), self._environment()
+        program, environment = _helm.program(self.options["helm"]), self._environment()
         (file,) = self._files()
-        archive = archives.found(self.name, self.options["source"], file, program)
-        chart = archives.chart(archive)
+        archive = _archives.found(self.name, self.options["source"], file, program)
+        chart = _archives.chart(archive)
         if chart.name not in (self.pin.chart, file.name.rpartition("-")[0]):
             raise RailyardError(
                 "it is the chart %s" % chart.name, archive.path, "name the chart %s" % file.name.rpartition("-")[0]
@@ -171,12 +180,12 @@ class _Run:
                 "bring the cluster to that release, or take an older chart with its checksum",
             )
         namespace = self._namespace()
-        state = releases.state(self.server, namespace, self.pin.chart)
-        unfinished = releases.unfinished(state, namespace, self.pin.chart)
+        state = helm_releases.state(self.server, namespace, self.pin.chart)
+        unfinished = helm_releases.unfinished(state, namespace, self.pin.chart)
         if unfinished:
             raise unfinished
         self._see_others()
-        self._definitions(charts.definitions(chart, values))
+        self._definitions(chart_values.definitions(chart, values))
         self._make(namespace)
         self.release = {
             "name": self.pin.chart,
@@ -186,7 +195,7 @@ class _Run:
             "values": values,
             "helm": program,
             "environment": environment,
-            "again": state == releases.FAILED,
+            "again": state == helm_releases.FAILED,
         }
 
     def _see_others(self) -> None:
@@ -217,15 +226,15 @@ class _Run:
             " those of all of them, with cluster_values" % (self.name, others, self.view.name)
         )
 
-    def _values(self, chart: charts.Chart) -> dict[str, t.Any]:
+    def _values(self, chart: chart_values.Chart) -> dict[str, t.Any]:
         """Those of the registry, over them the plan's, over them the user's."""
-        values = charts.mirrored(chart, self.plain.registry) if self.plain.registry else {}
-        planned_values = components.values(self.document, self.options["kubernetes"]).get(self.pin.chart, {})
-        values = charts.merged(charts.merged(values, planned_values), self.options["values"])
-        found = charts.misfits(chart, values, self.view, self.plain)
+        values = chart_values.mirrored(chart, self.plain.registry) if self.plain.registry else {}
+        planned_values = object_components.values(self.document, self.options["kubernetes"]).get(self.pin.chart, {})
+        values = chart_values.merged(chart_values.merged(values, planned_values), self.options["values"])
+        found = chart_values.misfits(chart, values, self.view, self.plain)
         raise_all([each.error(self.name) for each in found if each.fatal])
         self.warnings += [str(each.error(self.name)) for each in found]
-        return charts.restarting(chart, values)
+        return chart_values.restarting(chart, values)
 
     def _environment(self) -> dict[str, str]:
         return for_helm(self.options["kubeconfig"], self.options["context"])
@@ -241,20 +250,20 @@ class _Run:
         """The namespace, open for what touches nodes: pods that do could not start where clusters restrict them."""
         if not self._missing_namespace(namespace):
             return
-        labels = {"pod-security.kubernetes.io/enforce": "privileged", **software.labels(self.name)}
+        labels = {"pod-security.kubernetes.io/enforce": "privileged", **software_versions.labels(self.name)}
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
         self._apply([made], [("v1", "Namespace")], False)
 
     def _manifest(self) -> None:
-        settings = manifests.Settings.of(self.name, self.options["settings"])
-        manifests.on_rails(self.name, settings, self.view)
+        settings = upstream_manifests.Settings.of(self.name, self.options["settings"])
+        upstream_manifests.on_rails(self.name, settings, self.view)
         objects: list[dict[str, t.Any]] = []
         for file in self._files():
-            archive = archives.found(self.name, self.options["source"], file)
+            archive = _archives.found(self.name, self.options["source"], file)
             if not archive.content:
                 raise RailyardError("it is a chart", archive.path, "name the directory that holds %s" % file.name)
-            objects += archives.documents(archive.content, archive.path)
-        definitions, rest = manifests.adjusted(
+            objects += _archives.documents(archive.content, archive.path)
+        definitions, rest = upstream_manifests.adjusted(
             self.name, self._way(), objects, settings, self.plain.registry, self.version
         )
         self._definitions(definitions)
@@ -268,7 +277,7 @@ class _Run:
             self.done.append(Change(str(Key.of(each)), "object", None, "present", lambda: None))
         # what was made, or in check mode said, is not said again
         told = absent + [each for each in spaces if self.check and self._missing_namespace(each["metadata"]["name"])]
-        self._apply([each for each in rest if each not in told], manifests.ORDER, not absent)
+        self._apply([each for each in rest if each not in told], upstream_manifests.ORDER, not absent)
 
     def _unmade(self, made: t.Mapping[str, t.Any], definitions: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
         """Whether the object needs a namespace or a definition that is not there yet."""
@@ -292,7 +301,7 @@ class _Run:
             while found and namespaces.ending(found) and not self.check:
                 if time.monotonic() >= end:
                     raise namespaces.hanging(self.server, found, " since %d s" % self.options["timeout"])
-                kube.say("waiting for namespace %s, which is being deleted" % name)
+                _cluster_access.say("waiting for namespace %s, which is being deleted" % name)
                 time.sleep(_LOOK)
                 found = namespaces.read(self.server, name)
             if namespaces.ending(found):
@@ -301,23 +310,23 @@ class _Run:
         return self._spaces[name]
 
     def _definitions(self, wanted: t.Sequence[dict[str, t.Any]]) -> None:
-        part = Definitions(self.server, (software.SOFTWARE, self.name), self.check, kube.say)
+        part = Definitions(self.server, (software_versions.SOFTWARE, self.name), self.check, _cluster_access.say)
         self._parts.append(part)
         part.present(wanted)
 
     def _apply(self, objects: t.Sequence[dict[str, t.Any]], kinds: t.Sequence[Kind], prune: bool) -> None:
-        part = Apply(self.server, self._wish(objects, kinds), self.check, kube.say)
+        part = Apply(self.server, self._wish(objects, kinds), self.check, _cluster_access.say)
         self._parts.append(part)
         part.present(prune)
 
     def _wish(self, objects: t.Sequence[dict[str, t.Any]], kinds: t.Sequence[Kind]) -> Wish:
-        labels = software.labels(self.name)
+        labels = software_versions.labels(self.name)
         return Wish(objects, labels, labels, kinds, manager=MANAGER, force=self.options["force"])
 
     def started(self) -> None:
         """Apply what an operator needs before it brings further kinds, and wait until the server has them."""
         begins, brings = _STARTS.get(self.name, ("", ""))
-        made = components.objects(self.document, self.options["kubernetes"])
+        made = object_components.objects(self.document, self.options["kubernetes"])
         wanted = [each for each in made if each["kind"] == begins]
         if not wanted:
             return
@@ -327,11 +336,11 @@ class _Run:
             self.done += [Change(str(Key.of(each)), "object", None, "present", lambda: None) for each in wanted]
             return
         # another fabric's is seen too: it has the one name that the operator takes
-        wish = Wish(wanted, labels, kube.FAMILY, kinds, manager=MANAGER, force=self.options["force"])
-        part = Apply(self.server, wish, self.check, kube.say)
+        wish = Wish(wanted, labels, _cluster_access.FAMILY, kinds, manager=MANAGER, force=self.options["force"])
+        part = Apply(self.server, wish, self.check, _cluster_access.say)
         self._parts.append(part)
         part.present(False)
-        made = components.objects(self.document, self.options["kubernetes"])
+        made = object_components.objects(self.document, self.options["kubernetes"])
         needed = any(each["apiVersion"] == brings for each in made)
         end = time.monotonic() + self.options["timeout"]
         while needed and not self.check and self.server.ask("GET", "/apis/" + brings)[0] == 404:
@@ -354,10 +363,10 @@ class _Run:
                 "consent",
                 "see with --check what would go, then consent with %s" % self.name,
             )
-        if self.pin.kind == software.CHART:
+        if self.pin.kind == software_versions.CHART:
             namespace = self._namespace()
-            state = releases.state(self.server, namespace, self.pin.chart)
-            half_gone = releases.half_gone(state, namespace, self.pin.chart)
+            state = helm_releases.state(self.server, namespace, self.pin.chart)
+            half_gone = helm_releases.half_gone(state, namespace, self.pin.chart)
             if half_gone:
                 raise half_gone
             self.release = {
@@ -366,19 +375,19 @@ class _Run:
                 "chart": "",
                 "version": "",
                 "values": {},
-                "helm": helm.program(self.options["helm"]),
+                "helm": _helm.program(self.options["helm"]),
                 "environment": self._environment(),
                 "again": False,
             }
             return
-        part = Apply(self.server, self._wish([], manifests.ORDER), self.check, kube.say)
+        part = Apply(self.server, self._wish([], upstream_manifests.ORDER), self.check, _cluster_access.say)
         self._parts.append(part)
         part.absent(self.options["timeout"])
 
     def purged(self) -> None:
         """The definitions too, and with them every object of theirs."""
         self._unused()
-        part = Definitions(self.server, (software.SOFTWARE, self.name), self.check, kube.say)
+        part = Definitions(self.server, (software_versions.SOFTWARE, self.name), self.check, _cluster_access.say)
         self._parts.append(part)
         part.absent(self.options["timeout"], _SHARED, self._own() if self.check else None)
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import output
-from ansible_collections.railyard.fabric.plugins.plugin_utils.door import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _output
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
 
 
 class ActionModule(Door):
@@ -19,6 +19,6 @@ class ActionModule(Door):
         text = options["text"]
         lines = [line for part in (text if isinstance(text, list) else [text]) for line in str(part).splitlines()]
         result: dict[str, t.Any] = {"changed": False, "lines": lines}
-        if not output.show(lines):
+        if not _output.show(lines):
             result["_ansible_verbose_always"] = True
         return result

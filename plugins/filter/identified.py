@@ -53,13 +53,13 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identify
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
 
 
 def identified(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     try:
-        return identify.identify(node, nics)
+        return port_matching.identify(node, nics)
     except RailyardError as error:
         raise AnsibleFilterError(str(error)) from error
     except (KeyError, TypeError) as error:

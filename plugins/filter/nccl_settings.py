@@ -47,9 +47,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import nccl
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects
 
-_LIBRARIES = {"nccl": nccl.host_settings, "ucx": nccl.host_ucx}
+_LIBRARIES = {"nccl": nccl_objects.host_settings, "ucx": nccl_objects.host_ucx}
 
 
 def nccl_settings(node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], library: str = "nccl") -> dict[str, str]:

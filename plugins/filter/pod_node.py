@@ -45,11 +45,11 @@ _value:
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import pods_probe
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import pod_targets
 
 
 class FilterModule:
     """Railyard's filter of this name."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"pod_node": pods_probe.pod_node}
+        return {"pod_node": pod_targets.pod_node}

@@ -58,7 +58,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options
 
 
 def port_options(
@@ -68,7 +68,7 @@ def port_options(
     link_layer: str = "ethernet",
 ) -> list[dict[str, t.Any]]:
     try:
-        return handover.port_options(ports, module, node, link_layer)
+        return module_options.port_options(ports, module, node, link_layer)
     except (ValueError, KeyError, TypeError) as error:
         raise AnsibleFilterError("railyard.fabric.port_options: %s" % error) from error
 

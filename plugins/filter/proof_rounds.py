@@ -44,12 +44,12 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 
 
 def proof_rounds(nodes: t.Sequence[str], max_rounds: t.Any) -> list[list[list[str]]]:
     try:
-        return pairing.rounds(nodes, int(max_rounds))  # an extra variable of the command line is text
+        return probe_pairs.rounds(nodes, int(max_rounds))  # an extra variable of the command line is text
     except (TypeError, ValueError) as error:
         raise AnsibleFilterError("railyard.fabric.proof_rounds: %s" % error) from error
 

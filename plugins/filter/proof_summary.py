@@ -52,11 +52,11 @@ _value:
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import proof
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 
 
 class FilterModule:
     """Railyard's filter of this name."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"proof_summary": proof.summary}
+        return {"proof_summary": probe_targets.summary}

@@ -96,16 +96,16 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
     NOTE,
     WARNING,
     Finding,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import MAX_BYTES
-from ansible_collections.railyard.fabric.plugins.plugin_utils.stop import stop
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES
+from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
 
 GROUP = "railyard_nodes"
 # Attribute of the inventory: the fabric file that it has.

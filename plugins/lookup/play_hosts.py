@@ -62,9 +62,9 @@ from ansible.errors import AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.plugin_utils import guard
-from ansible_collections.railyard.fabric.plugins.plugin_utils.stop import stop
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _run_guard
+from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
 
 _LISTINGS = ("syntax", "listhosts", "listtasks", "listtags")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -86,21 +86,21 @@ class LookupModule(LookupBase):
     def _check(self, pattern: str, variables: t.Mapping[str, t.Any]) -> None:
         run = _run(variables)
         own = run.own(_ROOT)
-        guard.check_run(run, own)
+        _run_guard.check_run(run, own)
         if self.get_option("reboot_batch") is not None:
-            guard.check_batch(self.get_option("reboot_batch"))
+            _run_guard.check_batch(self.get_option("reboot_batch"))
         required = self.get_option("required")
         if required is None:
             required = run.needs(pattern, own)
         if required:
             groups = variables["groups"]
-            guard.check_matched(
-                pattern, self._matched(pattern, groups, run.limit), groups.get(guard.NODES, []), run.limit
+            _run_guard.check_matched(
+                pattern, self._matched(pattern, groups, run.limit), groups.get(_run_guard.NODES, []), run.limit
             )
 
     def _matched(self, pattern: str, groups: t.Mapping[str, t.Sequence[str]], limit: str | None) -> list[str]:
         """The hosts that Ansible will find under the limit. A lookup cannot ask the run's own inventory."""
-        if pattern == guard.NODES and pattern not in groups:
+        if pattern == _run_guard.NODES and pattern not in groups:
             return []  # Ansible would warn about it
         manager = InventoryManager(self._loader, parse=False)
         for group, hosts in groups.items():
@@ -111,10 +111,10 @@ class LookupModule(LookupBase):
         return [host.name for host in manager.get_hosts(pattern)]
 
 
-def _run(variables: t.Mapping[str, t.Any]) -> guard.Run:
+def _run(variables: t.Mapping[str, t.Any]) -> _run_guard.Run:
     told = context.CLIARGS
     tags = [tag for tag in variables.get("ansible_run_tags") or [] if tag != "all"]
-    return guard.Run(
+    return _run_guard.Run(
         told.get("args") or (),
         tags,
         list(variables.get("ansible_skip_tags") or []),

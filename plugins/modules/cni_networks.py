@@ -132,8 +132,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.cni import CniNetworks
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import CniNetworks
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
 
 
 def main() -> None:
@@ -145,7 +145,7 @@ def main() -> None:
         "checksum": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
-    task.run(AnsibleModule(spec, supports_check_mode=True), CniNetworks.from_options)
+    module_runner.run(AnsibleModule(spec, supports_check_mode=True), CniNetworks.from_options)
 
 
 if __name__ == "__main__":

@@ -230,8 +230,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect import GpuDirect
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import GpuDirect
 
 
 def main() -> None:
@@ -244,7 +244,7 @@ def main() -> None:
         "persist": {"type": "bool", "default": True},
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
-    task.run(AnsibleModule(spec, supports_check_mode=True), GpuDirect.from_options)
+    module_runner.run(AnsibleModule(spec, supports_check_mode=True), GpuDirect.from_options)
 
 
 if __name__ == "__main__":

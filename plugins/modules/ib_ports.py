@@ -149,8 +149,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports import IbPorts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 
 
 def main() -> None:
@@ -169,7 +169,7 @@ def main() -> None:
     }
     required = [("state", "present", ["ports"])]
     module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
-    task.run(module, IbPorts.from_options)
+    module_runner.run(module, IbPorts.from_options)
 
 
 if __name__ == "__main__":

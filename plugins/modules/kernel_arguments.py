@@ -138,8 +138,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.kernel_arguments import KernelArguments
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.kernel_arguments import KernelArguments
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
 
 
 def main() -> None:
@@ -149,7 +149,7 @@ def main() -> None:
         "allow_change": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
-    task.run(AnsibleModule(spec, supports_check_mode=True), KernelArguments.from_options)
+    module_runner.run(AnsibleModule(spec, supports_check_mode=True), KernelArguments.from_options)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ description:
     C(kubernetes.core.helm) can install the release that RV(release) describes.
   - For a manifest (Calico, Flannel, Multus), applies its objects by server-side apply under the field manager
     C(railyard), with what O(settings) say, and deletes what left it since the last release.
-  - Versions and checksums are in one place, C(plugins/module_utils/fabric/kubernetes/software.py).
+  - Versions and checksums are in one place, C(plugins/module_utils/_fabric/kubernetes/view/software_versions.py).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

@@ -212,8 +212,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
 
 
 def main() -> None:
@@ -236,7 +236,7 @@ def main() -> None:
     }
     required = [("state", "present", ["ports"])]
     module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
-    task.run(module, Firmware.from_options)
+    module_runner.run(module, Firmware.from_options)
 
 
 if __name__ == "__main__":

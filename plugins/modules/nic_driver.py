@@ -185,8 +185,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
 
 
 def main() -> None:
@@ -207,7 +207,7 @@ def main() -> None:
         ("kind", "mlnx", ["version", "source"]),
     ]
     module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
-    task.run(module, NicDriver.from_options)
+    module_runner.run(module, NicDriver.from_options)
 
 
 if __name__ == "__main__":

@@ -213,9 +213,9 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_config import SIZES
-from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning import PciTuning
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
 
 SIZE = {"type": "int", "choices": list(SIZES)}
 EXPECT = {
@@ -246,7 +246,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    task.run(module, PciTuning.from_options)
+    module_runner.run(module, PciTuning.from_options)
 
 
 if __name__ == "__main__":

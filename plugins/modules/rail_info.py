@@ -353,8 +353,8 @@ qos:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node import info
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info import node_info
 
 
 def main() -> None:
@@ -367,7 +367,7 @@ def main() -> None:
         "netdevs": {"type": "list", "elements": "str"},
         "pci": {"type": "list", "elements": "str"},
     }
-    task.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), info.look)
+    module_runner.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), node_info.look)
 
 
 if __name__ == "__main__":

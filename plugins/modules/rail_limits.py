@@ -204,8 +204,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rail_limits import THRESHOLDS, RailLimits
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import THRESHOLDS, RailLimits
 
 PORT = {"pci": {"type": "str"}, "netdev": {"type": "str"}}
 PAGES = {"size_kb": {"type": "int", "required": True}, "count": {"type": "int", "required": True}}
@@ -222,7 +222,7 @@ def main() -> None:
         "cloud_init": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
-    task.run(AnsibleModule(spec, supports_check_mode=True), RailLimits.from_options)
+    module_runner.run(AnsibleModule(spec, supports_check_mode=True), RailLimits.from_options)
 
 
 if __name__ == "__main__":

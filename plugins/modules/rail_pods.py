@@ -126,8 +126,8 @@ files:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node import pods
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import node_pods
 
 
 def main() -> None:
@@ -135,7 +135,7 @@ def main() -> None:
         "pods": {"type": "list", "elements": "str", "default": []},
         "files": {"type": "list", "elements": "path", "default": []},
     }
-    task.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), pods.look)
+    module_runner.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), node_pods.look)
 
 
 if __name__ == "__main__":

@@ -292,8 +292,8 @@ reboot_reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 
 ROUTE = {
     "to": {"type": "str", "required": True},
@@ -328,7 +328,7 @@ def main() -> None:
         "timeout": {"type": "int", "default": 30},
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
-    task.run(AnsibleModule(argument_spec=spec, supports_check_mode=True), RailPorts.from_options)
+    module_runner.run(AnsibleModule(argument_spec=spec, supports_check_mode=True), RailPorts.from_options)
 
 
 if __name__ == "__main__":

@@ -351,9 +351,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node import probe, probe_runs
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, rail_probe
 
 RAIL = {
     "rail": {"type": "str", "required": True},
@@ -367,18 +367,19 @@ RAIL = {
 
 def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
     if options["pod"] and options["mode"] != "stop":
-        from ansible_collections.railyard.fabric.plugins.module_utils.node import holders_elsewhere, pods
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import node_pods
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
 
-        holders_elsewhere.move(system, pods.namespace(system, options["pod"]))
+        namespace_holders.move(system, node_pods.namespace(system, options["pod"]))
     run = options["run"]
     with probe_runs.in_turn(system, run):
         others = probe_runs.others(system, run, options["mode"] == "probe")
         if options["mode"] == "serve":
-            return {"results": probe.serve(options, system), "others": others}
+            return {"results": rail_probe.serve(options, system), "others": others}
         if options["mode"] == "stop":
             probe_runs.stop(system, run or None)
             return {"results": [], "others": others}
-    results = probe.probe(options, system)
+    results = rail_probe.probe(options, system)
     with probe_runs.in_turn(system, run):
         return {"results": results, "others": probe_runs.others(system, run)}
 
@@ -414,7 +415,7 @@ def main() -> None:
         "lifetime": {"type": "int", "default": 60},
         "latency": {"type": "bool", "default": False},
     }
-    task.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), look)
+    module_runner.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), look)
 
 
 if __name__ == "__main__":

@@ -142,10 +142,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode import RdmaMode
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode_back import RdmaModeBack
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import RdmaMode
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode_removal import RdmaModeBack
 
 
 def build(options: t.Mapping[str, t.Any], system: System) -> RdmaMode:
@@ -164,7 +164,7 @@ def main() -> None:
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["mode"])]
-    task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), build)
+    module_runner.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), build)
 
 
 if __name__ == "__main__":

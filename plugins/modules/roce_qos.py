@@ -270,8 +270,8 @@ reboot_reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.node.qos import RoceQos
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 
 INTS = {"type": "list", "elements": "int"}
 QOS = {
@@ -319,7 +319,7 @@ def main() -> None:
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["qos"])]
-    task.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RoceQos.from_options)
+    module_runner.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RoceQos.from_options)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from ansible_collections.railyard.fabric.plugins.action import fabric_report
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from tests.browser.samples import Sample
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ def report(directory: Path) -> Path:
     """The page of a directory of documents, made as the playbook makes it."""
     action = object.__new__(fabric_report.ActionModule)
     options = {"report_dir": str(directory), "file": None, "history": 30, "charts": True}
-    with mock.patch.object(fabric_files, "_inventory_sources", list):
+    with mock.patch.object(_fabric_files, "_inventory_sources", list):
         assert "warnings" not in action.work(options, False)
     return directory / "report.html"
 

@@ -15,10 +15,10 @@ import random
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import findings, plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report, plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 
 Data = t.Dict[str, t.Any]
 
@@ -88,8 +88,10 @@ class Sample:
             for made in (self.verify(began, bad, 1 - 0.004 * number), self.drift(began, False)):
                 name = "%s-%s.json" % (made["kind"], began.strftime("%Y%m%dT%H%M%SZ"))
                 (directory / "history" / name).write_text(json.dumps(made))
-        (directory / "plan.json").write_bytes(plan.as_json(self.plan))
-        (directory / "findings.json").write_bytes(findings.as_json([("inventories/prod/fabric.yml", self.findings)]))
+        (directory / "plan.json").write_bytes(plan_tables.as_json(self.plan))
+        (directory / "findings.json").write_bytes(
+            finding_report.as_json([("inventories/prod/fabric.yml", self.findings)])
+        )
         (directory / "verify.json").write_text(json.dumps(self.verify(BEGAN, self.faults, 1.0)))
         (directory / "drift.json").write_text(json.dumps(self.drift(BEGAN, self.faults)))
         return directory
@@ -182,7 +184,7 @@ class Sample:
             "format": 1,
             "kind": kind,
             "fabric": self.plan["fabric"]["name"],
-            "plan": plan.digest(self.plan),
+            "plan": plan_tables.digest(self.plan),
             "railyard": "0.1.0",
             "began": began.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "seconds": 80.0 + len(self.nodes) / 8,
@@ -233,7 +235,7 @@ class Sample:
         return self.nodes[4] if faults and len(self.nodes) > 8 else ""
 
     def _measures(self, matrix: t.Mapping[str, t.Mapping[str, str]], speed: float) -> list[Data]:
-        rounds = pairing.rounds(self.nodes, 8)
+        rounds = probe_pairs.rounds(self.nodes, 8)
         pairs = [pair for each in rounds for pair in each]
         slow = self._slow(bool(self.faults) and speed == 1.0)
         measures = []

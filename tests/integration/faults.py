@@ -7,11 +7,15 @@ from __future__ import annotations
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing, proof
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import Asked, Verdict, judge
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs, probe_targets
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
+    Asked,
+    Verdict,
+    judge,
+)
 from lab import cli
 from tests.integration.conftest import LAB, Node
 from tests.integration.modules import Call, Row
@@ -33,7 +37,7 @@ class Faults:
         self.fabric: Row = document["fabric"]
         self.plans: dict[str, Row] = {each["name"]: each for each in document["nodes"]}
         self.nodes = {name: node(name) for name in self.plans}
-        self.pairs = [pair for each in pairing.rounds(list(self.plans), 8) for pair in each]
+        self.pairs = [pair for each in probe_pairs.rounds(list(self.plans), 8) for pair in each]
         # seconds to listen for LLDP: it is not spoken but where a fault is heard by it
         self.listen = 0.0
         self.count = 3
@@ -83,7 +87,7 @@ class Faults:
             options: Row = {"iterations": 20, "lifetime": 60}
             (served,) = self.nodes[server].modules.call(("rail_probe", dict(options, mode="serve", ports=ports), False))
             given = (self.plans[client], self.plans[server], served.get("results") or ())
-            targets = proof.targets(*given, self.fabric["routing"]["cross_rail"])
+            targets = probe_targets.targets(*given, self.fabric["routing"]["cross_rail"])
             options.update(targets=targets, count=self.count, timeout=1)
             (result,) = self.nodes[client].modules.call(("rail_probe", options, False))
             probed[client] += result.get("results") or []

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import server
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
-from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import observed
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
+from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster.proxy import Proxy
 from tests.integration.cluster import Cluster, Object
 from tests.unit.fabric.kubernetes import plans
@@ -71,7 +71,7 @@ class Bench:
         path.write_text(yaml.safe_dump(file, sort_keys=False))
         return Planned({"file": str(path), "kubernetes": given})
 
-    def server(self, config: Path | None = None) -> server.Server:
+    def server(self, config: Path | None = None) -> api_server.Server:
         return connect(str(config or self.kubeconfig), None, 4)
 
     def apply(
@@ -113,8 +113,8 @@ def made(cluster: Cluster, proxy: Proxy, place: Path, monkeypatch: pytest.Monkey
     """The fixture ``bench``."""
     cluster.need("spiderippools.spiderpool.spidernet.io")
     # an absent server is waited for as long as it takes to see that it is awaited
-    monkeypatch.setattr(server, "_AGAIN", (0.05, 0.1))
-    monkeypatch.setattr(server, "_AWAY", 0.3)
+    monkeypatch.setattr(api_server, "_AGAIN", (0.05, 0.1))
+    monkeypatch.setattr(api_server, "_AWAY", 0.3)
     found = Bench(cluster, proxy, place)
     yield found
     for name in ("ai", "other"):

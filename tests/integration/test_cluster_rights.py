@@ -13,14 +13,22 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.action.kube_ready import _look
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, beside
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import pods, preflight
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import cordon
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource, Server
-from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
+    Goal,
+    beside,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    LABEL,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import preflight
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import workload_pods
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_cordon import cordon
+from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
 from tests.integration.conftest import ROOT
@@ -229,8 +237,8 @@ def test_it_suffices_to_look_at_pods(bench: Bench, account: Path, namespace: str
     metadata = {"name": "ai-rails", "namespace": namespace, "labels": {"app": "rails"}}
     bench.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
     server = bench.server(account)
-    assert pods.there(server, namespace, ["ai-rails"]) == []
-    (row,) = pods.of(server, namespace, "app=rails", "k8s.v1.cni.cncf.io/network-status")
+    assert workload_pods.there(server, namespace, ["ai-rails"]) == []
+    (row,) = workload_pods.of(server, namespace, "app=rails", "k8s.v1.cni.cncf.io/network-status")
     assert row["name"] == "ai-rails" and not row["running"] and row["why"]
 
 

@@ -15,9 +15,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import cni
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import cni_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from tests.cni_runtime import together
 from tests.integration.conftest import ROOT, Failed, Node
 
@@ -63,7 +63,7 @@ def planned() -> dict[str, tuple[list[Conf], list[Conf]]]:
     assert plan
     variables = [plan.node_vars(each) for each in plan.nodes]
     return {
-        each["name"]: (cni.of_node(plan.fabric_vars(), each), port_options(each["ports"], "rail_ports"))
+        each["name"]: (cni_objects.of_node(plan.fabric_vars(), each), port_options(each["ports"], "rail_ports"))
         for each in variables
     }
 
@@ -193,9 +193,9 @@ def test_a_plugin_that_debian_does_not_have_is_refused_by_name(guests: list[Gues
     conf = {"cniVersion": "1.0.0", "name": "gpu01-sriov", "plugins": [{"type": "sriov"}, {"type": "rdma"}]}
     with pytest.raises(Failed) as caught:
         guests[0].lay(networks=[conf])
-    places = [each["place"] for each in caught.value.result["errors"]]
+    places = [each["place"] for each in caught.value.result["_common.errors"]]
     assert places == ["plugin rdma", "plugin sriov"]
-    assert [each["remedy"].split(",")[0] for each in caught.value.result["errors"]] == [
+    assert [each["remedy"].split(",")[0] for each in caught.value.result["_common.errors"]] == [
         "install rdma-cni",
         "install sriov-cni",
     ]

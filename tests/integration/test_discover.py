@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from lab import cli
 from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT

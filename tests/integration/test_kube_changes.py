@@ -9,10 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.apply import Apply
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import ADOPTED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import ADOPTED
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
+from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster.api import Api
 from tests.integration.cluster import Object
 from tests.integration.kube_bench import Bench, names, pool, quiet

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import drain as subject
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import server
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.drain import OURS, Drain, Leave
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import MANAGER
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import node_drain as subject
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import OURS, Drain, Leave
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
 from tests.integration.test_kube_objects import kubeconfig
@@ -67,7 +67,7 @@ class Node:
         if running:
             ready = {"type": "Ready", "status": "True"}
             status = {"status": {"phase": "Running", "conditions": [ready]}}
-            self.admin.request("PATCH", "%s/%s/status" % (self.pods, name), status, server.MERGE)
+            self.admin.request("PATCH", "%s/%s/status" % (self.pods, name), status, api_server.MERGE)
 
     @staticmethod
     def _spec(**more: t.Any) -> Object:
@@ -104,7 +104,7 @@ class Node:
             self.admin.request("POST", path, {"metadata": {"name": app}, "spec": spec})
         healthy = {"currentHealthy": least + allowed, "desiredHealthy": least, "expectedPods": least + allowed}
         status = {"status": dict(healthy, observedGeneration=1, disruptionsAllowed=allowed)}
-        self.admin.request("PATCH", "%s/%s/status" % (path, app), status, server.MERGE)
+        self.admin.request("PATCH", "%s/%s/status" % (path, app), status, api_server.MERGE)
 
     def there(self) -> list[str]:
         """Pods that go on, on any node."""
@@ -125,7 +125,7 @@ class Node:
         for each in self.admin.get(sets)["items"]:
             self.admin.delete("%s/%s" % (sets, each["metadata"]["name"]))
         patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {OURS: None}}}
-        self.admin.request("PATCH", PATH, patch, server.MERGE)
+        self.admin.request("PATCH", PATH, patch, api_server.MERGE)
         for each in self.admin.get(self.pods)["items"]:
             self.admin.delete("%s/%s" % (self.pods, each["metadata"]["name"]), at_once=True)
 
@@ -173,7 +173,7 @@ def test_pods_go_and_those_of_daemonsets_stay(node: Node) -> None:
 
 
 def test_a_cordon_of_somebody_else_stays(node: Node) -> None:
-    node.admin.request("PATCH", PATH, {"spec": {"unschedulable": True}}, server.MERGE)
+    node.admin.request("PATCH", PATH, {"spec": {"unschedulable": True}}, api_server.MERGE)
     node.pod("web-1")
     node.drain().drained(30)
     assert node.there() == []
@@ -368,13 +368,13 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
 
     # one that waits cordoned since an earlier run is not the one to give back here
     patch = {"spec": {"unschedulable": True}, "metadata": {"annotations": {OURS: "true"}}}
-    node.admin.request("PATCH", other, patch, server.MERGE)
+    node.admin.request("PATCH", other, patch, api_server.MERGE)
     try:
         kept = role(node, tmp_path, "-i", "node-2,", **given)
         assert kept.returncode == 2 and node.admin.get(other)["spec"]["unschedulable"], kept.stdout
     finally:
         patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {OURS: None}}}
-        node.admin.request("PATCH", other, patch, server.MERGE)
+        node.admin.request("PATCH", other, patch, api_server.MERGE)
 
 
 def test_pods_that_would_wait_are_said_in_check_mode(node: Node, tmp_path: Path) -> None:

@@ -19,15 +19,20 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.action import kube_ready, kube_software
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import preflight, server
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import observed
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
-from ansible_collections.railyard.fabric.plugins.plugin_utils import kube
-from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import FAMILY
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import Goal
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    LABEL,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import preflight
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import observed
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
+from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import FAMILY
 from lab import process
 from lab.cluster import api, binaries, lifecycle
 from tests import playbook
@@ -184,7 +189,7 @@ def test_a_server_that_can_be_strict_is_told_so_and_nothing_is_tried(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # what is sent to 1.25 and later; an older server, which this may be, passes over what it is told
-    monkeypatch.setattr(server.Server, "strict", True)
+    monkeypatch.setattr(api_server.Server, "strict", True)
     plan = bench.plan()
     bench.apply(plan)
     patches = [path for method, path in bench.proxy.seen if method == "PATCH"]
@@ -313,7 +318,7 @@ def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(be
 
 
 def test_a_server_that_starts_again_in_mid_run_is_awaited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_AWAY", 60.0)
+    monkeypatch.setattr(api_server, "_AWAY", 60.0)
     plan, running = bench.plan(), bench.cluster.running
     again = threading.Thread(target=lambda: lifecycle.up(lifecycle.Wish(running.name, nodes=["node-1", "node-2"])))
 
@@ -576,7 +581,7 @@ def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
     goal = Goal(plan.document, plan.given, plan.objects)
 
     def look() -> list[str]:
-        nodes = {each["metadata"]["name"]: each for each in made.list(server.Resource("/api/v1", "nodes", False))}
+        nodes = {each["metadata"]["name"]: each for each in made.list(api_server.Resource("/api/v1", "nodes", False))}
         found = observed(made, made.resources(goal.kinds), FAMILY, quiet)
         found.update(observed(made, made.resources(goal.beside()), {}, quiet))
         live = {(key.kind, key.namespace, key.name): each for key, each in found.items()}
@@ -589,20 +594,20 @@ def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
     # what a kubelet and Spiderpool's controller would write
     with api.Api(bench.cluster.running) as admin:
         status = {"status": {"allocatable": {"spidernet.io/gpu01_macvlan": "100", "spidernet.io/gpu02_macvlan": "40"}}}
-        admin.request("PATCH", "/api/v1/nodes/node-1/status", status, server.MERGE)
+        admin.request("PATCH", "/api/v1/nodes/node-1/status", status, api_server.MERGE)
     try:
         said = look()
     finally:
         with api.Api(bench.cluster.running) as admin:
             gone = {"status": {"allocatable": None}}
-            admin.request("PATCH", "/api/v1/nodes/node-1/status", gone, server.MERGE)
+            admin.request("PATCH", "/api/v1/nodes/node-1/status", gone, api_server.MERGE)
     assert "node-1 reports 40 of 100 spidernet.io/gpu02_macvlan (rail gpu02)" in said
     assert not [line for line in said if line.startswith("node-1") and "gpu01" in line]
 
 
 def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(kube, "say", told.append)
+    monkeypatch.setattr(_cluster_access, "say", told.append)
     bench.apply(bench.plan())
     options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
     options.update(context=None, connections=4, timeout=4, interval=1, required=True)

@@ -22,9 +22,9 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.railyard.fabric.plugins.action import kube_software
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import charts
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software import chart_values
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS
 from lab.cluster import schemas, tools
 from lab.image import cache_directory
 from tests import playbook
@@ -214,7 +214,7 @@ def certificate(bench: Bench) -> tuple[str, str]:
     secret = bench.get("Secret", "spiderpool-controller-server-certs", "spiderpool")
     deployment = bench.get("Deployment", "spiderpool-controller", "spiderpool", "apps/v1")
     assert secret and deployment
-    return secret["data"]["tls.crt"], deployment["spec"]["template"]["metadata"]["annotations"][charts.RELEASE]
+    return secret["data"]["tls.crt"], deployment["spec"]["template"]["metadata"]["annotations"][chart_values.RELEASE]
 
 
 def test_a_certificate_that_each_rendering_makes_anew_is_no_change_and_restarts_its_reader(
@@ -582,7 +582,8 @@ def test_upstreams_own(bench: Bench, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, pin in PINS.items() if pin.chart])
 def test_helm_renders_upstreams_charts_with_the_values_of_plans(bench: Bench, name: str) -> None:
-    from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import charts, components
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+    from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software import chart_values
     from tests.unit.fabric.kubernetes.documents import combinations, document
 
     pin = PINS[name]
@@ -592,9 +593,11 @@ def test_helm_renders_upstreams_charts_with_the_values_of_plans(bench: Bench, na
     for combination in combinations():
         for options in ({}, {"sriov_operator": "upstream"}, {"driver": "container", "gpudirect": "peermem"}):
             given = {"registry": "registry.example", **options}
-            values = components.values(document(*combination), given).get(pin.chart)
+            values = object_components.values(document(*combination), given).get(pin.chart)
             if values is not None:
-                seen[yaml.safe_dump(charts.merged(charts.mirrored(chart, "registry.example"), values))] = None
+                seen[yaml.safe_dump(chart_values.merged(chart_values.mirrored(chart, "registry.example"), values))] = (
+                    None
+                )
     assert seen
     for number, text in enumerate(seen):
         values = bench.place / ("%d.yaml" % number)

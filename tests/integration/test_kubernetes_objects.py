@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from tests.integration.cluster import Cluster, Object
 from tests.unit.fabric.kubernetes import plans
 from tests.unit.fabric.kubernetes.documents import combinations
@@ -61,7 +61,7 @@ def apply(cluster: Cluster) -> t.Iterator[Apply]:
 def test_objects_are_taken_and_a_second_time_change_nothing(
     cluster: Cluster, apply: Apply, case: t.Callable[[], t.Any]
 ) -> None:
-    things = list(components.objects(plans.planned(case()), OPTIONS))
+    things = list(object_components.objects(plans.planned(case()), OPTIONS))
     # Operators' namespaces come with their charts.
     for name in sorted({each["metadata"].get("namespace", "default") for each in things} - {"default", "kube-system"}):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.identify import identify
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
 from tests.integration.conftest import Failed, Node
 
 pytestmark = pytest.mark.lab_node("node-1")

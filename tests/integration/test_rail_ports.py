@@ -399,7 +399,9 @@ def test_vfs_are_not_taken_for_the_port(ready: Node) -> None:
 # The subsystem as the module runs it, as a process of its own that a test can kill.
 PROGRAM = """
 import json, sys
-from ansible_collections.railyard.fabric.plugins.module_utils.node import ports, subsystem, system
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import rail_ports as ports
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import system
 options = json.load(open("/run/railyard-ports.json"))
 rails = ports.RailPorts.from_options(options, system.System())
 state = rails.observe()
@@ -420,11 +422,9 @@ def archive() -> str:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as held:
         place = "ansible_collections/railyard/fabric/plugins/module_utils/"
-        for name in (
-            "errors.py",
-            *("node/%s" % each.name for each in (ROOT / "plugins/module_utils/node").glob("*.py")),
-        ):
-            held.writestr(place + name, (ROOT / "plugins/module_utils" / name).read_text())
+        root = ROOT / "plugins/module_utils"
+        for path in [*(root / "_common").rglob("*.py"), *(root / "_node").rglob("*.py")]:
+            held.writestr(place + path.relative_to(root).as_posix(), path.read_text())
     return base64.b64encode(stream.getvalue()).decode()
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lab_node("node-2")
 RAILS = (5, 6, 7, 8)
 PROGRAM = "/usr/local/lib/railyard/boot.pyz"
 BOOT_FILE = "/etc/railyard/boot.d/20-rdma_link.json"
-NODE_CODE = "ansible_collections.railyard.fabric.plugins.module_utils.node"
+NODE_CODE = "ansible_collections.railyard.fabric.plugins.module_utils._node"
 PERFTEST_PORT = 19555
 
 
@@ -149,7 +149,8 @@ def test_killed_in_the_middle(host: Node) -> None:
         port["name"] = name
     host.module("rdma_link", ports=one)
     # this file alone, of those that may lie there
-    apply = "from {0}.boot_program import apply; from {0}.system import System; print(*apply({1!r}, System(), %s))"
+    apply = "from {0}.boot_service.boot_program import apply; from {0}.core.system import System; "
+    apply += "print(*apply({1!r}, System(), %s))"
     apply = 'PYTHONPATH=%s python3 -c "%s"' % (PROGRAM, apply.format(NODE_CODE, BOOT_FILE))
     for wanted in (other, one, other, ports(5, 6, prefix="rail") + ports(7, 8)):
         host.put(BOOT_FILE, json.dumps({"module": "rdma_link", "options": {"ports": wanted}}))

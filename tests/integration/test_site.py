@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import LABEL
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import LABEL
 from lab.cluster import schemas
 from tests.integration.cluster import Cluster
 from tests.playbook import Played, play

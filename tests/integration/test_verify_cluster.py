@@ -10,16 +10,23 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, workload
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import FABRIC, LABEL, MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import Asked, judge
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Told
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import server
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.connect import connect
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.cordon import BAD, CORDONED, cordon, label
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import Labelling
-from ansible_collections.railyard.fabric.plugins.plugin_utils.kube import Planned
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    object_components,
+    test_workload,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import Goal
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    LABEL,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_cordon import BAD, CORDONED, cordon, label
+from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster import api, nodes
 from tests.integration.cluster import Cluster, Object
 from tests.integration.test_kube_objects import Bench, bench, proxy  # noqa: F401  (fixtures)
@@ -59,7 +66,7 @@ class Ground:
             wanted = {resource: str(units) for resource, units in goal._wanted[name].items()}
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "it is"}
             status = {"status": {"allocatable": wanted, "conditions": [ready]}}
-            admin.request("PATCH", "/api/v1/nodes/%s/status" % name, status, server.MERGE)
+            admin.request("PATCH", "/api/v1/nodes/%s/status" % name, status, api_server.MERGE)
 
     def _controllers(self, admin: api.Api) -> None:
         for each in self.plan.objects:
@@ -70,7 +77,7 @@ class Ground:
                 admin.request("POST", DEFINITIONS % place, made)
             elif each["kind"] == "SpiderIPPool":
                 path = "/apis/spiderpool.spidernet.io/v2beta1/spiderippools/%s" % each["metadata"]["name"]
-                admin.request("PATCH", path + "/status", {"status": {"totalIPCount": 9}}, server.MERGE)
+                admin.request("PATCH", path + "/status", {"status": {"totalIPCount": 9}}, api_server.MERGE)
 
     def failures(self) -> list[t.Any]:
         ready = action(self.bench, "kube_ready", **self.options)
@@ -91,7 +98,7 @@ def ground(bench: Bench) -> t.Iterator[Ground]:  # noqa: F811
     with api.Api(bench.cluster.running) as admin:
         for name in NODES:
             status = {"status": {"allocatable": None, "conditions": None}}
-            admin.request("PATCH", "/api/v1/nodes/%s/status" % name, status, server.MERGE)
+            admin.request("PATCH", "/api/v1/nodes/%s/status" % name, status, api_server.MERGE)
         nodes.apply(admin, list(NODES))  # what the lab says of them
         for each in admin.get(DEFINITIONS.replace("/namespaces/%s", ""))["items"]:
             admin.delete(DEFINITIONS % each["metadata"]["namespace"] + "/" + each["metadata"]["name"])
@@ -109,7 +116,7 @@ def test_faults_of_a_cluster_are_told_one_by_one(ground: Ground, cluster: Cluste
     )
     pool = next(each["metadata"]["name"] for each in ground.plan.objects if each["kind"] == "SpiderIPPool")
     network = next(each["metadata"] for each in ground.plan.objects if each["kind"] == "SpiderMultusConfig")
-    pools, ours = "/apis/spiderpool.spidernet.io/v2beta1/spiderippools/" + pool, server.MERGE
+    pools, ours = "/apis/spiderpool.spidernet.io/v2beta1/spiderippools/" + pool, api_server.MERGE
     with api.Api(cluster.running) as admin:
         # a resource is short
         full = admin.get("/api/v1/nodes/node-1")["status"]["allocatable"][resource]
@@ -155,8 +162,8 @@ def started(ground: Ground, cluster: Cluster) -> t.Iterator[dict[str, Object]]:
     given = dict(ground.plan.given, **images)
     made = [
         each
-        for component, each in components.components(ground.plan.document, given)
-        if component == workload.COMPONENT
+        for component, each in object_components.components(ground.plan.document, given)
+        if component == test_workload.COMPONENT
     ]
     with api.Api(cluster.running) as admin:
         for each in made:
@@ -219,11 +226,13 @@ def test_test_pods_are_found_and_why_one_does_not_run(
                 target = {"apiVersion": "v1", "kind": "Node", "name": name}
                 admin.request("POST", "%s/%s/binding" % (PODS, pod["metadata"]["name"]), dict(binding, target=target))
         place = "%s/%s" % (PODS, first["metadata"]["name"])
-        admin.request("PATCH", place, {"metadata": {"annotations": {workload.NETWORK_STATUS: attached}}}, server.MERGE)
-        admin.request("PATCH", place + "/status", {"status": status}, server.MERGE)
+        admin.request(
+            "PATCH", place, {"metadata": {"annotations": {test_workload.NETWORK_STATUS: attached}}}, api_server.MERGE
+        )
+        admin.request("PATCH", place + "/status", {"status": status}, api_server.MERGE)
         place = "%s/%s" % (PODS, second["metadata"]["name"])
         waiting = {"phase": "Pending", "containerStatuses": [state(waiting={"reason": "ContainerCreating"})]}
-        admin.request("PATCH", place + "/status", {"status": waiting}, server.MERGE)
+        admin.request("PATCH", place + "/status", {"status": waiting}, api_server.MERGE)
         for number, (reason, message) in enumerate((("FailedMount", "old"), ("FailedCreatePodSandBox", FAILED))):
             admin.request("POST", "/api/v1/namespaces/default/events", warning(second, number, reason, message))
     seen = action(ground.bench, "kube_pods", **ground.options)
@@ -263,7 +272,7 @@ def warning(pod: Object, number: int, reason: str, message: str) -> Object:
 def test_nodes_with_a_bad_rail_are_cordoned_until_they_are_well(cluster: Cluster) -> None:
     made = server_of(cluster)
     with api.Api(cluster.running) as admin:
-        admin.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"unschedulable": True}}, server.MERGE)
+        admin.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"unschedulable": True}}, api_server.MERGE)
         try:
             bad: dict[str, list[str]] = {"node-1": ["gpu02", "gpu05"], "node-2": ["gpu01"], "node-9": ["gpu01"]}
             assert cordon(made, bad, MANAGER, True) and not labels(admin, "node-1").get(BAD)
@@ -286,14 +295,14 @@ def test_nodes_with_a_bad_rail_are_cordoned_until_they_are_well(cluster: Cluster
             assert not any(CORDONED in (each["metadata"].get("annotations") or {}) for each in after.values())
             assert cordon(made, well, MANAGER, False) == []
         finally:
-            admin.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"unschedulable": None}}, server.MERGE)
+            admin.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"unschedulable": None}}, api_server.MERGE)
 
 
 def labels(admin: api.Api, name: str) -> dict[str, str]:
     return dict(admin.get("/api/v1/nodes/" + name)["metadata"].get("labels") or {})
 
 
-def server_of(cluster: Cluster) -> server.Server:
+def server_of(cluster: Cluster) -> api_server.Server:
     return connect(str(cluster.kubeconfig), None, 2)
 
 

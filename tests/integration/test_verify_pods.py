@@ -12,14 +12,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import nccl, workload
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import Asked, judge
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_probe import pod_node
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    nccl_objects,
+    test_workload,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
 from tests.cni_runtime import together
 from tests.integration.conftest import ROOT
 from tests.integration.test_cni import MTU, NAMES, RAILS, Guest, address, guests, ready  # noqa: F401  (fixtures)
@@ -77,9 +80,9 @@ class Site:
         for rail in (each for each in RAILS if each > 1):
             guest.node.run("rdma link add pod%d type rxe netdev enp%ds0" % (rail, rail))
         guest.well(("up", "pod", guest.attached))
-        (settings,) = workload.settings(self.view, Options.of(None), workload.names(self.view))
+        (settings,) = test_workload.settings(self.view, Options.of(None), test_workload.names(self.view))
         # a pod sees the file of its ConfigMap there, and its namespace here the node's
-        guest.node.put("/etc/nccl.conf", nccl.text(settings["nccl"]))
+        guest.node.put("/etc/nccl.conf", nccl_objects.text(settings["nccl"]))
         environment = " ".join("%s=%s" % each for each in settings["ucx"].items())
         group = GROUP % UIDS[name].replace("-", "_")
         guest.node.run(START % {"group": group, "environment": environment}, timeout=60)
@@ -108,14 +111,14 @@ class Site:
             one, other = (
                 pod_node(self.plans[name], self.document["fabric"], inside[name]["pods"][0]) for name in NAMES
             )
-            targets = proof.targets(other, one, [])
+            targets = probe_targets.targets(other, one, [])
             probed = self.guests[client].node.module("rail_probe", pod=UIDS[client], targets=targets)["results"]
             assert len(probed) == len(inside[client]["pods"][0]["links"]) - 1
         told = [
             Told(name, plan, {"system": {}}, {}, inside=inside[name], pod_probed=probed if name == client else ())
             for name, plan in self.plans.items()
         ]
-        settings = workload.settings(self.view, Options.of(None), workload.names(self.view))
+        settings = test_workload.settings(self.view, Options.of(None), test_workload.names(self.view))
         known = {"there": True, "nodes": list(NAMES), "remedy": "", "pods": self.pods, "settings": settings}
         seen = {"server": "it", "error": "", "lacks": [], "changes": [], "pods": known}
         asked = Asked(list(self.plans), ["pods", "nccl"])

@@ -11,10 +11,10 @@ import typing as t
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import compare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import compare_objects
 from tests.integration.cluster import Cluster, Object
 from tests.integration.webhooks import StartController
 from tests.random_fabric import FabricFile
@@ -106,11 +106,11 @@ def test_random_plans_are_taken_as_they_are(
     cluster: Cluster, namespace: str, spiderpool_controller: Controller, plan: Plan, options: Object
 ) -> None:
     document = plan.document()
-    spiderpool_controller.settings = Settings.of(components.values(document, options)["spiderpool"])
+    spiderpool_controller.settings = Settings.of(object_components.values(document, options)["spiderpool"])
     kinds = {item["spec"]["names"]["kind"] for item in cluster.crds().values()}
-    things = [each for each in components.objects(document, options) if each["kind"] in kinds]
+    things = [each for each in object_components.objects(document, options) if each["kind"] in kinds]
     for wanted in things:
         if "namespace" in wanted["metadata"]:
             wanted["metadata"]["namespace"] = namespace
         found = cluster.apply(wanted)
-        assert compare.differences(wanted, found, "railyard") == [], wanted["metadata"]["name"]
+        assert compare_objects.differences(wanted, found, "railyard") == [], wanted["metadata"]["name"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -83,7 +83,7 @@ def test_the_index_has_every_page_once() -> None:
 def _own_paths() -> set[str]:
     """The files of our own that code on nodes names; %s stands for a part that differs."""
     found = set()
-    for source in sorted((ROOT / "plugins" / "module_utils" / "node").glob("*.py")):
+    for source in sorted((ROOT / "plugins" / "module_utils" / "_node").rglob("*.py")):
         texts = (each.value for each in ast.walk(ast.parse(source.read_text())) if isinstance(each, ast.Constant))
         found |= {
             text for text in texts if isinstance(text, str) and re.fullmatch(r"/[\w/.@%-]*railyard[\w/.@%-]*", text)

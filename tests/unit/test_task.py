@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils import task
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock, module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.module_args import patch_module_args
 
 
@@ -66,7 +65,7 @@ def lamps(capsys: pytest.CaptureFixture[str]) -> t.Callable[..., dict[str, t.Any
         spec = {"lamps": {"type": "dict"}, "state": {"type": "str", "default": "present"}}
         arguments = {"lamps": wanted, "state": state, "_ansible_check_mode": check, "_ansible_diff": True}
         with patch_module_args(arguments), pytest.raises(SystemExit):
-            task.run(AnsibleModule(argument_spec=spec, supports_check_mode=True), Lamps)
+            module_runner.run(AnsibleModule(argument_spec=spec, supports_check_mode=True), Lamps)
         return t.cast("dict[str, t.Any]", json.loads(capsys.readouterr().out))
 
     return run
@@ -139,15 +138,15 @@ def test_what_the_boot_program_lays_down_too_is_done_in_turn(
     lamps: t.Callable[..., dict[str, t.Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = System(str(tmp_path))
-    monkeypatch.setattr(task, "System", lambda: system)
+    monkeypatch.setattr(module_runner, "System", lambda: system)
     monkeypatch.setattr(Lamps, "light", _in_turn(system, Lamps.light))
     Lamps.at_boot = True
     try:
-        assert lamps({"a": True})["changed"] and not system.exists(turn.FILE)
+        assert lamps({"a": True})["changed"] and not system.exists(boot_lock.FILE)
         seen, ready, go_on = Lamps.observe, threading.Event(), threading.Event()
 
         def another() -> None:
-            with turn.turn(system, "the boot's own run", 5):
+            with boot_lock.turn(system, "the boot's own run", 5):
                 ready.set()
                 assert go_on.wait(20)
                 Lamps.live["b"] = True
@@ -166,8 +165,8 @@ def test_what_the_boot_program_lays_down_too_is_done_in_turn(
         told = lamps({"b": True})
         thread.join()
         assert (told["changed"], told["changes"], told["gathered"]["lamps"]["b"]) == (False, [], True)
-        with turn.turn(system, "the boot's own run", 0):
-            monkeypatch.setattr(turn, "SECONDS", 0.3)
+        with boot_lock.turn(system, "the boot's own run", 0):
+            monkeypatch.setattr(boot_lock, "SECONDS", 0.3)
             for check in (True, False):
                 told = lamps({"b": False}, check=check)
                 assert told["failed"] and "the boot's own run (pid" in told["msg"] and not told["changed"]
@@ -178,7 +177,7 @@ def test_what_the_boot_program_lays_down_too_is_done_in_turn(
 
 def _in_turn(system: System, act: t.Callable[..., None]) -> t.Callable[..., None]:
     def light(self: Lamps, name: str, lit: bool) -> None:
-        assert system.exists(turn.FILE), "it is nobody's turn"
+        assert system.exists(boot_lock.FILE), "it is nobody's turn"
         act(self, name, lit)
 
     return light

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
-from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_compare import Secrets
-from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_server import Server
-from ansible_collections.railyard.fabric.plugins.plugin_utils.awx_sync import Sync
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import objects
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_compare import Secrets
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import Server
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_sync import Sync
 from tests.playbook import ROOT, Played, play
 from tests.standins.awx import Awx, serve
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import objects
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
-from ansible_collections.railyard.fabric.plugins.plugin_utils import awx_variables
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import objects
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import awx_variables
 from tests.functional.awx import runner
 
 SAMPLE = Path(__file__).resolve().parents[3] / "tests/unit/awx/sample.yml"

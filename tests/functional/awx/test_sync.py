@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from tests.functional.awx.site import PLAYBOOKS, SAMPLE, SECRETS, TEXT, Site, refused
 
 FULL = SAMPLE.with_name("full.yml").read_text()

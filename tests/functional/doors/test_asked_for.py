@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests import playbook
 from tests.functional.doors.test_verify import FABRIC, judge
 from tests.playbook import Played

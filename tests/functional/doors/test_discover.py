@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests.playbook import ROOT, Played, play, run
 from tests.unit.fabric import live_nodes
 

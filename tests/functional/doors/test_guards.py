@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.guard import SKIPPED, TAGS
+from ansible_collections.railyard.fabric.plugins.plugin_utils._run_guard import SKIPPED, TAGS
 from tests import playbook
 from tests.functional.docs_commands import takes
 from tests.playbook import ROOT, Played

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.action import fabric_import
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from tests import playbook
 from tests.playbook import ROOT, Played
 
@@ -97,4 +97,4 @@ def test_files_that_are_not_there_are_said(tmp_path: Path) -> None:
         with pytest.raises(RailyardError, match=said):
             fabric_import._files(wrong)
     with pytest.raises(RailyardError, match="it cannot be read: No such file or directory"):
-        fabric_files.read(str(tmp_path / "none.yml"))
+        _fabric_files.read(str(tmp_path / "none.yml"))

@@ -13,8 +13,8 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from tests import playbook
 from tests.playbook import ROOT, Played
 
@@ -126,21 +126,21 @@ def test_a_directory_gives_its_fabric_files(bad: Path, tmp_path: Path, monkeypat
     for name in ("cluster/group_vars/fabric.yml", "cluster/.old/fabric.yml", "cluster/hosts.yml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(GOOD.read_text() if "fabric" in name else "all: {}\n")
-    assert fabric_files.named(["cluster"]) == ["cluster/fabric.yml"]
-    assert fabric_files.named([str(bad), "cluster/fabric.yml"]) == ["cluster/fabric.yml"]
+    assert _fabric_files.named(["cluster"]) == ["cluster/fabric.yml"]
+    assert _fabric_files.named([str(bad), "cluster/fabric.yml"]) == ["cluster/fabric.yml"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(RailyardError, match="the directory holds no fabric file"):
-        fabric_files.named(["empty"])
+        _fabric_files.named(["empty"])
 
 
 def test_only_what_differs_is_written(tmp_path: Path) -> None:
     out = str(tmp_path / "a" / "b")
     files = {"one": b"1", "two": b""}
-    assert [file["changed"] for file in fabric_files.write(out, files, check=True)] == [True, True]
+    assert [file["changed"] for file in _fabric_files.write(out, files, check=True)] == [True, True]
     assert not (tmp_path / "a").exists()
-    assert [file["changed"] for file in fabric_files.write(out, files, check=False)] == [True, True]
+    assert [file["changed"] for file in _fabric_files.write(out, files, check=False)] == [True, True]
     before = os.stat(os.path.join(out, "one")).st_mtime_ns
-    done = fabric_files.write(out, dict(files, two=b"22"), check=False)
+    done = _fabric_files.write(out, dict(files, two=b"22"), check=False)
     assert [(file["changed"], file["size"]) for file in done] == [(False, 1), (True, 2)]
     assert os.stat(os.path.join(out, "one")).st_mtime_ns == before
     assert sorted(os.listdir(out)) == ["one", "two"]
@@ -149,10 +149,10 @@ def test_only_what_differs_is_written(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RailyardError, match="the report cannot be written: Not a directory") as caught:
-        fabric_files.write(str(tmp_path / "file" / "out"), {"one": b""}, check=False)
+        _fabric_files.write(str(tmp_path / "file" / "out"), {"one": b""}, check=False)
     assert caught.value.remedy
 
 
 def test_the_version_is_that_of_the_collection() -> None:
     said = re.search(r"^version: (\S+)$", (ROOT / "galaxy.yml").read_text(), re.MULTILINE)
-    assert said and fabric_files.version() == said.group(1)
+    assert said and _fabric_files.version() == said.group(1)

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.action import fabric_report
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import documents
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import report_documents
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from tests.browser.samples import BEGAN, Sample
 from tests.playbook import ROOT, Played, play
 
@@ -37,7 +37,7 @@ def _work(directory: Path, check: bool = False, **options: t.Any) -> dict[str, t
     """The action's work, without Ansible around it; of no inventory."""
     action = object.__new__(fabric_report.ActionModule)
     known: dict[str, t.Any] = {"report_dir": str(directory), "file": None, "history": 30, "charts": False}
-    with mock.patch.object(fabric_files, "_inventory_sources", list):
+    with mock.patch.object(_fabric_files, "_inventory_sources", list):
         return action.work(dict(known, **options), check)
 
 
@@ -181,7 +181,7 @@ WRONG = [
 @pytest.mark.parametrize(("raw", "said"), WRONG)
 def test_a_document_that_is_none(raw: bytes, said: str) -> None:
     with pytest.raises(RailyardError) as caught:
-        documents.verdict(raw, "reports/verify.json", "verify")
+        report_documents.verdict(raw, "reports/verify.json", "verify")
     text = str(caught.value)
     assert text.startswith("reports/verify.json: ") and said in text and "\n" not in text
     assert text.endswith("Remedy: run playbooks/verify.yml again, or take the file away.")
@@ -209,14 +209,14 @@ def test_a_document_that_is_none(raw: bytes, said: str) -> None:
 )
 def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.Any], said: str) -> None:
     with pytest.raises(RailyardError) as caught:
-        documents.verdict(json.dumps(dict(two.verify(BEGAN, True, 1.0), **change)).encode(), "v.json", "verify")
+        report_documents.verdict(json.dumps(dict(two.verify(BEGAN, True, 1.0), **change)).encode(), "v.json", "verify")
     assert str(caught.value).startswith("v.json: " + said)
 
 
 def test_numbers_that_are_none_are_no_json(two: Sample) -> None:
     raw = json.dumps(dict(two.verify(BEGAN, True, 1.0), seconds=float("nan"))).encode()
     with pytest.raises(RailyardError, match="NaN is no number"):
-        documents.verdict(raw, "v.json", "verify")
+        report_documents.verdict(raw, "v.json", "verify")
 
 
 def test_findings_that_are_none() -> None:
@@ -225,7 +225,7 @@ def test_findings_that_are_none() -> None:
         (b'{"format": 1, "files": [{"file": "f", "findings": [{"severity": "bad"}]}]}', "severity"),
     ):
         with pytest.raises(RailyardError, match=said):
-            documents.findings(raw, "findings.json")
+            report_documents.findings(raw, "findings.json")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_unknown_keys_and_nulls_are_no_errors(two: Sample) -> None:
         "asked",
     ):
         verify[key] = None
-    read = documents.verdict(json.dumps(verify).encode(), "v.json", "verify")
+    read = report_documents.verdict(json.dumps(verify).encode(), "v.json", "verify")
     assert read.failures[0].node == "" and read.matrix == {} and read.seconds is None
 
 
@@ -291,7 +291,7 @@ def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataO
     key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else list(range(len(at)))))
     at[key] = data.draw(json_values)
     try:
-        read = documents.verdict(json.dumps(made).encode(), "v.json", kind)
+        read = report_documents.verdict(json.dumps(made).encode(), "v.json", kind)
     except RailyardError as error:
         assert str(error).startswith("v.json: ") and "\n" not in str(error)
         return

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.node import probe_runs
-from ansible_collections.railyard.fabric.plugins.plugin_utils import history
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _run_history
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.playbook import ROOT, Played, environment, play
 from tests.unit.fabric.verify_nodes import World
@@ -151,7 +151,7 @@ def test_wrong_wishes_end_with_one_clear_line(
 def test_history_keeps_the_newest(tmp_path: Path) -> None:
     for second in range(6):
         (tmp_path / "verify.json").write_text(json.dumps({"began": "2026-11-21T20:15:0%dZ" % second}))
-        history.keep(str(tmp_path), "verify", 3)
+        _run_history.keep(str(tmp_path), "verify", 3)
     assert sorted(os.listdir(tmp_path / "history")) == [
         "verify-20261121T20150%dZ.json" % number for number in (3, 4, 5)
     ]
@@ -159,7 +159,7 @@ def test_history_keeps_the_newest(tmp_path: Path) -> None:
     (tmp_path / "history" / "drift-20200101T000000Z.json").write_text("{}")
     (tmp_path / "history" / "verify-notes.txt").write_text("mine")
     (tmp_path / "verify.json").write_text("half a docu")
-    history.keep(str(tmp_path), "verify", 1)
+    _run_history.keep(str(tmp_path), "verify", 1)
     left = sorted(os.listdir(tmp_path / "history"))
     assert left[0] == "drift-20200101T000000Z.json" and left[-1] == "verify-notes.txt" and len(left) == 3
 

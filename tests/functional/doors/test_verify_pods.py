@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.functional.node.test_pods import UIDS, ground, leave, pod
 from tests.playbook import ROOT, Played, play

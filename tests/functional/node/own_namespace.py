@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.functional.node.apart_child import in_child
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import chain
-from ansible_collections.railyard.fabric.plugins.module_utils.node import cni_plugins, cni_rail, program
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import cni_chain
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import cni_plugins, rail_plugin
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.cni_runtime import PluginError, Runtime, together
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip, shown
 from tests.unit.node.packed import reached
@@ -46,11 +47,11 @@ RESULT = {
 
 
 def test_the_program_holds_just_what_it_reaches() -> None:
-    assert sorted(cni_plugins.PACKED) == sorted(reached("node.cni_rail"))
+    assert sorted(cni_plugins.PACKED) == sorted(reached("_node.cni.rail_plugin"))
 
 
 def test_the_plan_names_the_plugin_as_it_is_installed() -> None:
-    assert chain.RAIL == cni_rail.NAME
+    assert cni_chain.RAIL == rail_plugin.NAME
 
 
 def built() -> bytes:
@@ -91,8 +92,8 @@ def test_bytecode_is_for_one_python_and_no_reason_to_write_anew(tmp_path: Path) 
     )
     assert "supportedVersions" in says(codes)
     other_bytes = {name: data + b"another's" for name, data in codes.items()}
-    assert program.same(zipped(head, {**sources, **other_bytes}), wanted)
-    assert program.same(wanted, zipped(head, sources))
+    assert packed_program.same(zipped(head, {**sources, **other_bytes}), wanted)
+    assert packed_program.same(wanted, zipped(head, sources))
     for held in (
         zipped(head, sources),
         zipped(b"#!/opt/python -IS\n", members),
@@ -101,7 +102,7 @@ def test_bytecode_is_for_one_python_and_no_reason_to_write_anew(tmp_path: Path) 
         wanted[:-100],
         b"",
     ):
-        assert not program.same(held, wanted)
+        assert not packed_program.same(held, wanted)
 
 
 def installed() -> str:

@@ -8,8 +8,8 @@ import ipaddress
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import ip_info
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import (
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IFA_F_MANAGETEMPADDR,
     IFA_F_PERMANENT,
     IFA_F_SECONDARY,
@@ -122,7 +122,7 @@ def test_what_rail_ports_has_set_is_told_by_the_kernel(live: LiveNode) -> None:
     run(live, ports)
     with Rtnetlink() as table:
         names = {each.ifindex: each.name for each in table.links() if each.name.startswith("rail")}
-        told = ip_info.look(table, names)
+        told = ip_state.look(table, names)
     simulated = live_nodes._ip(ports)
     assert (len(told["addresses"]), len(told["rules"])) == (4, 6)
     for part in ("addresses", "routes", "rules"):
@@ -146,7 +146,7 @@ def test_what_a_router_or_a_lease_gave_is_told_apart_by_the_kernel(live: LiveNod
     def told() -> dict[str, bool]:
         with Rtnetlink() as table:
             names = {each.ifindex: each.name for each in table.links() if each.name.startswith("rail")}
-            found = ip_info.look(table, names)
+            found = ip_state.look(table, names)
         return {
             "%s %s" % (row["netdev"], row.get("to") or ipaddress.ip_interface(row["address"]).network): row["dynamic"]
             for row in found["addresses"] + found["routes"]

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, counters, lldp, probe
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import rail_probe
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters, lldp
 from lab.leaf import lldp_frame
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 from tests.unit.node.trees import Tree
@@ -164,7 +166,7 @@ def test_a_probe_looks_into_what_is_lost(live: LiveNode) -> None:
         for number in (1, 2, 3)
     ]
     options = {"targets": targets, "count": 1, "timeout": 0.4, "size": 1, "iterations": 1, "lifetime": 1}
-    one, two, three = probe.probe(options, System())
+    one, two, three = rail_probe.probe(options, System())
     assert [each["ok"] for each in (one, two, three)] == [False, False, False]
     assert one["found"] == {"small": False, "path_mtu": None, "answers": ["gpu02"]}
     assert two["found"] == {"small": False, "path_mtu": None, "answers": ["gpu01"]}
@@ -189,17 +191,17 @@ def test_rails_that_reach_each_other_are_open(live: LiveNode) -> None:
         "iterations": 1,
         "lifetime": 1,
     }
-    assert probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": True}
+    assert rail_probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": True}
     live.leaf("ip", "route", "add", "blackhole", "172.16.11.201/32")
     ip("route", "add", "blackhole", "172.16.12.202/32", "table", "101")
-    assert probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": False}
+    assert rail_probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": False}
 
 
 def test_latency_is_the_typical_one() -> None:
     table = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n"
     row = " 2       1000          1.55           7.19         1.62                1.63   0.12   1.9   7.19\n"
-    assert probe.latency(table + row) == 1.62
-    assert probe.latency(table) is None
+    assert rail_probe.latency(table + row) == 1.62
+    assert rail_probe.latency(table) is None
 
 
 def test_counters_of_trouble_are_told_and_those_of_traffic_are_not(tmp_path: Path) -> None:

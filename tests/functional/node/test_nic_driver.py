@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused
-from ansible_collections.railyard.fabric.plugins.module_utils.node import nic_driver_source as sources
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import UNFINISHED, NicDriver
-from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver_packages import Apt
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.driver_packages import Apt
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import UNFINISHED, NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from tests.functional.node import debian_root
 from tests.functional.node.debian_root import BUILT, DOCA, INBOX, MLNX, OTHER, RUNNING, DebianNode, on_debian, sh
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import holders_elsewhere, netns, pods, probe
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import echo_requests, node_pods
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
 from tests.functional.node.apart_child import in_child
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 
@@ -65,7 +67,7 @@ UNDER = UIDS[0].replace("-", "_")
     ],
 )  # fmt: skip
 def test_whose_a_process_is_follows_from_its_cgroup(cgroup: str, uid: int | None) -> None:
-    assert pods.uid_in(cgroup + "\n") == (None if uid is None else UIDS[uid])
+    assert node_pods.uid_in(cgroup + "\n") == (None if uid is None else UIDS[uid])
 
 
 def test_a_pods_namespace_is_that_of_its_first_process(proc: Proc) -> None:
@@ -74,15 +76,15 @@ def test_a_pods_namespace_is_that_of_its_first_process(proc: Proc) -> None:
     proc.process(90, group % "pause", OWN, started=100)
     proc.process(80, group % "main", OTHER, started=200)  # its number has come around; it went elsewhere
     proc.process(95, group % "main", OWN, started=300)
-    found = pods.processes(proc.system, UIDS)
+    found = node_pods.processes(proc.system, UIDS)
     assert [each.pid for each in found[UIDS[0]]] == [70, 90, 80, 95] and found[UIDS[1]] == []
-    space = pods.namespace(proc.system, UIDS[0])
+    space = node_pods.namespace(proc.system, UIDS[0])
     assert space.identity == OWN and sorted(space.processes) == [90, 95]
 
 
 def test_pods_that_cannot_be_looked_into_are_told_apart(proc: Proc) -> None:
     proc.process(70, "0::/kubepods/pod%s/a" % UIDS[0], FIRST)
-    host, gone = pods.of(proc.system, UIDS)
+    host, gone = node_pods.of(proc.system, UIDS)
     assert (host["namespace"], host["processes"], host["why"]) == (
         None,
         1,
@@ -92,12 +94,12 @@ def test_pods_that_cannot_be_looked_into_are_told_apart(proc: Proc) -> None:
     assert host["links"] == host["gids"] == gone["rules"] == []
     for uid, why in zip(UIDS, (host["why"], gone["why"])):
         with pytest.raises(RailyardError, match="pod %s: %s" % (uid, why.split("(")[0])):
-            pods.namespace(proc.system, uid)
+            node_pods.namespace(proc.system, uid)
 
 
 def test_one_that_vanishes_meanwhile_says_so(proc: Proc) -> None:
     proc.process(70, "0::/kubepods/pod%s/a" % UIDS[0], OWN)
-    (row,) = pods.of(proc.system, UIDS[:1])
+    (row,) = node_pods.of(proc.system, UIDS[:1])
     assert (row["namespace"], row["why"]) == (OWN, "its network namespace cannot be entered")
 
 
@@ -111,11 +113,11 @@ def test_of_devices_that_all_share_a_pod_has_the_gids_of_its_addresses() -> None
         {"netdev": "net1", "address": each, "secondary": False, "dynamic": False}
         for each in ("172.16.11.7/24", "fd00:11::7/64")
     ]
-    row = pods._row({"uid": UIDS[0], "why": ""}, {"addresses": held}, gids)
+    row = node_pods._row({"uid": UIDS[0], "why": ""}, {"addresses": held}, gids)
     assert [(each["index"], each["type"]) for each in row["gids"]] == [(1, "RoCE v2"), (3, "RoCE v2")]
     own = [dict(gids[1], device="mlx5_9", index=5)]
     # in the mode exclusive they are those of its own devices
-    assert pods._row({"uid": UIDS[0], "why": ""}, {"addresses": held, "gids": own}, [])["gids"] == own
+    assert node_pods._row({"uid": UIDS[0], "why": ""}, {"addresses": held, "gids": own}, [])["gids"] == own
 
 
 def test_only_settings_leave_the_node(proc: Proc) -> None:
@@ -134,7 +136,7 @@ def test_only_settings_leave_the_node(proc: Proc) -> None:
     proc.process(90, group % "main", OWN, started=3, NCCL_IB_HCA="a child's own", NCCL_DEBUG="INFO")
     (place / "root/etc").mkdir(parents=True)
     (place / "root/etc/nccl.conf").write_text("# NCCL_X=1\nNCCL_IB_TC=106\nNCCL_IB_TC=1\npassword=hush\n")
-    (row,) = pods.of(proc.system, UIDS[:1])
+    (row,) = node_pods.of(proc.system, UIDS[:1])
     assert row["settings"] == {
         "environment": {"NCCL_IB_HCA": "=mlx5_0:1", "UCX_NET_DEVICES": "mlx5_0:1"},
         "file": {"NCCL_IB_TC": "106"},
@@ -146,14 +148,14 @@ def test_only_settings_leave_the_node(proc: Proc) -> None:
     for make in (lambda: os.symlink(secret, file), lambda: os.mkfifo(file), lambda: file.mkdir()):
         file.unlink()
         make()
-        (row,) = pods.of(proc.system, UIDS[:1])
+        (row,) = node_pods.of(proc.system, UIDS[:1])
         assert row["settings"]["file"] is None
 
 
 def test_files_of_the_node_are_told_with_their_settings(tmp_path: Path) -> None:
     (tmp_path / "nccl.conf").write_text("# BEGIN railyard.fabric\nNCCL_IB_HCA==mlx5_gpu01:1\n# END\nother=1\n")
     given = {"pods": [], "files": ["/nccl.conf", "/ucx.conf"]}
-    found = pods.look(given, System(str(tmp_path)))
+    found = node_pods.look(given, System(str(tmp_path)))
     assert found == {
         "rdma_mode": None,
         "pods": [],
@@ -206,7 +208,7 @@ def test_a_pods_interfaces_tables_and_rules_are_read_from_the_node(live: LiveNod
     try:
         pod(live, UIDS[1], "172.16.11.8", name="rail0", mtu=1500)
         here = os.readlink("/proc/self/ns/net")
-        one, other = pods.look({"pods": list(UIDS), "files": []}, System())["pods"]
+        one, other = node_pods.look({"pods": list(UIDS), "files": []}, System())["pods"]
         # who looks has been nowhere
         assert os.readlink("/proc/self/ns/net") == here
         assert one["why"] == other["why"] == "" and one["namespace"] == os.readlink("/proc/%d/ns/net" % pid)
@@ -234,11 +236,11 @@ def test_from_pod_to_pod_packets_are_as_large_as_planned(live: LiveNode) -> None
         system = System()
 
         def within() -> None:
-            holders_elsewhere.move(system, pods.namespace(system, UIDS[0]))
+            namespace_holders.move(system, node_pods.namespace(system, UIDS[0]))
             assert sorted(os.listdir("/sys/class/net")) == ["lo", "net1"]
             base: dict[str, t.Any] = {"rail": "gpu01", "peer": "b", "netdev": "net1", "source": "172.16.11.7"}
             targets = [dict(base, address="172.16.11.8", mtu=size) for size in (4200, 4201)]
-            full, larger = probe.reach(targets, 2, 2.0)
+            full, larger = echo_requests.reach(targets, 2, 2.0)
             assert (full["received"], full["error"]) == (2, "")
             assert (larger["received"], larger["error"]) == (0, "Message too long")
 
@@ -262,4 +264,4 @@ def leave(live: LiveNode) -> None:
 def test_a_process_is_known_by_its_start(tmp_path: Path) -> None:
     proc = Proc(tmp_path)
     proc.process(70, "", OWN, started=4711)
-    assert netns.started(proc.system, 70) == "4711" and netns.started(proc.system, 71) is None
+    assert network_namespaces.started(proc.system, 70) == "4711" and network_namespaces.started(proc.system, 71) is None

@@ -12,12 +12,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD, read_ports
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 from tests.functional.node.own_namespace import NETWORKD, LiveNode, in_own_namespace, ip, shown
 
 Option = t.Dict[str, t.Any]

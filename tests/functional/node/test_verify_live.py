@@ -8,15 +8,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import Asked, judge
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT, VERIFY, Told
-from ansible_collections.railyard.fabric.plugins.module_utils.node import arp, ip_info, sysctl
-from ansible_collections.railyard.fabric.plugins.module_utils.node.links import hardware_address
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp, ip_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import hardware_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 from tests.functional.node.test_ports_live import predicted, run
 
@@ -99,7 +100,7 @@ class Ground:
     def info(self) -> dict[str, t.Any]:
         with Rtnetlink() as table:
             links = {link.name: link for link in table.links() if link.name.startswith("rail")}
-            told = ip_info.look(table, {link.ifindex: name for name, link in links.items()})
+            told = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
         nics = [_nic(link) for link in links.values()]
         keys = ("arp_announce", "arp_ignore", "rp_filter")
         own = {"rail%d" % number: ["172.16.1%d.201" % number] for number in (1, 2)}

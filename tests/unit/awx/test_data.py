@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx import kinds
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.data import Fabric, Schedule, Settings, rrule
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.objects import Object, Wanted, objects
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.reader import read
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.awx.templates import (
+from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import Fabric, Schedule, Settings, rrule
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import Object, Wanted, objects
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import (
     TEMPLATES,
     WORKFLOW,
     WORKFLOW_QUESTIONS,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = Path(__file__).with_name("sample.yml").read_text()
@@ -401,5 +401,5 @@ def test_schedules() -> None:
 
 
 def test_no_secret_is_an_input() -> None:
-    for known in kinds.CREDENTIALS.values():
+    for known in awx_kinds.CREDENTIALS.values():
         assert not set(known.inputs) & set(known.secrets) and set(known.required) <= set(known.inputs)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.run import Told
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 Row = t.Dict[str, t.Any]
 # A VF's attributes where nobody has set them.

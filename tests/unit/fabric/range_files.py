@@ -12,7 +12,7 @@ import yaml
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import Outcome, lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import Outcome, lint
 
 Document = t.Dict[str, t.Any]
 SIZE = 64

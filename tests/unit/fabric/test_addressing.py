@@ -17,10 +17,16 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses, addressing
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import Network, Range, show
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addressing import Demand, Scheme, Units, planner
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    Demand,
+    Scheme,
+    Units,
+    planner,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
 
 Ip = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 IpNetwork = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
@@ -29,14 +35,14 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "addressing.md"
 
 
 def net(text: str) -> Network:
-    bits = addresses.bits_of(text)
-    found = addresses.parse_network(text, bits)
+    bits = ip_integers.bits_of(text)
+    found = ip_integers.parse_network(text, bits)
     assert found, text
-    return addresses.network(*found, bits)
+    return ip_integers.network(*found, bits)
 
 
 def held(text: str, within: Network) -> Range:
-    found = addresses.parse_range(text, within)
+    found = ip_integers.parse_range(text, within)
     assert found, text
     return Range(*found, within.bits)
 
@@ -45,7 +51,7 @@ def pool(texts: str | list[str], within: Network) -> Ranges:
     return Ranges(tuple(held(text, within) for text in ([texts] if isinstance(texts, str) else texts)))
 
 
-def kinds(problems: t.Iterable[addressing.Problem]) -> list[tuple[str, str]]:
+def kinds(problems: t.Iterable[address_planner.Problem]) -> list[tuple[str, str]]:
     return [(problem.kind, problem.key) for problem in problems]
 
 
@@ -56,8 +62,8 @@ def kinds(problems: t.Iterable[addressing.Problem]) -> list[tuple[str, str]]:
 def test_ipv6_is_written_and_read_as_ipaddress_does(address: ipaddress.IPv6Address) -> None:
     assert show(int(address), 128) == str(address)
     for text in (str(address), address.exploded, str(address).upper()):
-        assert addresses.parse_address(text, bits=128) == int(address)
-    assert addresses.parse_address(str(address)) is None, "no IPv4"
+        assert ip_integers.parse_address(text, bits=128) == int(address)
+    assert ip_integers.parse_address(str(address)) is None, "no IPv4"
 
 
 @given(st.one_of(st.text(max_size=20), st.from_regex(r"\A[0-9a-f:.]{1,24}\Z"), st.from_regex(r"\A[0-9a-f:%]{1,9}\Z")))
@@ -66,34 +72,34 @@ def test_what_is_no_ipv6_is_none(text: str) -> None:
         expected = None if "%" in text else int(ipaddress.IPv6Address(text))
     except ValueError:
         expected = None
-    assert addresses.parse_address(text, bits=128) == expected
+    assert ip_integers.parse_address(text, bits=128) == expected
 
 
 @given(st.ip_addresses(v=6), st.integers(0, 128))
 def test_ipv6_networks_are_those_of_ipaddress(address: ipaddress.IPv6Address, prefix: int) -> None:
     theirs = ipaddress.IPv6Network((int(address), prefix), strict=False)
-    ours = addresses.network(int(address), prefix, 128)
+    ours = ip_integers.network(int(address), prefix, 128)
     assert (ours.first, ours.last, ours.size) == (int(theirs[0]), int(theirs[-1]), theirs.num_addresses)
     assert str(ours) == str(theirs)
-    assert addresses.parse_network(str(theirs), 128) == (int(theirs[0]), prefix)
+    assert ip_integers.parse_network(str(theirs), 128) == (int(theirs[0]), prefix)
 
 
 def test_short_forms_of_ipv6_replace_the_last_groups() -> None:
     wide = net("fd00:11::/32")
-    assert show(addresses.parse_address("::fe", wide) or 0, 128) == "fd00:11::fe"
-    assert show(addresses.parse_address("::1:0:0:5", wide) or 0, 128) == "fd00:11::1:0:0:5"
-    assert show(addresses.parse_address("fd00:11:2::1", wide) or 0, 128) == "fd00:11:2::1"
+    assert show(ip_integers.parse_address("::fe", wide) or 0, 128) == "fd00:11::fe"
+    assert show(ip_integers.parse_address("::1:0:0:5", wide) or 0, 128) == "fd00:11::1:0:0:5"
+    assert show(ip_integers.parse_address("fd00:11:2::1", wide) or 0, 128) == "fd00:11:2::1"
     assert str(held("::10-::1f", net("fd00:11:0:7::/64"))) == "fd00:11:0:7::10-fd00:11:0:7::1f"
     for bad in (".254", "::10000", "fe", ":fe", "::fe/64", "10.0.0.1", "fe80::1%eth0"):
-        assert addresses.parse_address(bad, wide) is None
-    assert addresses.parse_network("fd00::/129", 128) is None and addresses.parse_network("10.0.0.0/33") is None
+        assert ip_integers.parse_address(bad, wide) is None
+    assert ip_integers.parse_network("fd00::/129", 128) is None and ip_integers.parse_network("10.0.0.0/33") is None
 
 
 @st.composite
 def some_networks(draw: st.DrawFn, size: int = 8) -> list[Network]:
     """Networks of both families at the same numbers, so that only the family tells them apart."""
     drawn = draw(st.lists(st.tuples(st.integers(0, 63), st.integers(0, 6), st.sampled_from((32, 128))), max_size=size))
-    return [addresses.network(first, bits - host, bits) for first, host, bits in drawn]
+    return [ip_integers.network(first, bits - host, bits) for first, host, bits in drawn]
 
 
 def meet(one: Network, other: Network) -> bool:
@@ -106,15 +112,15 @@ def meet(one: Network, other: Network) -> bool:
 def test_disjointness_is_that_of_brute_force(
     rails: list[Network], reserved: list[Network], address: int, bits: int
 ) -> None:
-    late = {other for _outer, _one, _inner, other in addresses.overlaps((rail, at) for at, rail in enumerate(rails))}
+    late = {other for _outer, _one, _inner, other in ip_integers.overlaps((rail, at) for at, rail in enumerate(rails))}
     order = sorted(range(len(rails)), key=lambda at: (rails[at].bits, rails[at].first, rails[at].prefix, at))
     assert late == {at for place, at in enumerate(order) if any(meet(rails[at], rails[one]) for one in order[:place])}
-    found = list(addresses.clashes(enumerate_networks(rails), enumerate_networks(reserved)))
+    found = list(ip_integers.clashes(enumerate_networks(rails), enumerate_networks(reserved)))
     assert all(meet(rail, other) for rail, _at, other, _name in found)
     assert {at for _rail, at, _other, _name in found} == {
         at for at, rail in enumerate(rails) if any(meet(rail, other) for other in reserved)
     }
-    hit = addresses.Outermost(enumerate_networks(rails)).find(address, bits)
+    hit = ip_integers.Outermost(enumerate_networks(rails)).find(address, bits)
     assert (hit is not None) == any(rail.bits == bits and rail.holds(address) for rail in rails)
     assert hit is None or (hit[0].bits == bits and hit[0].holds(address) and rails[hit[1]] == hit[0])
 
@@ -128,15 +134,15 @@ def test_rails_are_cut_from_their_supernet_in_the_order_of_their_numbers(
     first: int, prefix: int, more: int, six: bool
 ) -> None:
     bits = 128 if six else 32
-    supernet = addresses.network(first, prefix, bits)
+    supernet = ip_integers.network(first, prefix, bits)
     assume(prefix + more <= bits)
     theirs = [str(each) for each in ipaddress.ip_network(str(supernet)).subnets(prefixlen_diff=more)]
-    ours = [str(addresses.cut(supernet, prefix + more, number + 1)) for number in range(1 << more)]
+    ours = [str(ip_integers.cut(supernet, prefix + more, number + 1)) for number in range(1 << more)]
     assert ours == theirs
-    assert addresses.cut(supernet, prefix + more, 0) is None
-    assert addresses.cut(supernet, prefix + more, (1 << more) + 1) is None
-    assert addressing.supernet_problem(supernet, prefix + more, 1 << more) is None
-    assert addressing.supernet_problem(supernet, prefix + more, (1 << more) + 1) is not None
+    assert ip_integers.cut(supernet, prefix + more, 0) is None
+    assert ip_integers.cut(supernet, prefix + more, (1 << more) + 1) is None
+    assert address_planner.supernet_problem(supernet, prefix + more, 1 << more) is None
+    assert address_planner.supernet_problem(supernet, prefix + more, (1 << more) + 1) is not None
 
 
 # -- small plans, worked out address by address
@@ -211,7 +217,7 @@ def own_by_force(scheme: Scheme, units: Units | None) -> Told:
 def own_schemes(draw: st.DrawFn) -> tuple[Scheme, Units | None]:
     bits = draw(st.sampled_from((32, 128)))
     host = draw(st.integers(0, 9))
-    network = addresses.network(draw(st.integers(0, 2**bits - 1)), bits - host, bits)
+    network = ip_integers.network(draw(st.integers(0, 2**bits - 1)), bits - host, bits)
     mode = draw(st.sampled_from(("prefix", "link")))
     size = draw(st.integers(0, min(host, 5)))
     ends = st.sampled_from(("first", "last", "none", None))
@@ -235,7 +241,7 @@ def own_schemes(draw: st.DrawFn) -> tuple[Scheme, Units | None]:
     return scheme, draw(st.one_of(st.none(), st.integers(1, 9).map(Units)))
 
 
-def check_capacity(told: Told, found: addressing.Capacity, network: Network) -> None:
+def check_capacity(told: Told, found: address_planner.Capacity, network: Network) -> None:
     counted = {
         role: len(told.roles.get(role, ())) for role in ("network", "broadcast", "gateway", "hosts", "reserved", "pods")
     }
@@ -302,7 +308,7 @@ def common_schemes(draw: st.DrawFn) -> Scheme:
     """Pools of up to three ranges, mostly next to each other in the subnet; taken may be anywhere."""
     bits = draw(st.sampled_from((32, 128)))
     host = draw(st.integers(1, 7))
-    network = addresses.network(draw(st.integers(2**16, 2**bits - 2**16)), bits - host, bits)
+    network = ip_integers.network(draw(st.integers(2**16, 2**bits - 2**16)), bits - host, bits)
     mode = draw(st.sampled_from(("subnet", "block")))
     wanted = ["pods"] * draw(st.integers(int(mode == "block"), 3)) + ["hosts"] * draw(st.integers(0, 3))
     apart = ["t%d" % at for at in range(draw(st.integers(0, 2)))]
@@ -383,7 +389,7 @@ def common_by_force(scheme: Scheme) -> tuple[Told, bool]:
     return told, sound
 
 
-def shown_ranges(share: addressing.Share) -> list[int]:
+def shown_ranges(share: address_planner.Share) -> list[int]:
     """The addresses of a share one by one."""
     if share.ranges is not None:
         assert len(share.ranges) > 1 and share.pods_first == share.ranges[0].first
@@ -438,18 +444,18 @@ def test_one_subnet_for_all_by_brute_force(
 
 
 @st.composite
-def fabrics(draw: st.DrawFn) -> tuple[dict[str, addressing.Planner], list[tuple[int, int, int]], Units | None]:
+def fabrics(draw: st.DrawFn) -> tuple[dict[str, address_planner.Planner], list[tuple[int, int, int]], Units | None]:
     """Rails of one or both families out of supernets, each in a mode of its own; and nodes by unit, place and index."""
     units = draw(st.one_of(st.none(), st.integers(1, 5).map(Units)))
-    planners: dict[str, addressing.Planner] = {}
+    planners: dict[str, address_planner.Planner] = {}
     for text in draw(st.sampled_from((("10.0.0.0/16",), ("fd00::/112",), ("10.0.0.0/16", "fd00::/112")))):
         supernet = net(text)
         for number in range(1, draw(st.integers(1, 6)) + 1):
-            network = addresses.cut(supernet, supernet.prefix + 6, number)
+            network = ip_integers.cut(supernet, supernet.prefix + 6, number)
             assert network
             low = network.first
             scheme = Scheme(
-                draw(st.sampled_from(addressing.MODES[:-1])),
+                draw(st.sampled_from(address_planner.MODES[:-1])),
                 network,
                 gateway=draw(st.sampled_from(("first", "last", "none", None))),
                 node_prefix=network.bits - draw(st.integers(3, 4)),
@@ -469,7 +475,7 @@ def fabrics(draw: st.DrawFn) -> tuple[dict[str, addressing.Planner], list[tuple[
     return planners, nodes, units
 
 
-def spans(shares: t.Mapping[tuple[str, tuple[int, int, int]], addressing.Share], planners: t.Any) -> t.Any:
+def spans(shares: t.Mapping[tuple[str, tuple[int, int, int]], address_planner.Share], planners: t.Any) -> t.Any:
     """Every allocation as (family, first, last): what is one node's alone, and each rail's gateway and pods once."""
     found = set()
     for (rail, node), share in shares.items():
@@ -488,7 +494,7 @@ def spans(shares: t.Mapping[tuple[str, tuple[int, int, int]], addressing.Share],
 
 @given(fabrics())
 def test_no_two_allocations_overlap(
-    fabric: tuple[dict[str, addressing.Planner], list[tuple[int, int, int]], Units | None],
+    fabric: tuple[dict[str, address_planner.Planner], list[tuple[int, int, int]], Units | None],
 ) -> None:
     planners, nodes, units = fabric
     assert not any(plan.problems(Demand(len(nodes))) for plan in planners.values())
@@ -517,7 +523,7 @@ def test_no_two_allocations_overlap(
 
 @given(fabrics(), st.randoms(use_true_random=False))
 def test_nobody_is_renumbered(
-    fabric: tuple[dict[str, addressing.Planner], list[tuple[int, int, int]], Units | None], chance: random.Random
+    fabric: tuple[dict[str, address_planner.Planner], list[tuple[int, int, int]], Units | None], chance: random.Random
 ) -> None:
     """Whatever nodes and units there are besides, in whatever order, with whatever was asked before, and when the
     subnet grows at its end."""
@@ -531,7 +537,7 @@ def test_nobody_is_renumbered(
         later.capacity(Demand(len(others)))
         kept = {node: later.share(*node) for node in others[: chance.randint(0, len(others))] + nodes}
         assert {node: kept[node] for node in nodes} == before
-        wider = addresses.network(scheme.network.first, scheme.network.prefix - 1, plan.bits)
+        wider = ip_integers.network(scheme.network.first, scheme.network.prefix - 1, plan.bits)
         if wider.first == scheme.network.first and scheme.mode in ("prefix", "link"):
             grown = planner(replace(scheme, network=wider), units)
             assert {node: grown.share(*node) for node in nodes} == before
@@ -555,7 +561,7 @@ def test_a_27_has_28_addresses_for_pods() -> None:
 
 
 def test_a_router_known_by_its_link_local_address_takes_none_of_the_rails() -> None:
-    local = addresses.parse_address("fe80::1", bits=128)
+    local = ip_integers.parse_address("fe80::1", bits=128)
     rail = net("fd00:11::/64")
     ranges = {"pods": Ranges.of(held("::1-::100", rail)), "hosts": Ranges.of(held("::1001-::10ff", rail))}
     for scheme in (
@@ -571,9 +577,9 @@ def test_a_router_known_by_its_link_local_address_takes_none_of_the_rails() -> N
             assert share._replace(gateway=None) == none.share(1, index, index)
         assert plan.capacity(Demand(4)) == none.capacity(Demand(4))
     for wrong in ("fe80::", "fe80:0:0:1::1", "fec0::1"):
-        plan = planner(Scheme("subnet", rail, gateway=addresses.parse_address(wrong, bits=128), **ranges))
+        plan = planner(Scheme("subnet", rail, gateway=ip_integers.parse_address(wrong, bits=128), **ranges))
         assert kinds(plan.problems(Demand(1))) == [("outside", "gateway6")]
-    four = planner(Scheme("subnet", net("172.16.11.0/24"), gateway=addresses.parse_address("169.254.0.1")))
+    four = planner(Scheme("subnet", net("172.16.11.0/24"), gateway=ip_integers.parse_address("169.254.0.1")))
     assert kinds(four.problems(Demand(1))) == [("outside", "gateway")]
 
 
@@ -595,8 +601,8 @@ def test_of_a_link_the_port_is_even_and_the_leaf_odd(text: str) -> None:
 def test_four_units_of_32_nodes_with_two_planes() -> None:
     """8 rails x 2 planes x 4 units are 64 leaves with a /26 each, all in one /20."""
     supernet, units = net("10.200.0.0/20"), Units(32)
-    assert addressing.supernet_problem(supernet, 24, 16) is None
-    planes = [addresses.cut(supernet, 24, number) for number in range(1, 17)]
+    assert address_planner.supernet_problem(supernet, 24, 16) is None
+    planes = [ip_integers.cut(supernet, 24, number) for number in range(1, 17)]
     leaves = []
     for plane in planes:
         assert plane
@@ -615,7 +621,7 @@ def test_thousands_of_nodes_cost_little() -> None:
     units, supernets = Units(32), (net("10.0.0.0/8"), net("fd00::/32"))
     for supernet, rail_prefix, node_prefix in zip(supernets, (12, 48), (27, 80)):
         for number in range(1, 9):
-            network = addresses.cut(supernet, rail_prefix, number)
+            network = ip_integers.cut(supernet, rail_prefix, number)
             assert network
             plan = planner(Scheme("prefix", network, node_prefix=node_prefix), units)
             assert not plan.problems(Demand(4096, 4096, 16))
@@ -638,7 +644,7 @@ def common(
 ) -> Scheme:
     ranges = {key: pool(words.pop(key), network) for key in ("pods", "hosts") if key in words}
     gateway = words.pop("gateway", None)
-    parsed = addresses.parse_address(gateway, network) if gateway else None
+    parsed = ip_integers.parse_address(gateway, network) if gateway else None
     held_back = tuple((name, part) for name, texts in (taken or {}).items() for part in pool(texts, network).parts)
     return Scheme(mode, network, gateway if parsed is None else parsed, taken=held_back, **ranges, **words)
 
@@ -969,19 +975,19 @@ def test_the_node_without_addresses_is_named(
     scheme: Scheme, units: Units | None, spot: tuple[int, int, int], kind: str, key: str, message: str, remedy: str
 ) -> None:
     found = planner(scheme, units).beyond("ai-1", *spot)
-    assert found == addressing.Problem(kind, key, message, remedy)
+    assert found == address_planner.Problem(kind, key, message, remedy)
 
 
 def test_a_supernet_has_room_for_its_rails() -> None:
-    found = addressing.supernet_problem(net("172.16.0.0/12"), 16, 17)
+    found = address_planner.supernet_problem(net("172.16.0.0/12"), 16, 17)
     assert found and (found.kind, found.key) == ("rails", "supernet")
     assert found.message == "172.16.0.0/12 has room for 16 rails, a /16 each, and there are 17"
     assert found.remedy == "take a /11 or larger"
-    found = addressing.supernet_problem(net("fd00::/48"), 40, 1)
+    found = address_planner.supernet_problem(net("fd00::/48"), 40, 1)
     assert found and (found.kind, found.key) == ("size", "rail_prefix6")
     assert found.remedy == "write a number from 48 to 128"
 
-    assert addressing.supernet_problem(net("172.16.0.0/31"), 32, 2) is None
+    assert address_planner.supernet_problem(net("172.16.0.0/31"), 32, 2) is None
 
 
 @pytest.mark.parametrize(
@@ -1072,4 +1078,4 @@ def test_the_pages_rails_are_those_of_the_supernet() -> None:
     rows = next(table for table in tables_of(DOCS.read_text(encoding="utf-8")) if set(table[0]) == {"rail", "network"})
     assert len(rows) == 4
     for row in rows:
-        assert row["network"] == str(addresses.cut(net("172.16.0.0/12"), 16, int(row["rail"])))
+        assert row["network"] == str(ip_integers.cut(net("172.16.0.0/12"), 16, int(row["rail"])))

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import naming
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import ATTACHMENTS, table
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import object_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS, table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
@@ -37,7 +37,7 @@ def _block(heading: str) -> t.Any:
 
 @pytest.mark.parametrize("name", WORKED)
 def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
-    wanted = _block("The plan's hand-over")
+    wanted = _block("Host variables")
     plan = _plan(name)
     assert set(plan.fabric_vars()) == set(wanted["railyard_fabric"])
     node, port = wanted["railyard_node"], wanted["railyard_node"]["ports"][0]
@@ -76,6 +76,6 @@ def test_the_page_of_the_file_has_the_table_of_attachments() -> None:
 
 def test_the_page_of_the_file_names_every_template() -> None:
     section = _page("fabric-file.md").partition("## `names`")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(naming.FIELDS)
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(object_names.FIELDS)
     for kind in ("resource", "network", "policy", "interface"):
-        assert "| `%s` |" % naming.default(kind, None) in section
+        assert "| `%s` |" % object_names.default(kind, None) in section

@@ -15,9 +15,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover import doubts
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.run import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import open_questions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import (
     Outcome,
     Told,
     as_table,
@@ -25,10 +25,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.ru
     run,
     summary,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.identify import identify
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
 from tests.unit.fabric import live_nodes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,7 +78,7 @@ def codes(outcome: Outcome) -> set[str]:
     return {doubt.code for doubt in outcome.doubts}
 
 
-def of(outcome: Outcome, code: str) -> list[doubts.Doubt]:
+def of(outcome: Outcome, code: str) -> list[open_questions.Doubt]:
     return [doubt for doubt in outcome.doubts if doubt.code == code]
 
 
@@ -759,12 +759,12 @@ def test_soft_devices_with_a_name_of_the_kernel_and_ports_without_any() -> None:
 def test_every_code_is_said_somewhere_and_in_the_page() -> None:
     page = (ROOT / "docs" / "discover.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (DS[0-9]{3}) \| (error|warning) \| (.*) \|$", page, re.M)
-    assert rows == [(code, severity, title) for code, (severity, title) in doubts.CODES.items()]
-    folder = ROOT / "plugins" / "module_utils" / "fabric" / "discover"
+    assert rows == [(code, severity, title) for code, (severity, title) in open_questions.CODES.items()]
+    folder = ROOT / "plugins" / "module_utils" / "_fabric" / "discover"
     used = {
         code
         for path in folder.glob("*.py")
-        if path.name != "doubts.py"
+        if path.name != "open_questions.py"
         for code in re.findall(r'"(DS[0-9]{3})"', path.read_text())
     }
-    assert used == set(doubts.CODES)
+    assert used == set(open_questions.CODES)

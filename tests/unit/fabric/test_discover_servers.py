@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.discover.run import Outcome, Told, run
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import Outcome, Told, run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from tests.unit.node import test_info as nodes
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 

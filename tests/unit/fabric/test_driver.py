@@ -8,13 +8,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils import firmware_names
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.infiniband import pkey
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import pkey
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 
 FILE = """\
 fabric:
@@ -43,7 +43,7 @@ nodes:
 
 
 def planned(text: str) -> Plan:
-    outcome = lint(example.whole(text).encode("utf-8"))
+    outcome = lint(example_file.whole(text).encode("utf-8"))
     assert outcome.plan, [finding.text() for finding in outcome.findings]
     return outcome.plan
 
@@ -65,7 +65,7 @@ def test_the_driver_is_the_models_and_a_group_has_its_own() -> None:
         "allow_unlisted": False,
     }
     assert found["ai-2"]["driver"]["kind"] == "inbox" and found["ai-2"]["driver"]["version"] is None
-    assert nodes(example.BASE)["ai-1"]["driver"] is None
+    assert nodes(example_file.BASE)["ai-1"]["driver"] is None
 
 
 def test_firmware_parameters_are_handed_to_the_module_as_they_are_written() -> None:
@@ -77,8 +77,8 @@ def test_firmware_parameters_are_handed_to_the_module_as_they_are_written() -> N
         "roce_cc_priorities": ["3"],
         "HOST_CHAINING_DESCRIPTORS[0..3]": "64",
     }
-    assert firmware_names.value("roce_cc_priorities", option["parameters"]["roce_cc_priorities"]) == 8
-    assert firmware_names.value("relaxed_ordering", option["parameters"]["relaxed_ordering"]) == "force_relax"
+    assert firmware_parameters.value("roce_cc_priorities", option["parameters"]["roce_cc_priorities"]) == 8
+    assert firmware_parameters.value("relaxed_ordering", option["parameters"]["relaxed_ordering"]) == "force_relax"
 
 
 def test_infiniband_is_the_same_on_every_port_under_its_own_name() -> None:
@@ -99,7 +99,7 @@ def test_infiniband_is_the_same_on_every_port_under_its_own_name() -> None:
         "mode": "datagram",
         "pkeys": ["0x8001", "0x8002"],
     }
-    assert port_options(nodes(example.BASE)["ai-1"]["ports"], "ib_ports") == []
+    assert port_options(nodes(example_file.BASE)["ai-1"]["ports"], "ib_ports") == []
 
 
 def test_the_file_is_written_back() -> None:
@@ -156,6 +156,6 @@ def test_partition_keys(text: str, expected: int | None) -> None:
 )
 def test_what_is_wrong_is_said_at_its_place(change: tuple[str, str], code: str, place: str) -> None:
     assert change[0] in FILE
-    found = lint(example.whole(FILE.replace(*change)).encode("utf-8")).findings
+    found = lint(example_file.whole(FILE.replace(*change)).encode("utf-8")).findings
     assert [(finding.code, finding.place) for finding in found] == [(code, place)]
     assert "hush" not in found[0].text()

@@ -15,16 +15,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.attachments import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import render
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
     PROVIDERS,
     mode_refused,
     refused,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.render import render
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 from .wrong_files import GOOD
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Finding
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Finding
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 
 _RAILS = 'rails: {count: 24, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.250}\n'
 
 
 def found(piece: str) -> list[Finding]:
-    return lint(example.whole(piece + "\n").encode()).findings
+    return lint(example_file.whole(piece + "\n").encode()).findings
 
 
 def ports(words: str) -> str:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import guids
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import guid_files
 
 INVENTORIES = Path(__file__).resolve().parents[3] / "inventories"
 
@@ -31,8 +31,8 @@ def document(name: str, old: str = "", new: str = "") -> dict[str, t.Any]:
 
 def test_every_vf_is_a_row_with_its_own_guid() -> None:
     plan = document("infiniband-sriov")
-    made = guids.files(plan)
-    assert list(made) == ["guids.csv"] and made == guids.files(document("infiniband-sriov"))
+    made = guid_files.files(plan)
+    assert list(made) == ["guids.csv"] and made == guid_files.files(document("infiniband-sriov"))
     rows = list(csv.DictReader(made["guids.csv"].decode().splitlines()))
     assert len(rows) == 32 * 8 * 8 == len({row["port_guid"] for row in rows})
     first = plan["nodes"][0]["ports"][0]["vfs"]["attributes"][0]
@@ -49,8 +49,8 @@ def test_every_vf_is_a_row_with_its_own_guid() -> None:
 
 def test_partitions_name_every_vf() -> None:
     plan = document("infiniband-sriov", "  mtu: 4092\n", "  mtu: 4092\n  infiniband: {pkeys: [0x8001, 0x8002]}\n")
-    made = guids.files(plan)
-    wanted = {row[-1].replace(":", "") for row in guids.rows(plan)}
+    made = guid_files.files(plan)
+    wanted = {row[-1].replace(":", "") for row in guid_files.rows(plan)}
     text = made["partitions.conf"].decode()
     statements = [each.split(":", 1) for each in re.sub(r"#.*", "", text).split(";") if each.strip()]
     assert [head.strip() for head, _members in statements] == [
@@ -67,7 +67,7 @@ def test_partitions_name_every_vf() -> None:
 
 
 def test_without_guids_there_are_no_files() -> None:
-    assert guids.files(document("sriov-roce")) == {} == guids.files(document("ipoib"))
+    assert guid_files.files(document("sriov-roce")) == {} == guid_files.files(document("ipoib"))
 
 
 TENANTS = """
@@ -90,12 +90,12 @@ def tenants() -> Plan:
 
 def test_tenants_have_partitions_of_their_own() -> None:
     plan = tenants().document()
-    owners = {row[-1].replace(":", ""): int(row[0].rpartition("-")[2]) for row in guids.rows(plan)}
-    bodies = json.loads(guids.files(plan)["ufm-pkeys.json"])
+    owners = {row[-1].replace(":", ""): int(row[0].rpartition("-")[2]) for row in guid_files.rows(plan)}
+    bodies = json.loads(guid_files.files(plan)["ufm-pkeys.json"])
     nodes = {body["pkey"]: {owners[guid] for guid in body["guids"]} for body in bodies}
     first, second, rest = set(range(1, 17)), set(range(17, 31)), {31, 32}
     assert nodes == {"0x8001": rest, "0x8010": first, "0x8011": first, "0x8020": second}
-    text = guids.files(plan)["partitions.conf"].decode()
+    text = guid_files.files(plan)["partitions.conf"].decode()
     for key, owned in nodes.items():
         members = re.search(r"=%s, ipoib : SELF=full,([^;]*);" % key, text)
         assert members and {owners[each] for each in re.findall(r"0x(\w{16})=full", members[1])} == owned
@@ -107,7 +107,7 @@ def test_tenants_have_partitions_of_their_own() -> None:
         "pkeys": ["0x8010", "0x8011"],
         "children": ["ibrail01.8010", "ibrail01.8011"],
     }
-    (options,) = handover.port_options([port], "ib_ports")
+    (options,) = module_options.port_options([port], "ib_ports")
     assert options["pkeys"] == ["0x8010", "0x8011"]
 
 

@@ -13,10 +13,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover, host
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAD = """\
@@ -48,7 +49,7 @@ def given_to(plan: Plan, layer: str) -> list[t.Any]:
 
 
 def test_what_nobody_names_is_not_managed() -> None:
-    assert [given_to(planned(), layer) for layer in host.LAYERS] == [[None, None]] * 4
+    assert [given_to(planned(), layer) for layer in host_model.LAYERS] == [[None, None]] * 4
 
 
 def test_a_layer_that_is_named_leaves_what_it_does_not_say() -> None:
@@ -106,7 +107,7 @@ SECTIONS = st.fixed_dictionaries(
     optional={
         "pci": _mapping(
             acs=["leave", "disabled"],
-            max_read_request=list(host.READ_REQUESTS),
+            max_read_request=list(host_model.READ_REQUESTS),
             iommu=["leave", "passthrough"],
             kernel_arguments=[[], ["pci=realloc", "quiet"]],
         ),
@@ -143,7 +144,7 @@ def test_a_file_that_is_written_gives_the_plan_again(fabric: t.Any, profile: t.A
     [("2M", 2048), ("1G", 1048576), ("64K", 64), ("2m", None), ("M", None), ("02M", None), ("-1M", None), ("", None)],
 )
 def test_sizes_are_the_kernels(text: str, size: int | None) -> None:
-    assert host.size_kb(text) == size
+    assert host_model.size_kb(text) == size
 
 
 # -- the playbook
@@ -210,9 +211,9 @@ def test_reboot_reasons_of_every_role_that_has_them_are_noted() -> None:
 
 def test_soft_devices_have_no_quality_of_service() -> None:
     port = {"pci": "0000:0b:00.0", "netdev": None, "gpus": [0], "expect": {"pcie_gen": 5}, "rdma": {"type": "hardware"}}
-    assert handover.port_options([port], "roce_qos") == [{"pci": "0000:0b:00.0"}]
-    assert handover.port_options([dict(port, rdma={"type": "rxe"})], "roce_qos") == []
-    assert handover.port_options([port], "rail_limits") == [{"pci": "0000:0b:00.0"}]
-    assert handover.port_options([port], "pci_tuning") == [
+    assert module_options.port_options([port], "roce_qos") == [{"pci": "0000:0b:00.0"}]
+    assert module_options.port_options([dict(port, rdma={"type": "rxe"})], "roce_qos") == []
+    assert module_options.port_options([port], "rail_limits") == [{"pci": "0000:0b:00.0"}]
+    assert module_options.port_options([port], "pci_tuning") == [
         {"pci": "0000:0b:00.0", "gpus": [0], "expect": {"pcie_gen": 5}}
     ]

@@ -10,8 +10,8 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.railyard.fabric.plugins.filter.identified import identified
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.identify import identify
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
 
 Row = t.Dict[str, t.Any]
 FIRST, SECOND, THIRD = "0000:0b:00.0", "0000:0b:00.1", "0000:41:00.0"

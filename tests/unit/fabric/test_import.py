@@ -17,26 +17,31 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import source
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import (
-    counting,
-    devices,
-    ipam,
-    lenient,
-    networks,
-    pools,
-    spiderpool,
-    sriov,
-    texts,
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import name_counting, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Net
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
+    Found,
+    Mended,
+    Place,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.facts import Net
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.found import Found, Mended, Place
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.rules import IMPORT_RULES
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome, run
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import HostRange
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
+    device_plugin_kinds,
+    ipam_kinds,
+    network_kinds,
+    spiderpool_kinds,
+    sriov_kinds,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
+    lenient_json,
+    manifest_texts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange
 from tests import upstream
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -425,7 +430,7 @@ def test_six_of_six_manifests_of_the_seeds_are_named() -> None:
         found = Found()
         documents = [
             each
-            for each in texts.manifests(texts.decode(file, raw, found), found)
+            for each in manifest_texts.manifests(manifest_texts.decode(file, raw, found), found)
             if "kind" in each.root.entries and str(each.root.entries["kind"][1].text).startswith("Spider")
         ]
         lines = [(line, code) for line, code in codes(run([(file, raw)], NODES)) if code in ("IM201", "IM202", "IM301")]
@@ -474,22 +479,22 @@ _SMC = "spiderpool/spiderpool.spidernet.io_spidermultusconfigs.yaml"
 @pytest.mark.parametrize(
     ("file", "path", "shape"),
     [
-        ("spiderpool/spiderpool.spidernet.io_spiderippools.yaml", (), spiderpool._POOL),
-        ("spiderpool/spiderpool.spidernet.io_spidercoordinators.yaml", (), spiderpool._COORDINATOR),
-        *((_SMC, (section,), shape) for section, shape in spiderpool._SECTIONS.items()),
-        (_SMC, ("macvlan", "ippools"), spiderpool._POOLS_OF),
-        ("sriov-network-operator/sriovnetwork.openshift.io_sriovnetworknodepolicies.yaml", (), sriov._POLICY),
+        ("spiderpool/spiderpool.spidernet.io_spiderippools.yaml", (), spiderpool_kinds._POOL),
+        ("spiderpool/spiderpool.spidernet.io_spidercoordinators.yaml", (), spiderpool_kinds._COORDINATOR),
+        *((_SMC, (section,), shape) for section, shape in spiderpool_kinds._SECTIONS.items()),
+        (_SMC, ("macvlan", "ippools"), spiderpool_kinds._POOLS_OF),
+        ("sriov-network-operator/sriovnetwork.openshift.io_sriovnetworknodepolicies.yaml", (), sriov_kinds._POLICY),
         (
             "sriov-network-operator/sriovnetwork.openshift.io_sriovnetworknodepolicies.yaml",
             ("nicSelector",),
-            sriov._SELECTORS,
+            sriov_kinds._SELECTORS,
         ),
-        ("sriov-network-operator/sriovnetwork.openshift.io_sriovnetworks.yaml", (), sriov._NETWORK),
-        ("nv-ipam/nv-ipam.nvidia.com_ippools.yaml", (), ipam._IPPOOL),
-        ("nv-ipam/nv-ipam.nvidia.com_cidrpools.yaml", (), ipam._CIDRPOOL),
+        ("sriov-network-operator/sriovnetwork.openshift.io_sriovnetworks.yaml", (), sriov_kinds._NETWORK),
+        ("nv-ipam/nv-ipam.nvidia.com_ippools.yaml", (), ipam_kinds._IPPOOL),
+        ("nv-ipam/nv-ipam.nvidia.com_cidrpools.yaml", (), ipam_kinds._CIDRPOOL),
         *(
             ("network-operator/mellanox.com_%ss.yaml" % kind.lower(), (), dict(own, networkNamespace=0, ipam=0))
-            for kind, (_attachment, own) in networks._OPERATORS.items()
+            for kind, (_attachment, own) in network_kinds._OPERATORS.items()
         ),
     ],
 )
@@ -498,7 +503,7 @@ def test_fields_are_those_of_upstreams_schemas(file: str, path: tuple[str, ...],
 
 
 def test_the_device_plugins_selectors_are_all_known() -> None:
-    assert set(devices._SELECTORS) == {"vendors", "deviceIDs", "drivers", "ifNames", "linkTypes"}
+    assert set(device_plugin_kinds._SELECTORS) == {"vendors", "deviceIDs", "drivers", "ifNames", "linkTypes"}
 
 
 # -- whatever the bytes
@@ -509,7 +514,7 @@ def _said(outcome: Outcome) -> None:
         assert found.text().isprintable() and found.finding.line >= 1 and found.finding.remedy and found.written
     if outcome.text:
         report = Report()
-        assert source.parse(outcome.text.encode("utf-8"), report) is not None
+        assert yaml_source.parse(outcome.text.encode("utf-8"), report) is not None
         assert not report.failed, [finding.text() for finding in report.findings(lambda _path: (1, 1))]
     else:
         assert any(found.finding.severity == "error" for found in outcome.findings)
@@ -616,15 +621,15 @@ _JSON = st.recursive(
 
 @given(st.one_of(st.lists(_JSON, max_size=4), st.dictionaries(_TEXT, _JSON, max_size=4)), st.sampled_from([None, 2]))
 def test_whole_json_is_read_as_it_is(value: t.Any, indent: int | None) -> None:
-    reading = lenient.read(json.dumps(value, indent=indent, ensure_ascii=False))
+    reading = lenient_json.read(json.dumps(value, indent=indent, ensure_ascii=False))
     assert reading.whole and not reading.dots and reading.value is not None
     assert _shape(reading.value) == _texts(value)
 
 
-def _shape(value: source.Value) -> t.Any:
-    if isinstance(value, source.Mapping):
+def _shape(value: yaml_source.Value) -> t.Any:
+    if isinstance(value, yaml_source.Mapping):
         return {key: _shape(entry) for key, (_name, entry) in value.entries.items()}
-    if isinstance(value, source.Sequence):
+    if isinstance(value, yaml_source.Sequence):
         return [_shape(item) for item in value.items]
     return value.text
 
@@ -638,7 +643,7 @@ def _texts(value: t.Any) -> t.Any:
 
 
 def test_what_json_leaves_out_is_told_by_line() -> None:
-    reading = lenient.read('{"a": [1,\n  ....\n  2,],\n  "b": {"c": "d"\nand prose')
+    reading = lenient_json.read('{"a": [1,\n  ....\n  2,],\n  "b": {"c": "d"\nand prose')
     assert reading.dots == [2] and not reading.whole and reading.value is not None
     assert _shape(reading.value) == {"a": ["1", "2"], "b": {"c": "d"}}
 
@@ -649,14 +654,14 @@ _RUNS = st.lists(
 
 
 @given(_RUNS, _RUNS)
-def test_ranges_are_those_of_sets(runs: list[pools.Run], taken: list[pools.Run]) -> None:
-    def members(of: t.Iterable[pools.Run]) -> set[int]:
+def test_ranges_are_those_of_sets(runs: list[pool_ranges.Run], taken: list[pool_ranges.Run]) -> None:
+    def members(of: t.Iterable[pool_ranges.Run]) -> set[int]:
         return {number for first, last in of for number in range(first, last + 1)}
 
-    left = pools.without(runs, taken)
+    left = pool_ranges.without(runs, taken)
     assert members(left) == members(runs) - members(taken)
-    assert all(one[1] + 1 < other[0] for one, other in zip(pools.merged(runs), pools.merged(runs)[1:]))
-    best = pools.longest(left)
+    assert all(one[1] + 1 < other[0] for one, other in zip(pool_ranges.merged(runs), pool_ranges.merged(runs)[1:]))
+    best = pool_ranges.longest(left)
     assert (best is None) == (not left)
     assert best is None or all(best[1] - best[0] >= last - first for first, last in left)
 
@@ -676,9 +681,9 @@ def test_ranges_are_those_of_sets(runs: list[pools.Run], taken: list[pools.Run])
     ],
 )
 def test_a_subnet_means_the_network_in_which_its_addresses_are(text: str, members: list[str], wanted: str) -> None:
-    numbers = [number for got in map(pools.address, members) if got for number in got[1:]]
-    net = pools.subnet(text, numbers, Place("x"), Found())
-    assert net is not None and pools.shown_net(net) == wanted
+    numbers = [number for got in map(pool_ranges.address, members) if got for number in got[1:]]
+    net = pool_ranges.subnet(text, numbers, Place("x"), Found())
+    assert net is not None and pool_ranges.shown_net(net) == wanted
 
 
 @given(
@@ -691,23 +696,23 @@ def test_series_are_found_from_any_two_of_their_texts(
         return "cx%d_p%0*ds0f0" % (fixed, width, start + growth * number)
 
     # the first one shows by its zeros how wide all are
-    series = counting.series({number: text(number) for number in {0, *numbers}})
+    series = name_counting.series({number: text(number) for number in {0, *numbers}})
     assert series is not None and [series.at(number) for number in range(30)] == [text(number) for number in range(30)]
 
 
 @given(st.lists(st.from_regex(r"\A[a-c]{1,2}-?[0-9]{1,3}\Z"), unique=True))
 def test_ranges_of_nodes_are_their_names(names: list[str]) -> None:
-    names.sort(key=counting.natural)
-    expanded = [name for pattern in counting.ranged(names) for name in HostRange(pattern)]
+    names.sort(key=name_counting.natural)
+    expanded = [name for pattern in name_counting.ranged(names) for name in HostRange(pattern)]
     assert expanded == names
 
 
 def test_texts_that_do_not_count_are_no_series() -> None:
-    assert counting.series({1: "gpu1", 2: "gpu2", 3: "gpu5"}) is None
-    assert counting.series({1: "gpu1-a", 2: "gpu2-b"}) is None
-    template = counting.series({1: "gpu1-net11", 2: "gpu2-net12"})
+    assert name_counting.series({1: "gpu1", 2: "gpu2", 3: "gpu5"}) is None
+    assert name_counting.series({1: "gpu1-a", 2: "gpu2-b"}) is None
+    template = name_counting.series({1: "gpu1-net11", 2: "gpu2-net12"})
     assert template is not None and template.template() == "gpu{n}-net{n+10}"
-    padded = counting.series({1: "rail_00", 2: "rail_01"})
+    padded = name_counting.series({1: "rail_00", 2: "rail_01"})
     assert padded is not None and padded.template() == "rail_{n-1:02}"
 
 
@@ -717,19 +722,19 @@ def test_networks_know_their_usable_addresses() -> None:
 
 
 def test_of_doubled_keys_the_last_holds_as_for_the_plugins_and_each_is_told() -> None:
-    reading = lenient.read('{"a": 1, "b": {"a": 2},\n "a": 3, "c": [{"a": 4}, {"a": 5}],\n  "a": 6}')
-    assert reading.whole and isinstance(reading.value, source.Mapping)
-    assert isinstance(held := reading.value.entries["a"][1], source.Scalar) and held.text == "6"
+    reading = lenient_json.read('{"a": 1, "b": {"a": 2},\n "a": 3, "c": [{"a": 4}, {"a": 5}],\n  "a": 6}')
+    assert reading.whole and isinstance(reading.value, yaml_source.Mapping)
+    assert isinstance(held := reading.value.entries["a"][1], yaml_source.Scalar) and held.text == "6"
     assert [(key.text, key.line, key.column, first.line) for key, first in reading.doubled] == [
         ("a", 2, 2, 1),
         ("a", 3, 3, 1),
     ]
     # an object within, and the next in a list, have keys of their own
-    assert lenient.read('[{"a": {"a": 1}}, {"a": 2}]').doubled == []
+    assert lenient_json.read('[{"a": {"a": 1}}, {"a": 2}]').doubled == []
     # where something was left out, the two may be of two objects
-    reading = lenient.read('{"a": 1,\n....\n"a": 2}')
-    assert reading.doubled == [] and isinstance(reading.value, source.Mapping)
-    assert isinstance(held := reading.value.entries["a"][1], source.Scalar) and held.text == "1"
+    reading = lenient_json.read('{"a": 1,\n....\n"a": 2}')
+    assert reading.doubled == [] and isinstance(reading.value, yaml_source.Mapping)
+    assert isinstance(held := reading.value.entries["a"][1], yaml_source.Scalar) and held.text == "1"
 
 
 @pytest.mark.parametrize(

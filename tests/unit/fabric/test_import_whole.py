@@ -14,10 +14,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports import report
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import Outcome, run
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings" / "manifests"
 NODES = Options("ai", {"ai-[1:2]": {"address": "10.250.0.[1:2]"}}, mtu=4200)
@@ -237,7 +237,7 @@ def test_whereabouts_of_the_network_operator_is_not_taken_for_nv_ipam() -> None:
 def test_the_summary_counts_every_mark_in_the_file() -> None:
     outcome = imported([pool("gpu1", {"subnet": "10.1.0.0/24", "ips": ["10.1.0.9"]}), network(1, ["gpu1"])])
     marks = [line for line in outcome.text.splitlines() if line.strip().startswith(("# DECIDE: ", "# CHECK: "))]
-    assert len(marks) >= 2 and "to decide: %d " % len(marks) in report.summary(outcome)
+    assert len(marks) >= 2 and "to decide: %d " % len(marks) in import_report.summary(outcome)
 
 
 def test_a_node_with_a_network_of_its_own_keeps_it() -> None:

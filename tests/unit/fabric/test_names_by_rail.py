@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.read import read
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.source import parse
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import read
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import parse
 
 FILE = """
 plugin: railyard.fabric.rails

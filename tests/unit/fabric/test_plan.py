@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import identity
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import Range, parse_address
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range, parse_address
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
 
 from .wrong_files import INFINIBAND, MACVLAN, SRIOV
 
@@ -210,7 +210,7 @@ def test_vfs_take_the_nearest_word() -> None:
     assert vfs["count"] == 8 and len(vfs["attributes"]) == 8
     assert vfs["attributes"][0] == {
         "index": 0,
-        "mac": identity.mac("one", "rack1-ai-1", "gpu01", 0),
+        "mac": vf_identity.mac("one", "rack1-ai-1", "gpu01", 0),
         "vlan": 100,
         "qos": 3,
         "trust": True,
@@ -241,8 +241,8 @@ def test_soft_rdma_is_named_after_its_rail() -> None:
 
 def test_identities_are_as_documented() -> None:
     # As sha256sum tells: printf 'mac\nai\nai-1\ngpu01\n0' | sha256sum
-    assert identity.mac("ai", "ai-1", "gpu01", 0) == "22:a4:24:8a:f1:73"
-    assert identity.guid("ai", "ai-1", "gpu01", 0) == "92:de:9d:6e:3a:c4:24:8c"
+    assert vf_identity.mac("ai", "ai-1", "gpu01", 0) == "22:a4:24:8a:f1:73"
+    assert vf_identity.guid("ai", "ai-1", "gpu01", 0) == "92:de:9d:6e:3a:c4:24:8c"
 
 
 def test_a_true_collision_is_found_and_mended_by_a_seed() -> None:

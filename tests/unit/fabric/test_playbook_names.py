@@ -9,33 +9,35 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import playbooks
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_files
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import playbook_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_checkout_names_its_files_also_through_a_link(tmp_path: Path) -> None:
-    assert not playbooks.installed() and playbooks.playbook("hosts") == "playbooks/hosts.yml"
+    assert not playbook_names.installed() and playbook_names.playbook("hosts") == "playbooks/hosts.yml"
     place = tmp_path / "ansible_collections" / "railyard"
     place.mkdir(parents=True)
     os.symlink(ROOT, place / "fabric")
-    assert not playbooks.installed(str(place / "fabric/plugins/module_utils/fabric/playbooks.py"))
+    assert not playbook_names.installed(str(place / "fabric/plugins/module_utils/_fabric/text/playbook_names.py"))
 
 
 def test_an_installed_collection_names_its_playbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert playbooks.installed(str(tmp_path / "ansible_collections/railyard/fabric/plugins/x.py"))
-    monkeypatch.setattr(playbooks, "installed", lambda: True)
-    said = playbooks.named("see the port (playbooks/hosts.yml); hosts.yml sets it, not fabric.yml or my/hosts.yml.")
+    assert playbook_names.installed(str(tmp_path / "ansible_collections/railyard/fabric/plugins/x.py"))
+    monkeypatch.setattr(playbook_names, "installed", lambda: True)
+    said = playbook_names.named(
+        "see the port (playbooks/hosts.yml); hosts.yml sets it, not fabric.yml or my/hosts.yml."
+    )
     assert said == (
         "see the port (railyard.fabric.hosts); railyard.fabric.hosts sets it, not fabric.yml or my/hosts.yml."
     )
 
 
 def test_every_playbook_is_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playbooks, "installed", lambda: True)
+    monkeypatch.setattr(playbook_names, "installed", lambda: True)
     for path in ROOT.glob("playbooks/*.yml"):
-        said = playbooks.named("playbooks/%s" % path.name)
+        said = playbook_names.named("playbooks/%s" % path.name)
         # AWX has checkouts alone, and runs these two there
         assert said == "railyard.fabric.%s" % path.stem or path.stem in ("awx", "reboots")
 
@@ -44,15 +46,15 @@ def test_the_command_names_the_inventory_as_it_was_given(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     for name in ("east", "my fabric"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(fabric_files, "_inventory_sources", lambda: [str(tmp_path / "east")])
+    monkeypatch.setattr(_fabric_files, "_inventory_sources", lambda: [str(tmp_path / "east")])
     monkeypatch.delenv("AWX_PRIVATE_DATA_DIR", raising=False)
-    assert playbooks.command("railyard.fabric.hosts", fabric_files.inventory()) == (
+    assert playbook_names.command("railyard.fabric.hosts", _fabric_files.inventory()) == (
         "ansible-playbook -i east railyard.fabric.hosts"
     )
-    monkeypatch.setattr(fabric_files, "_inventory_sources", lambda: ["east", "my fabric"])
-    assert fabric_files.inventory() == "east -i 'my fabric'"
-    monkeypatch.setattr(fabric_files, "_inventory_sources", lambda: ["/etc/there/is/none"])
-    assert fabric_files.inventory("east/fabric.yml") == "east/fabric.yml"
-    assert playbooks.command("x") == "ansible-playbook -i INVENTORY x"
+    monkeypatch.setattr(_fabric_files, "_inventory_sources", lambda: ["east", "my fabric"])
+    assert _fabric_files.inventory() == "east -i 'my fabric'"
+    monkeypatch.setattr(_fabric_files, "_inventory_sources", lambda: ["/etc/there/is/none"])
+    assert _fabric_files.inventory("east/fabric.yml") == "east/fabric.yml"
+    assert playbook_names.command("x") == "ansible-playbook -i INVENTORY x"
     monkeypatch.setenv("AWX_PRIVATE_DATA_DIR", "/runner")
-    assert fabric_files.inventory("east/fabric.yml") == ""
+    assert _fabric_files.inventory("east/fabric.yml") == ""

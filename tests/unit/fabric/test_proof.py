@@ -7,7 +7,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import handover, proof
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 
 
 def port(number: int, **other: t.Any) -> dict[str, t.Any]:
@@ -38,29 +39,29 @@ def test_each_module_gets_its_own_keys_and_no_empty_ones() -> None:
     vfs = {"count": 2, "attributes": [{"index": 0, "mac": "02:00:00:00:00:01", "trust": False, "vlan": None}]}
     stated = [{"index": 0, "mac": "02:00:00:00:00:01", "trust": False}]
     ports = [port(1, vfs=vfs, firmware={"link_type": "eth", "num_of_vfs": 8}), port(2, address=None)]
-    assert handover.port_options(ports, "sriov_vfs") == [
+    assert module_options.port_options(ports, "sriov_vfs") == [
         {"pci": "0000:01:00.0", "netdev": "enp1s0", "count": 2, "attributes": stated}
     ]
-    assert handover.port_options(ports, "mlx_linktype") == [
+    assert module_options.port_options(ports, "mlx_linktype") == [
         {"pci": "0000:01:00.0", "link_type": "eth", "num_of_vfs": 8}
     ]
-    assert handover.port_options(ports, "rail_probe") == [
+    assert module_options.port_options(ports, "rail_probe") == [
         {"rail": "gpu01", "device": "rxe1", "address": "172.16.11.201"}
     ]
-    assert [sorted(each) for each in handover.port_options(ports, "rail_ports")] == [
+    assert [sorted(each) for each in module_options.port_options(ports, "rail_ports")] == [
         ["address", "mtu", "netdev", "pci", "rail", "rule_priority", "sysctl", "table"],
         ["mtu", "netdev", "pci", "rail", "rule_priority", "sysctl", "table"],
     ]
-    assert len(handover.port_options(ports, "rdma_link")) == 2
-    assert handover.port_options([port(1, rdma={"name": None, "type": "hardware"})], "rdma_link") == []
+    assert len(module_options.port_options(ports, "rdma_link")) == 2
+    assert module_options.port_options([port(1, rdma={"name": None, "type": "hardware"})], "rdma_link") == []
     with pytest.raises(ValueError, match="takes no ports"):
-        handover.port_options(ports, "rdma_netns_mode")
+        module_options.port_options(ports, "rdma_netns_mode")
 
 
 def test_targets_are_the_rails_that_both_have() -> None:
     mine = node("b", port(1, address="172.16.11.202/24"), port(2), port(3, mtu=9000))
     theirs = node("a", port(1), port(2, address=None), port(3))
-    found = proof.targets(mine, theirs, [{"rail": "gpu01", "port": 40000, "error": "", "remedy": ""}])
+    found = probe_targets.targets(mine, theirs, [{"rail": "gpu01", "port": 40000, "error": "", "remedy": ""}])
     assert [target["rail"] for target in found] == ["gpu01", "gpu03"]
     assert found[0]["source"] == "172.16.11.202"
     assert found[0]["address"] == "172.16.11.201"
@@ -75,10 +76,10 @@ def test_targets_are_the_rails_that_both_have() -> None:
 def test_rails_are_crossed_where_there_is_a_way_and_where_there_must_be_none() -> None:
     one, two = (port(number, gateway="172.16.%d.254" % (10 + number)) for number in (1, 2))
     mine, theirs = node("b", one, two), node("a", one, two)
-    assert [target["cross"]["rail"] for target in proof.targets(mine, theirs, [])] == ["gpu02", "gpu01"]
+    assert [target["cross"]["rail"] for target in probe_targets.targets(mine, theirs, [])] == ["gpu02", "gpu01"]
     bare_node = node("a", port(1), port(2))
-    assert [target.get("cross") for target in proof.targets(bare_node, bare_node, [])] == [None, None]
-    closed = proof.targets(bare_node, bare_node, [], cross_rail=False)
+    assert [target.get("cross") for target in probe_targets.targets(bare_node, bare_node, [])] == [None, None]
+    closed = probe_targets.targets(bare_node, bare_node, [], cross_rail=False)
     assert [target["cross"] for target in closed] == [
         {"rail": "gpu02", "address": "172.16.12.201"},
         {"rail": "gpu01", "address": "172.16.11.201"},
@@ -98,7 +99,7 @@ def result(rail: str, peer: str, ok: bool = True) -> dict[str, t.Any]:
 
 
 def test_all_green_is_proven() -> None:
-    verdict = proof.summary(
+    verdict = probe_targets.summary(
         ["gpu01", "gpu02"], [["a", "b"]], {"a": [], "b": [result("gpu01", "a"), result("gpu02", "a")]}
     )
     assert (verdict["ok"], verdict["rails"], verdict["rails_proven"], verdict["failures"]) == (True, 2, 2, [])
@@ -107,17 +108,17 @@ def test_all_green_is_proven() -> None:
 
 def test_a_red_rail_is_named_with_its_remedy() -> None:
     results = {"b": [result("gpu01", "a", ok=False), result("gpu02", "a")]}
-    verdict = proof.summary(["gpu01", "gpu02"], [["a", "b"]], results)
+    verdict = probe_targets.summary(["gpu01", "gpu02"], [["a", "b"]], results)
     assert (verdict["ok"], verdict["rails_proven"]) == (False, 1)
     assert verdict["failures"] == ["gpu01 from b to a: 0 of 3 packets came back. Remedy: see the leaf."]
     assert "RED" in verdict["table"]
 
 
 def test_what_was_not_probed_is_red() -> None:
-    verdict = proof.summary(["gpu01"], [["a", "b"]], {})
+    verdict = probe_targets.summary(["gpu01"], [["a", "b"]], {})
     assert not verdict["ok"]
     assert verdict["failures"] == ["gpu01 from b to a: was not probed. Remedy: see why b gave no results."]
-    verdict = proof.summary(["gpu01", "gpu02"], [["a", "b"]], {"b": [result("gpu01", "a")]})
+    verdict = probe_targets.summary(["gpu01", "gpu02"], [["a", "b"]], {"b": [result("gpu01", "a")]})
     assert verdict["failures"] == [
         "gpu02 from b to a: was not probed. Remedy: give the rail an address on b and a in the plan."
     ]
@@ -130,19 +131,19 @@ def test_a_pair_is_not_asked_for_a_rail_without_a_port() -> None:
     }
     pairs = [["a", "b"], ["a", "c"]]
     results = {"b": [result("gpu01", "a")], "c": [result("gpu01", "a"), result("gpu02", "a")]}
-    verdict = proof.summary(["gpu01", "gpu02"], pairs, results, plans)
+    verdict = probe_targets.summary(["gpu01", "gpu02"], pairs, results, plans)
     assert (verdict["ok"], verdict["rails_proven"], verdict["failures"]) == (True, 2, [])
     assert verdict["table"] == "Gb/s   gpu01 gpu02\nb -> a 96.50      \nc -> a 96.50 96.50"
-    assert not proof.summary(["gpu01", "gpu02"], pairs, results)["ok"]
-    alone = proof.summary(["gpu01", "gpu02"], pairs[:1], results, plans)
+    assert not probe_targets.summary(["gpu01", "gpu02"], pairs, results)["ok"]
+    alone = probe_targets.summary(["gpu01", "gpu02"], pairs[:1], results, plans)
     assert (alone["ok"], alone["rails_proven"]) == (False, 1)
     assert len(alone["failures"]) == 1 and alone["failures"][0].startswith("gpu02: no two of the nodes")
-    lost = proof.summary(["gpu01", "gpu02"], pairs, {"b": results["b"]}, plans)
+    lost = probe_targets.summary(["gpu01", "gpu02"], pairs, {"b": results["b"]}, plans)
     assert [line.partition(":")[0] for line in lost["failures"]] == ["gpu01 from c to a", "gpu02 from c to a"]
 
 
 def test_no_pairs_prove_nothing() -> None:
-    verdict = proof.summary(["gpu01"], [], {})
+    verdict = probe_targets.summary(["gpu01"], [], {})
     assert not verdict["ok"]
     assert verdict["failures"] == [
         "nothing was probed: a proof needs two nodes. Remedy: name two or more with --limit, or none."
@@ -158,19 +159,19 @@ def test_gpu_memory_is_used_where_the_plan_has_a_way_to_it_and_both_ends_can() -
         (None, True, None),
     ):
         own = dict(node("a", port(1, gpus=[0, 1])), gpus={"0": None, "1": "0000:1b:00.0"}, gpudirect=gpudirect)
-        (target,) = proof.targets(own, node("b", port(1)), [dict(served, gpu=there)])
+        (target,) = probe_targets.targets(own, node("b", port(1)), [dict(served, gpu=there)])
         assert target.get("gpu") == wanted
     ports = [port(1, gpus=[1])]
     known = {"gpus": {"1": "0000:1b:00.0"}, "gpudirect": {"path": "dmabuf"}}
-    assert handover.port_options(ports, "rail_probe", known)[0]["gpu"] == "0000:1b:00.0"
-    assert "gpu" not in handover.port_options(ports, "rail_probe")[0]
+    assert module_options.port_options(ports, "rail_probe", known)[0]["gpu"] == "0000:1b:00.0"
+    assert "gpu" not in module_options.port_options(ports, "rail_probe")[0]
 
 
 def test_ipv6_is_probed_beside_ipv4_where_both_ends_have_it() -> None:
     one, other = (port(1, address6="fd00:11::%d/64" % number) for number in (1, 2))
-    (target,) = proof.targets(node("a", one), node("b", other), [])
+    (target,) = probe_targets.targets(node("a", one), node("b", other), [])
     assert (target["source6"], target["address6"]) == ("fd00:11::1", "fd00:11::2")
-    (target,) = proof.targets(node("a", one), node("b", port(1)), [])
+    (target,) = probe_targets.targets(node("a", one), node("b", port(1)), [])
     assert "address6" not in target and "source6" not in target
 
 
@@ -183,17 +184,17 @@ def bare_port(number: int, **other: t.Any) -> dict[str, t.Any]:
 
 def test_rails_without_addresses_are_probed_over_infiniband_alone() -> None:
     ports = [bare_port(1), bare_port(2, rdma={"name": "rxe2", "type": "rxe"}), port(3)]
-    served = handover.port_options(ports, "rail_probe", None, "infiniband")
+    served = module_options.port_options(ports, "rail_probe", None, "infiniband")
     assert served == [
         {"rail": "gpu01", "pci": "0000:01:00.0", "netdev": "enp1s0"},
         {"rail": "gpu03", "device": "rxe3", "address": "172.16.13.201"},
     ]
-    assert [each["rail"] for each in handover.port_options(ports, "rail_probe")] == ["gpu03"]
+    assert [each["rail"] for each in module_options.port_options(ports, "rail_probe")] == ["gpu03"]
 
     servers = [{"rail": "gpu01", "port": 40000, "latency_port": 40001, "meet": "10.2.1.1", "error": "", "remedy": ""}]
     given = (node("b", *ports), node("a", *ports), servers)
-    assert [each["rail"] for each in proof.targets(*given)] == ["gpu03"]
-    first, third = proof.targets(*given, link_layer="infiniband")
+    assert [each["rail"] for each in probe_targets.targets(*given)] == ["gpu03"]
+    first, third = probe_targets.targets(*given, link_layer="infiniband")
     assert {key: first[key] for key in ("rail", "pci", "netdev", "port", "latency_port", "meet")} == {
         **{"rail": "gpu01", "pci": "0000:01:00.0", "netdev": "enp1s0"},
         **{"port": 40000, "latency_port": 40001, "meet": "10.2.1.1"},
@@ -205,26 +206,26 @@ def test_rails_without_addresses_are_probed_over_infiniband_alone() -> None:
 
 def test_a_device_without_a_planned_name_can_be_found_by_its_port() -> None:
     wish = port(1, rdma={"name": None, "type": "hardware"})
-    assert handover.port_options([wish], "rail_probe", None, "infiniband") == [
+    assert module_options.port_options([wish], "rail_probe", None, "infiniband") == [
         {"rail": "gpu01", "address": "172.16.11.201", "pci": "0000:01:00.0", "netdev": "enp1s0"}
     ]
 
 
 def test_a_port_that_alone_has_an_address_finds_no_partner() -> None:
     one, other = bare_port(1), bare_port(1, address="172.16.11.1/24")
-    assert proof.targets(node("b", one), node("a", other), [], link_layer="infiniband") == []
-    assert handover.provable(one, "infiniband") and not handover.provable(one, "ethernet")
+    assert probe_targets.targets(node("b", one), node("a", other), [], link_layer="infiniband") == []
+    assert module_options.provable(one, "infiniband") and not module_options.provable(one, "ethernet")
 
 
 def test_a_rail_of_ipv6_alone_is_probed_by_it() -> None:
     one, other = (port(1, address=None, address6="fd00:11::%d/64" % number) for number in (1, 2))
-    (target,) = proof.targets(node("a", one), node("b", other), [])
+    (target,) = probe_targets.targets(node("a", one), node("b", other), [])
     assert (target["source"], target["address"]) == ("fd00:11::1", "fd00:11::2")
     assert "source6" not in target and "cross" not in target
-    assert handover.port_options([one], "rail_probe")[0]["address"] == "fd00:11::1"
+    assert module_options.port_options([one], "rail_probe")[0]["address"] == "fd00:11::1"
 
 
 def test_a_transfer_without_packets_before_it_is_summed_up() -> None:
     told = dict(result("gpu01", "a"), reach=None)
-    verdict = proof.summary(["gpu01"], [["a", "b"]], {"b": [told]})
+    verdict = probe_targets.summary(["gpu01"], [["a", "b"]], {"b": [told]})
     assert verdict["ok"] and verdict["checks"][0]["rtt_ms"] is None

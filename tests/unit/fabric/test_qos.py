@@ -14,13 +14,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import qos as qos_room
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import source
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import WARNING, Finding, Report
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.model import Fabric, Port, Profile, Rail, Setting
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.qos import Qos, derived
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import qos as rules
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Finding, Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.settings_checks import check_qos as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as qos_room
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Port,
+    Profile,
+    Rail,
+    Setting,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos, derived
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "qos.md").read_text(encoding="utf-8")
 
@@ -34,7 +40,7 @@ def looked_at(
 ) -> tuple[Qos, list[Finding]]:
     """The object of one flow mapping, and what is said of it in a fabric of one rail and one profile."""
     report = Report()
-    document = source.parse(("qos: %s\n" % text).encode("utf-8"), report)
+    document = yaml_source.parse(("qos: %s\n" % text).encode("utf-8"), report)
     assert document is not None
     section = Section(document.root, (), report).section("qos")
     assert section is not None

@@ -13,15 +13,15 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.addresses import Range
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import render
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.ranges import Ranges, fewer, merged
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, rows
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.plan import as_table, leaf_table
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_wish import of_share, view_of
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import render
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff, plan_rows
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import as_table, leaf_table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, fewer, merged
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import of_share, view_of
 
 from .range_files import NODES, SIZE, Document, Drawn, fabric, files, listed, planned
 
@@ -228,12 +228,12 @@ def test_a_value_of_one_rail_keeps_its_own_remedy() -> None:
 @given(st.integers(0, 2**40), st.integers(8, 30), st.booleans())
 def test_offsets_count_from_the_networks_address(offset: int, prefix: int, six: bool) -> None:
     bits = 128 if six else 32
-    net = addresses.network(int(ipaddress.ip_address("fd00:11::1" if six else "172.30.5.9")), prefix, bits)
-    found = addresses.parse_address("+%d" % offset, net)
+    net = ip_integers.network(int(ipaddress.ip_address("fd00:11::1" if six else "172.30.5.9")), prefix, bits)
+    found = ip_integers.parse_address("+%d" % offset, net)
     assert found == (net.first + offset if net.first + offset < 1 << bits else None)
-    assert addresses.parse_address("+%d" % offset, bits=bits) is None, "there is nothing to count from"
+    assert ip_integers.parse_address("+%d" % offset, bits=bits) is None, "there is nothing to count from"
     for wrong in ("+", "+-1", "+01", "++1", "+1.5", "+0x10", "+1 ", "+٣"):
-        assert addresses.parse_address(wrong, net) is None
+        assert ip_integers.parse_address(wrong, net) is None
 
 
 def test_an_offset_in_taken_counts_in_both_families() -> None:
@@ -308,10 +308,10 @@ def test_ranges_in_tables_and_rows() -> None:
     assert outcome.plan is not None
     document = outcome.plan.document()
     assert "10.1.0.10, 10.1.0.12, 10.1.0.14, 10.1.0.16, and 6 more" in " ".join(as_table(document, 100).split())
-    row = dict(zip(rows.PORTS, next(iter(rows.ports(document)))))
+    row = dict(zip(plan_rows.PORTS, next(iter(plan_rows.ports(document)))))
     assert (row["pods_first"], row["pods_last"]) == ("10.1.0.10", "10.1.0.28")
     assert row["pods_ranges"] == ["10.1.0.%d" % place for place in range(10, 30, 2)] and row["pods_ranges6"] is None
-    (pool, *_others) = [dict(zip(rows.OBJECTS, row)) for row in rows.objects(document) if row[0] == "pool"]
+    (pool, *_others) = [dict(zip(plan_rows.OBJECTS, row)) for row in plan_rows.objects(document) if row[0] == "pool"]
     assert pool["ranges"] == row["pods_ranges"]
 
 
@@ -332,10 +332,10 @@ def test_a_difference_of_ranges_says_whether_what_pods_have_is_kept(before: str,
         outcome = lint(text.encode())
         assert outcome.plan is not None
         documents.append(outcome.plan.document())
-    changes = [each for each in diff.diff(*documents) if "capacity" not in each.attribute]
+    changes = [each for each in plan_diff.diff(*documents) if "capacity" not in each.attribute]
     assert {each.kind for each in changes} == kinds, changes
     assert {each.attribute for each in changes if each.what == "port"} >= {"pods.ranges"}
-    assert diff.diff(documents[1], documents[1]) == []
+    assert plan_diff.diff(documents[1], documents[1]) == []
 
 
 # -- what providers make of exclusions

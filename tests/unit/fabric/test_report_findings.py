@@ -14,12 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR, RULES, WARNING, Finding
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import findings, text
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    ERROR,
+    RULES,
+    WARNING,
+    Finding,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import text_table
 
-GOOD = example.BASE.encode("utf-8")
+GOOD = example_file.BASE.encode("utf-8")
 BAD = GOOD.replace(b"mtu: 4200", b"mtu: jumbo").replace(b"172.16.12.0/24", b"172.16.11.0/24")
 WARNED = Finding("RY112", WARNING, "fabric.mtu", 7, 3, "a <warning> & more", "none")
 
@@ -32,8 +38,8 @@ def _checked() -> list[tuple[str, list[Finding]]]:
 
 def test_the_table_says_every_word_and_is_no_wider_than_a_terminal() -> None:
     checked = _checked()
-    table = findings.as_table(checked)
-    assert max(map(len, table.splitlines())) <= text.WIDTH
+    table = finding_report.as_table(checked)
+    assert max(map(len, table.splitlines())) <= text_table.WIDTH
     words = re.sub(r"\s+", " ", table)
     for _file, found in checked:
         for finding in found:
@@ -46,8 +52,8 @@ def test_the_table_says_every_word_and_is_no_wider_than_a_terminal() -> None:
 
 def test_a_clean_file_is_said_to_be_clean() -> None:
     checked = [("fabric.yml", lint(GOOD).findings)]
-    assert findings.as_table(checked) == "fabric.yml: no findings"
-    assert findings.worst(checked) is None
+    assert finding_report.as_table(checked) == "fabric.yml: no findings"
+    assert finding_report.worst(checked) is None
 
 
 @pytest.mark.parametrize(
@@ -55,12 +61,12 @@ def test_a_clean_file_is_said_to_be_clean() -> None:
 )
 def test_the_worst(severities: tuple[str, ...], worst: str | None) -> None:
     found = [replace(WARNED, severity=severity) for severity in severities]
-    assert findings.worst([("a", []), ("b", found)]) == worst
+    assert finding_report.worst([("a", []), ("b", found)]) == worst
 
 
 def test_json_holds_each_finding_whole() -> None:
     checked = _checked()
-    data = json.loads(findings.as_json(checked))
+    data = json.loads(finding_report.as_json(checked))
     assert data["counts"] == {"error": len(checked[0][1]), "warning": 1, "note": 0} and data["worst"] == "error"
     assert [each["file"] for each in data["files"]] == [file for file, _found in checked]
     for (_file, found), said in zip(checked, data["files"]):
@@ -71,7 +77,7 @@ def test_json_holds_each_finding_whole() -> None:
 
 def test_sarif_names_every_rule_and_places_every_result() -> None:
     checked = _checked()
-    log = json.loads(findings.as_sarif(checked, "1.2.3"))
+    log = json.loads(finding_report.as_sarif(checked, "1.2.3"))
     assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -93,7 +99,7 @@ def test_sarif_names_every_rule_and_places_every_result() -> None:
 
 def test_a_sarif_fingerprint_stays_when_lines_are_added_above() -> None:
     def prints(raw: bytes) -> list[str]:
-        log = json.loads(findings.as_sarif([("f", lint(raw).findings)], "1"))
+        log = json.loads(finding_report.as_sarif([("f", lint(raw).findings)], "1"))
         return [result["partialFingerprints"]["railyardPlace/v1"] for result in log["runs"][0]["results"]]
 
     assert prints(BAD) == prints(b"# a line more\n" + BAD)
@@ -102,7 +108,7 @@ def test_a_sarif_fingerprint_stays_when_lines_are_added_above() -> None:
 @pytest.mark.parametrize("strict", [False, True])
 def test_junit_fails_what_fails(strict: bool) -> None:
     checked = _checked()
-    root = xml.fromstring(findings.as_junit(checked, strict))
+    root = xml.fromstring(finding_report.as_junit(checked, strict))
     suites = root.findall("testsuite")
     assert [suite.get("name") for suite in suites] == [file for file, _found in checked]
     failed = {case.get("name", "")[:5] for case in suites[0].iter("testcase") if case.find("failure") is not None}
@@ -118,7 +124,7 @@ def test_junit_fails_what_fails(strict: bool) -> None:
 
 
 def test_the_same_findings_give_the_same_bytes() -> None:
-    assert findings.files(_checked(), "1") == findings.files(_checked(), "1")
+    assert finding_report.files(_checked(), "1") == finding_report.files(_checked(), "1")
 
 
 # -- tables of text
@@ -128,15 +134,15 @@ CELLS = st.one_of(st.none(), st.integers(), st.text("abc ,:/.-", max_size=60), s
 
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS), max_size=5))
 def test_a_table_fits_and_loses_nothing(rows: list[tuple[t.Any, ...]]) -> None:
-    lines = text.table(("one", "two", "three", "four"), rows, 60)
+    lines = text_table.table(("one", "two", "three", "four"), rows, 60)
     assert all(len(line) <= 60 for line in lines)
     said = "".join(sorted("".join(lines).replace(" ", "")))
-    used = [at for at in range(4) if any(text.cell(row[at]) for row in rows)]
+    used = [at for at in range(4) if any(text_table.cell(row[at]) for row in rows)]
     head = "".join(("one", "two", "three", "four")[at] for at in used)
-    wanted = head + "".join(text.cell(value) for row in rows for value in row).replace(" ", "")
+    wanted = head + "".join(text_table.cell(value) for row in rows for value in row).replace(" ", "")
     assert said == "".join(sorted(wanted))
 
 
 def test_markdown_and_csv_keep_their_cells_apart() -> None:
-    assert text.markdown(("a",), [("x|y",)])[-1] == "| x\\|y |"
-    assert text.as_csv(("a", "b"), [("x,y", None), (True, [1, 2])]) == b'a,b\n"x,y",\ntrue,"1,2"\n'
+    assert text_table.markdown(("a",), [("x|y",)])[-1] == "| x\\|y |"
+    assert text_table.as_csv(("a", "b"), [("x,y", None), (True, [1, 2])]) == b'a,b\n"x,y",\ntrue,"1,2"\n'

@@ -16,19 +16,19 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html import (
-    charts,
-    documents,
-    first,
-    history,
-    material,
-    page,
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
+    html_charts,
+    next_steps,
+    report_context,
+    report_documents,
+    report_page,
+    run_history,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.grid import grid
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.html.spread import BANDWIDTH, often, spreads
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import LAYERS, STATE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_rows import grid
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, often, spreads
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS, STATE
 from tests.browser.samples import BEGAN, Sample
 from tests.unit.fabric.test_verify import HARMS, swapped
 from tests.unit.fabric.verify_nodes import World
@@ -93,23 +93,25 @@ def huge() -> Sample:
 
 def _report(
     sample: Sample, *verdicts: Data, runs: t.Sequence[Data] = (), draw: bool = False, **changes: t.Any
-) -> page.Report:
-    read = [documents.verdict(json.dumps(each).encode(), "x.json", each.get("kind", "proof")) for each in verdicts]
-    earlier = [documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in runs]
-    known = material.Material(
+) -> report_page.Report:
+    read = [
+        report_documents.verdict(json.dumps(each).encode(), "x.json", each.get("kind", "proof")) for each in verdicts
+    ]
+    earlier = [report_documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in runs]
+    known = report_context.Material(
         plan=sample.plan,
-        digest=plan.digest(sample.plan),
+        digest=plan_tables.digest(sample.plan),
         said=[],
         verdicts={each.kind: each for each in read},
-        runs=history.ordered(map(history.run, [*earlier, *read])),
+        runs=run_history.ordered(map(run_history.run, [*earlier, *read])),
         version="1.2.3",
         notes=(),
         charts=draw,
     )
-    return page.Report(known._replace(**changes))
+    return report_page.Report(known._replace(**changes))
 
 
-def _page(report: page.Report) -> Page:
+def _page(report: report_page.Report) -> Page:
     return Page(report.html())
 
 
@@ -243,12 +245,12 @@ def test_a_cause_that_drift_has_too_is_one_step(two: Sample) -> None:
 
 
 def test_plays_are_joined() -> None:
-    assert first.joined(["a.yml --limit n1", "b.yml", "a.yml --limit n2", "a.yml --limit n1"]) == [
+    assert next_steps.joined(["a.yml --limit n1", "b.yml", "a.yml --limit n2", "a.yml --limit n1"]) == [
         "a.yml --limit n1,n2",
         "b.yml",
     ]
-    assert first.joined(["a.yml --limit n1", "a.yml"]) == ["a.yml"]
-    assert first.joined([]) == []
+    assert next_steps.joined(["a.yml --limit n1", "a.yml"]) == ["a.yml"]
+    assert next_steps.joined([]) == []
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
 
 
 def test_errors_of_lint_come_before_all(two: Sample) -> None:
-    said = [documents.Said("f.yml", "RY112", "error", "fabric.mtu", 7, "jumbo is no number", "write one", "")]
+    said = [report_documents.Said("f.yml", "RY112", "error", "fabric.mtu", 7, "jumbo is no number", "write one", "")]
     report = _report(two, two.verify(BEGAN, True, 1.0), said=said)
     assert report.steps[0].origin == "lint" and report.steps[0].places == [("f.yml:7", "")]
     assert "jumbo is no number" in _page(report).text
@@ -302,7 +304,7 @@ def test_errors_of_lint_come_before_all(two: Sample) -> None:
 # -- what verify itself writes
 
 
-def _judged(world: World) -> page.Report:
+def _judged(world: World) -> report_page.Report:
     sample = t.cast(Sample, types.SimpleNamespace(plan=server_plan().document()))
     return _report(sample, world.document())
 
@@ -350,8 +352,10 @@ def test_the_slow_node_is_named(many: Sample) -> None:
     assert "Most often: %s on gpu05 (%d of its %d transfers)" % (slow, *named[2:]) in _page(report).text
 
 
-def _measure(rail: str, gbits: float, gpu: bool = False, source: str = "a", good: bool = True) -> documents.Measure:
-    return documents.Measure(rail, source, "b", gbits, None, None, gpu, good)
+def _measure(
+    rail: str, gbits: float, gpu: bool = False, source: str = "a", good: bool = True
+) -> report_documents.Measure:
+    return report_documents.Measure(rail, source, "b", gbits, None, None, gpu, good)
 
 
 def test_a_rail_of_two_nodes_is_held_against_all_rails() -> None:
@@ -400,11 +404,11 @@ def test_charts_are_within_the_page_and_its_colours(two: Sample) -> None:
 def test_without_matplotlib_the_figures_are_tables(two: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from ansible_collections.railyard.fabric.plugins.module_utils.errors import Unsupported
+    from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Unsupported
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(Unsupported) as caught:
-        charts.check()
+        html_charts.check()
     said = str(caught.value)
     assert "\n" not in said and said.startswith("matplotlib: ") and "pip install matplotlib" in said
     made = _page(_report(two, two.verify(BEGAN, True, 1.0), draw=False))
@@ -413,7 +417,7 @@ def test_without_matplotlib_the_figures_are_tables(two: Sample, monkeypatch: pyt
 
 @pytest.mark.parametrize(("value", "said"), [(0.1184, "0.118"), (1.934, "1.93"), (187.24, "187.2"), (1204.4, "1204")])
 def test_numbers_are_short(value: float, said: str) -> None:
-    assert charts.short(value) == said
+    assert html_charts.short(value) == said
 
 
 # -- proof and history
@@ -431,12 +435,16 @@ def test_a_dead_node_does_not_blame_its_partners() -> None:
     names = ["n1", "n2", "n3", "n4"]
     pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
     measures = [
-        documents.Measure("r1", one, other, None, None, None, False, "n3" not in (one, other)) for one, other in pairs
+        report_documents.Measure("r1", one, other, None, None, None, False, "n3" not in (one, other))
+        for one, other in pairs
     ]
-    matrix = documents.blamed(measures)
+    matrix = report_documents.blamed(measures)
     assert {node: rails["r1"] for node, rails in matrix.items()} == {"n1": "ok", "n2": "ok", "n3": "failed", "n4": "ok"}
     odd = [each._replace(ok=(each.source, each.target) != ("n1", "n2")) for each in measures]
-    assert documents.blamed([each._replace(ok=each.ok or "n3" in each[1:3]) for each in odd])["n1"]["r1"] == "failed"
+    assert (
+        report_documents.blamed([each._replace(ok=each.ok or "n3" in each[1:3]) for each in odd])["n1"]["r1"]
+        == "failed"
+    )
 
 
 def test_what_came_and_went_since_the_run_before(two: Sample) -> None:

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report import diff, plan, rows, text
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff, plan_rows, plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import text_table
 
 from .plan_documents import document, svg, words_of
 
@@ -34,7 +35,7 @@ def _csv(raw: bytes) -> list[dict[str, str]]:
 
 def test_every_port_is_in_the_files_with_its_names_and_addresses() -> None:
     made = document(4, 2, units=2)
-    files = plan.files(made)
+    files = plan_tables.files(made)
     assert json.loads(files["plan.json"]) == made
     ports = _csv(files["ports.csv"])
     assert [(row["node"], row["rail"]) for row in ports] == [
@@ -55,7 +56,7 @@ def test_every_port_is_in_the_files_with_its_names_and_addresses() -> None:
 
 def test_an_object_is_said_once_and_counts_its_nodes() -> None:
     made = document(3, 2)
-    objects = _csv(plan.files(made)["objects.csv"])
+    objects = _csv(plan_tables.files(made)["objects.csv"])
     assert len({(row["kind"], row["name"]) for row in objects}) == len(objects)
     pools = [row for row in objects if row["kind"] == "pool"]
     assert len(pools) == 6 and all(row["nodes"] == "1" and row["node"] for row in pools)
@@ -69,16 +70,16 @@ def test_an_object_is_said_once_and_counts_its_nodes() -> None:
 def test_an_object_whose_rail_is_named_alike_for_all_nodes_is_not_one_nodes() -> None:
     made = document(2, 1)
     made["nodes"][1]["profile"] = "other"
-    policy = next(row for row in rows.objects(made) if row[0] == "policy")
-    said = dict(zip(rows.OBJECTS, policy))
+    policy = next(row for row in plan_rows.objects(made) if row[0] == "policy")
+    said = dict(zip(plan_rows.OBJECTS, policy))
     assert said["nodes"] == 2 and said["profile"] is None and said["node"] is None
 
 
 @pytest.mark.parametrize(("nodes", "units"), [(2, 0), (40, 2)])
 def test_the_tables_fit_and_say_what_they_leave_out(nodes: int, units: int) -> None:
     made = document(nodes, 8, units)
-    table, leaves = plan.as_table(made, 64), plan.leaf_table(made, 64)
-    assert max(len(line) for said in (table, leaves) for line in said.splitlines()) <= text.WIDTH
+    table, leaves = plan_tables.as_table(made, 64), plan_tables.leaf_table(made, 64)
+    assert max(len(line) for said in (table, leaves) for line in said.splitlines()) <= text_table.WIDTH
     left = nodes * 8 - 64
     assert ("and %d more ports: see ports.csv" % left in table) == (left > 0)
     assert ("and %d more leaf ports: see leaves.csv" % left in leaves) == (left > 0)
@@ -91,7 +92,7 @@ def _section(table: str, title: str) -> list[str]:
 
 
 def test_each_table_is_cut_by_itself_and_names_the_file() -> None:
-    table = plan.as_table(document(4, 12), 8, "out/")
+    table = plan_tables.as_table(document(4, 12), 8, "out/")
     for title, kind, file in (("NETWORKS", "networks", "objects"), ("POOLS", "pools", "objects")):
         *shown, more = _section(table, title)
         assert len(shown) == 8 and re.search(r"and \d+ more %s: see out/%s.csv" % (kind, file), more)
@@ -101,10 +102,10 @@ def test_each_table_is_cut_by_itself_and_names_the_file() -> None:
 def test_rails_of_the_same_capacity_are_one_row() -> None:
     raw = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_bytes()
     made = _planned(raw)
-    (row,) = _section(plan.as_table(made, 8), "CAPACITY")
+    (row,) = _section(plan_tables.as_table(made, 8), "CAPACITY")
     assert row.split()[0] == "gpu01-gpu08"
     made["rails"][7]["capacity"]["pods"] = 7
-    first, second = _section(plan.as_table(made, 8), "CAPACITY")
+    first, second = _section(plan_tables.as_table(made, 8), "CAPACITY")
     assert first.split()[0] == "gpu01-gpu07" and second.split()[0] == "gpu08"
 
 
@@ -115,13 +116,13 @@ def test_rails_without_addresses_have_no_table() -> None:
             port.update(address=None, address6=None, gateway=None, pods=None, table=101)
     for rail in made["rails"]:
         rail.update(subnet=None, subnet6=None, table=101)
-    assert "101" not in plan.as_table(made, 8) and "table" not in plan.as_table(made, 8)
-    assert {row["table"] for row in _csv(plan.files(made)["ports.csv"])} == {""}
+    assert "101" not in plan_tables.as_table(made, 8) and "table" not in plan_tables.as_table(made, 8)
+    assert {row["table"] for row in _csv(plan_tables.files(made)["ports.csv"])} == {""}
 
 
 @pytest.mark.parametrize(("planes", "said"), [(1, "8 rails, "), (2, "8 rails x 2 planes, ")])
 def test_planes_are_counted_apart_from_rails(planes: int, said: str) -> None:
-    assert said in plan.head(document(2, 8, 0, planes))[0]
+    assert said in plan_tables.head(document(2, 8, 0, planes))[0]
 
 
 def test_without_names_of_leaves_none_is_spoken_of() -> None:
@@ -129,8 +130,8 @@ def test_without_names_of_leaves_none_is_spoken_of() -> None:
     for node in made["nodes"]:
         for port in node["ports"]:
             port["leaf"] = {"name": None, "port": None, "aggregate": "192.168.5.0/30"}
-    page = plan.files(made)["leaves.md"].decode("utf-8")
-    for text_of in (plan.leaf_table(made, 1), page):
+    page = plan_tables.files(made)["leaves.md"].decode("utf-8")
+    for text_of in (plan_tables.leaf_table(made, 1), page):
         assert "leaf" not in text_of.lower().replace("leaves.csv", "") and "advertises" not in text_of
 
 
@@ -138,15 +139,15 @@ def test_a_table_of_both_families_folds_between_addresses() -> None:
     made = document(1, 1)
     six = "fd00:172:16:11::9abc/64"
     made["nodes"][0]["ports"][0].update(address6=six, gateway6="fd00:172::1")
-    table = plan.as_table(made, 10)
-    assert max(map(len, table.splitlines())) <= text.WIDTH
+    table = plan_tables.as_table(made, 10)
+    assert max(map(len, table.splitlines())) <= text_table.WIDTH
     assert six in table and "fd00:172::1" in table
 
 
 def test_a_pool_without_addresses_is_no_object() -> None:
     made = document(1, 1)
     made["nodes"][0]["ports"][0]["pods"] = None
-    assert "pool" not in {row[0] for row in rows.objects(made)}
+    assert "pool" not in {row[0] for row in plan_rows.objects(made)}
 
 
 def test_infiniband_without_addresses_has_rows_too() -> None:
@@ -157,10 +158,10 @@ def test_infiniband_without_addresses_has_rows_too() -> None:
     for rail in made["rails"]:
         rail.update(subnet=None)
     made["fabric"]["link_layer"] = "infiniband"
-    files = plan.files(made)
+    files = plan_tables.files(made)
     assert len(_csv(files["ports.csv"])) == 4
     assert [row["vlan"] for row in _csv(files["leaves.csv"])] == [""] * 4
-    assert plan.as_table(made, 10) and plan.leaf_table(made, 10) and topology(made)
+    assert plan_tables.as_table(made, 10) and plan_tables.leaf_table(made, 10) and topology(made)
 
 
 def test_a_leafs_own_address_is_the_gateway_of_its_link() -> None:
@@ -168,7 +169,7 @@ def test_a_leafs_own_address_is_the_gateway_of_its_link() -> None:
     port = made["nodes"][0]["ports"][0]
     port.update(address="10.1.0.0/31", gateway=None)
     port["leaf"]["address"] = "10.1.0.1/31"
-    (row,) = _csv(plan.files(made)["leaves.csv"])
+    (row,) = _csv(plan_tables.files(made)["leaves.csv"])
     assert (row["prefix"], row["gateway"]) == ("10.1.0.0/31", "10.1.0.1")
 
 
@@ -176,12 +177,12 @@ def test_vlans_of_vfs_are_the_leaf_ports() -> None:
     made = document(1, 1)
     for vlan, vf in zip((30, 20), made["nodes"][0]["ports"][0]["vfs"]["attributes"]):
         vf["vlan"] = vlan
-    assert _csv(plan.files(made)["leaves.csv"])[0]["vlan"] == "20,30"
+    assert _csv(plan_tables.files(made)["leaves.csv"])[0]["vlan"] == "20,30"
 
 
 def test_the_markdown_page_has_every_leaf_port() -> None:
     made = document(6, 2, units=2)
-    page = plan.files(made)["leaves.md"].decode("utf-8")
+    page = plan_tables.files(made)["leaves.md"].decode("utf-8")
     assert page.count("\n## Leaf ") == 4
     assert sum(line.startswith("| swp") for line in page.splitlines()) == 12
 
@@ -201,26 +202,26 @@ def _planned(raw: bytes) -> dict[str, t.Any]:
 @pytest.mark.parametrize("name", WORKED)
 def test_every_worked_inventory_can_be_read_in_every_form(name: str) -> None:
     made = _planned((ROOT / "inventories" / name / "fabric.yml").read_bytes())
-    files = plan.files(made)
+    files = plan_tables.files(made)
     assert json.loads(files["plan.json"]) == made
-    ports = plan.counts(made)["ports"]
+    ports = plan_tables.counts(made)["ports"]
     assert len(_csv(files["ports.csv"])) == len(_csv(files["leaves.csv"])) == ports
     for row in _csv(files["leaves.csv"]):
         assert row["node"] and row["rail"] and row["mtu"] and (row["prefix"] or row["prefix6"] or not row["gateway"])
     objects = _csv(files["objects.csv"])
     assert {row["kind"] for row in objects} >= {"network", "resource"}
-    for said in (plan.as_table(made, ports), plan.leaf_table(made, ports)):
-        assert max(map(len, said.splitlines())) <= text.WIDTH
-    assert diff.diff(json.loads(files["plan.json"]), made) == []
+    for said in (plan_tables.as_table(made, ports), plan_tables.leaf_table(made, ports)):
+        assert max(map(len, said.splitlines())) <= text_table.WIDTH
+    assert plan_diff.diff(json.loads(files["plan.json"]), made) == []
     assert made["fabric"]["name"] in words_of(svg(topology(made)))
 
 
 def test_nodes_that_are_added_renumber_nobody() -> None:
     raw = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text()
     assert "[1:2]" in raw
-    changes = diff.diff(_planned(raw.encode()), _planned(raw.replace("[1:2]", "[1:5]").encode()))
+    changes = plan_diff.diff(_planned(raw.encode()), _planned(raw.replace("[1:2]", "[1:5]").encode()))
     nodes = [change for change in changes if change.what == "node"]
-    assert [change.kind for change in nodes] == [diff.ADDED] * 3
+    assert [change.kind for change in nodes] == [plan_diff.ADDED] * 3
     assert all(change.what == "rail" and ".needed" in change.attribute for change in changes if change not in nodes)
 
 
@@ -260,10 +261,10 @@ def test_every_change_of_a_value_shows_up_once(path: tuple[t.Any, ...], new: t.A
     for part in path:
         old = old[part]
     assume(not (old in (None, [], {}) and new is None))
-    (change,) = diff.diff(BASE, changed)
+    (change,) = plan_diff.diff(BASE, changed)
     assert change.after == new and change.before == old
     assert change.attribute.split(".")[-1] == path[-1]
-    back = diff.diff(changed, BASE)
+    back = plan_diff.diff(changed, BASE)
     assert [(each.before, each.after) for each in back] == [(new, old)]
 
 
@@ -272,19 +273,19 @@ def test_nodes_that_come_and_go_are_said_once_each(gone: list[int], come: list[i
     whole = document(10, 1)
     old = dict(whole, nodes=[node for at, node in enumerate(whole["nodes"]) if at not in come])
     new = dict(whole, nodes=[node for at, node in reversed(list(enumerate(whole["nodes"]))) if at not in gone])
-    changes = diff.diff(old, new)
+    changes = plan_diff.diff(old, new)
     names = {"ai-%03d" % (at + 1) for at in range(10)}
     before, after = {node["name"] for node in old["nodes"]}, {node["name"] for node in new["nodes"]}
-    assert {change.subject for change in changes if change.kind == diff.ADDED} == after - before
-    assert {change.subject for change in changes if change.kind == diff.REMOVED} == before - after
+    assert {change.subject for change in changes if change.kind == plan_diff.ADDED} == after - before
+    assert {change.subject for change in changes if change.kind == plan_diff.REMOVED} == before - after
     assert len(changes) == len(before ^ after) and before | after <= names
 
 
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(0, 2))
 def test_a_plan_does_not_differ_from_itself(nodes: int, rails: int, units: int) -> None:
     made = document(nodes, rails, units)
-    assert diff.diff(made, copy.deepcopy(made)) == []
-    assert diff.diff(diff.load(plan.as_json(made), "f"), made) == []
+    assert plan_diff.diff(made, copy.deepcopy(made)) == []
+    assert plan_diff.diff(plan_diff.load(plan_tables.as_json(made), "f"), made) == []
 
 
 def test_a_plan_without_what_is_empty_is_the_same() -> None:
@@ -292,43 +293,43 @@ def test_a_plan_without_what_is_empty_is_the_same() -> None:
     for node in old["nodes"]:
         for port in node["ports"]:
             del port["routes"], port["address6"], port["match"]
-    assert diff.diff(old, BASE) == []
+    assert plan_diff.diff(old, BASE) == []
 
 
 def test_a_node_of_another_name_at_the_same_place_is_renamed() -> None:
     new = copy.deepcopy(BASE)
     new["nodes"][1]["name"] = "jupiter"
     new["nodes"][1]["ports"][0]["mtu"] = 1500
-    first, second = diff.diff(BASE, new)
-    assert (first.kind, first.what, first.before, first.after) == (diff.RENAMED, "node", "ai-su1-002", "jupiter")
-    assert (second.kind, second.subject, second.attribute) == (diff.CHANGED, "jupiter gpu01", "mtu")
+    first, second = plan_diff.diff(BASE, new)
+    assert (first.kind, first.what, first.before, first.after) == (plan_diff.RENAMED, "node", "ai-su1-002", "jupiter")
+    assert (second.kind, second.subject, second.attribute) == (plan_diff.CHANGED, "jupiter gpu01", "mtu")
 
 
 def test_a_rail_and_a_unit_of_another_name_are_renamed_with_all_that_follows() -> None:
     raw = json.dumps(BASE).replace('"gpu02"', '"east"').replace('"su1"', '"pod1"')
-    changes = diff.diff(BASE, json.loads(raw))
+    changes = plan_diff.diff(BASE, json.loads(raw))
     assert {(change.kind, change.what, change.attribute, change.after) for change in changes} == {
-        (diff.RENAMED, "rail", "", "east"),
-        (diff.RENAMED, "rail", "base", "east"),
-        (diff.RENAMED, "port", "base", "east"),
-        (diff.RENAMED, "unit", "", "pod1"),
+        (plan_diff.RENAMED, "rail", "", "east"),
+        (plan_diff.RENAMED, "rail", "base", "east"),
+        (plan_diff.RENAMED, "port", "base", "east"),
+        (plan_diff.RENAMED, "unit", "", "pod1"),
     }
 
 
 @pytest.mark.parametrize(
     ("old", "new", "kinds"),
     [
-        ("gpu02", "gpu22", {diff.RENAMED}),
-        ("gpu01: {subnet: 172.16.11.0/24", "gpu01: {subnet: 172.16.31.0/24", {diff.RENUMBERED}),
+        ("gpu02", "gpu22", {plan_diff.RENAMED}),
+        ("gpu01: {subnet: 172.16.11.0/24", "gpu01: {subnet: 172.16.31.0/24", {plan_diff.RENUMBERED}),
     ],
 )
 def test_what_a_file_says_of_a_rail_is_not_said_of_the_fabric_too(old: str, new: str, kinds: set[str]) -> None:
     documents = []
-    for written in (example.BASE, example.BASE.replace(old, new)):
+    for written in (example_file.BASE, example_file.BASE.replace(old, new)):
         made = lint(written.encode()).plan
         assert made
-        documents.append(json.loads(plan.as_json(made.document())))
-    changes = diff.diff(*documents)
+        documents.append(json.loads(plan_tables.as_json(made.document())))
+    changes = plan_diff.diff(*documents)
     assert {change.kind for change in changes} == kinds
     assert [change for change in changes if change.what == "fabric"] == []
 
@@ -336,39 +337,39 @@ def test_what_a_file_says_of_a_rail_is_not_said_of_the_fabric_too(old: str, new:
 def test_a_port_that_goes_is_one_change() -> None:
     new = copy.deepcopy(BASE)
     del new["nodes"][0]["ports"][1]
-    (change,) = diff.diff(BASE, new)
-    assert (change.kind, change.what, change.subject) == (diff.REMOVED, "port", "ai-su1-001 gpu02")
+    (change,) = plan_diff.diff(BASE, new)
+    assert (change.kind, change.what, change.subject) == (plan_diff.REMOVED, "port", "ai-su1-001 gpu02")
 
 
 @pytest.mark.parametrize(
     ("path", "new", "kind"),
     [
-        (("nodes", 0, "ports", 0, "address"), "10.9.0.1/27", diff.RENUMBERED),
-        (("nodes", 0, "ports", 0, "address"), "10.1.0.34/26", diff.CHANGED),
-        (("nodes", 0, "ports", 0, "table"), 900, diff.RENUMBERED),
-        (("nodes", 0, "ports", 0, "pods", "last"), "10.1.0.63", diff.CHANGED),
-        (("nodes", 0, "ports", 0, "pods", "last"), "10.1.0.61", diff.RENUMBERED),
-        (("nodes", 0, "ports", 0, "pods", "first"), "10.1.0.34", diff.CHANGED),
-        (("nodes", 0, "ports", 0, "pods", "first"), "10.1.0.36", diff.RENUMBERED),
-        (("rails", 0, "subnet"), "10.0.0.0/8", diff.CHANGED),
-        (("rails", 0, "subnet"), "10.1.0.0/17", diff.CHANGED),
-        (("rails", 0, "subnet"), "10.2.0.0/15", diff.RENUMBERED),
-        (("nodes", 0, "ports", 0, "vfs", "attributes", 0, "mac"), "02:00:00:00:00:01", diff.RENUMBERED),
-        (("nodes", 0, "ports", 0, "names", "pool"), "other", diff.RENAMED),
-        (("nodes", 0, "ports", 0, "rdma", "name"), "mlx5_9", diff.RENAMED),
-        (("nodes", 0, "ports", 0, "mtu"), 1500, diff.CHANGED),
-        (("nodes", 0, "ports", 0, "gateway"), None, diff.REMOVED),
-        (("nodes", 0, "ports", 0, "address6"), "fd00::1/64", diff.ADDED),
-        (("units", 0, "leaves", 0, "aggregate"), "10.9.0.0/16", diff.RENUMBERED),
-        (("rails", 0, "capacity", "taken", "gateway"), 3, diff.CHANGED),
-        (("fabric", "reserved", "lan"), "10.0.0.0/8", diff.CHANGED),
-        (("fabric", "mtu"), 1500, diff.CHANGED),
+        (("nodes", 0, "ports", 0, "address"), "10.9.0.1/27", plan_diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "address"), "10.1.0.34/26", plan_diff.CHANGED),
+        (("nodes", 0, "ports", 0, "table"), 900, plan_diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "pods", "last"), "10.1.0.63", plan_diff.CHANGED),
+        (("nodes", 0, "ports", 0, "pods", "last"), "10.1.0.61", plan_diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "pods", "first"), "10.1.0.34", plan_diff.CHANGED),
+        (("nodes", 0, "ports", 0, "pods", "first"), "10.1.0.36", plan_diff.RENUMBERED),
+        (("rails", 0, "subnet"), "10.0.0.0/8", plan_diff.CHANGED),
+        (("rails", 0, "subnet"), "10.1.0.0/17", plan_diff.CHANGED),
+        (("rails", 0, "subnet"), "10.2.0.0/15", plan_diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "vfs", "attributes", 0, "mac"), "02:00:00:00:00:01", plan_diff.RENUMBERED),
+        (("nodes", 0, "ports", 0, "names", "pool"), "other", plan_diff.RENAMED),
+        (("nodes", 0, "ports", 0, "rdma", "name"), "mlx5_9", plan_diff.RENAMED),
+        (("nodes", 0, "ports", 0, "mtu"), 1500, plan_diff.CHANGED),
+        (("nodes", 0, "ports", 0, "gateway"), None, plan_diff.REMOVED),
+        (("nodes", 0, "ports", 0, "address6"), "fd00::1/64", plan_diff.ADDED),
+        (("units", 0, "leaves", 0, "aggregate"), "10.9.0.0/16", plan_diff.RENUMBERED),
+        (("rails", 0, "capacity", "taken", "gateway"), 3, plan_diff.CHANGED),
+        (("fabric", "reserved", "lan"), "10.0.0.0/8", plan_diff.CHANGED),
+        (("fabric", "mtu"), 1500, plan_diff.CHANGED),
     ],
 )
 def test_the_kind_of_a_change(path: tuple[t.Any, ...], new: t.Any, kind: str) -> None:
     changed = copy.deepcopy(BASE)
     _put(changed, path, new)
-    (change,) = diff.diff(BASE, changed)
+    (change,) = plan_diff.diff(BASE, changed)
     assert change.kind == kind
 
 
@@ -379,13 +380,13 @@ def test_what_renumbers_comes_first_and_loud() -> None:
         for port in node["ports"]:
             port["gateway"] = "10.255.255.1"
             port["mtu"] = 1500
-    changes = diff.diff(old, new)
-    table = diff.as_table(changes, "old/plan.json").splitlines()
+    changes = plan_diff.diff(old, new)
+    table = plan_diff.as_table(changes, "old/plan.json").splitlines()
     assert table[0].startswith("!!! RENUMBERED: 512 values of 512 objects.")
     assert table[2].startswith("RENUMBERED") and "512" in table[2] and len(table) < 16
-    assert max(map(len, table)) <= text.WIDTH
+    assert max(map(len, table)) <= text_table.WIDTH
     assert table[-1] == "against old/plan.json: 512 renumbered, 512 changed"
-    data = json.loads(diff.as_json(changes, "old/plan.json"))
+    data = json.loads(plan_diff.as_json(changes, "old/plan.json"))
     assert len(data["changes"]) == 1024 and data["counts"]["renumbered"] == 512
 
 
@@ -403,13 +404,13 @@ values = st.recursive(
 def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t.Any) -> None:
     raw = json.dumps(dict({"format": 1, "fabric": fabric}, **parts)).encode("utf-8")
     try:
-        old = diff.load(raw, "old.json")
+        old = plan_diff.load(raw, "old.json")
     except RailyardError as error:
         assert "Remedy: " in str(error)
     else:
-        changes = diff.diff(old, BASE)
-        assert diff.as_table(changes, "old.json") and json.loads(diff.as_json(changes, "old.json"))
-        diff.diff(BASE, old)
+        changes = plan_diff.diff(old, BASE)
+        assert plan_diff.as_table(changes, "old.json") and json.loads(plan_diff.as_json(changes, "old.json"))
+        plan_diff.diff(BASE, old)
 
 
 @pytest.mark.parametrize(
@@ -425,5 +426,5 @@ def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t
 )
 def test_what_is_no_plan_is_said_to_be_none(raw: bytes, said: str) -> None:
     with pytest.raises(RailyardError, match=re.escape(said)) as caught:
-        diff.load(raw, "old.json")
+        plan_diff.load(raw, "old.json")
     assert str(caught.value).startswith("old.json: ") and "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.report.topology import topology
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
 
 from .plan_documents import SVG, document, svg, words_of
 

@@ -13,10 +13,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import addresses, names, pairing, source
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import Report, dotted
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.write import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, dotted
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers, name_syntax, yaml_source
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 
 from .wrong_files import GOOD, MACVLAN
 
@@ -25,11 +26,11 @@ from .wrong_files import GOOD, MACVLAN
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 32))
 def test_networks_are_those_of_ipaddress(address: int, prefix: int) -> None:
-    ours = addresses.network(address, prefix)
+    ours = ip_integers.network(address, prefix)
     theirs = ipaddress.ip_network((address, prefix), strict=False)
     assert str(ours) == str(theirs)
     assert (ours.first, ours.last) == (int(theirs[0]), int(theirs[-1]))
-    assert addresses.parse_network(str(theirs)) == (int(theirs[0]), prefix)
+    assert ip_integers.parse_network(str(theirs)) == (int(theirs[0]), prefix)
 
 
 @given(st.one_of(st.text(max_size=20), st.from_regex(r"\A[0-9.]{1,16}\Z"), st.ip_addresses(v=4).map(str)))
@@ -37,24 +38,24 @@ def test_addresses_are_those_of_ipaddress(text: str) -> None:
     try:
         expected = int(ipaddress.IPv4Address(text))
     except ValueError:
-        assert addresses.parse_address(text) is None
+        assert ip_integers.parse_address(text) is None
     else:
-        assert addresses.parse_address(text) == expected
+        assert ip_integers.parse_address(text) == expected
 
 
 def test_short_forms_replace_the_last_octets() -> None:
-    wide = addresses.network(addresses.parse_address("10.4.0.0") or 0, 14)
-    assert addresses.show(addresses.parse_address(".9", wide) or 0) == "10.4.0.9"
-    assert addresses.show(addresses.parse_address(".1.9", wide) or 0) == "10.4.1.9"
-    assert addresses.show(addresses.parse_address(".7.1.9", wide) or 0) == "10.7.1.9"
-    assert addresses.parse_address(".256", wide) is None
-    assert addresses.parse_address(".9") is None
+    wide = ip_integers.network(ip_integers.parse_address("10.4.0.0") or 0, 14)
+    assert ip_integers.show(ip_integers.parse_address(".9", wide) or 0) == "10.4.0.9"
+    assert ip_integers.show(ip_integers.parse_address(".1.9", wide) or 0) == "10.4.1.9"
+    assert ip_integers.show(ip_integers.parse_address(".7.1.9", wide) or 0) == "10.7.1.9"
+    assert ip_integers.parse_address(".256", wide) is None
+    assert ip_integers.parse_address(".9") is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 8)), max_size=8))
 def test_overlaps_are_those_of_brute_force(pairs: list[tuple[int, int]]) -> None:
-    networks = [addresses.network(first << 24, 8 - size) for first, size in pairs]
-    found = list(addresses.overlaps((net, at) for at, net in enumerate(networks)))
+    networks = [ip_integers.network(first << 24, 8 - size) for first, size in pairs]
+    found = list(ip_integers.overlaps((net, at) for at, net in enumerate(networks)))
     for outer, one, inner, other in found:
         assert one != other and outer.first <= inner.first and inner.last <= outer.last
     brute = {
@@ -73,46 +74,46 @@ def test_host_ranges_are_those_of_ansible() -> None:
     from ansible.plugins.inventory import expand_hostname_range
 
     for text in ("ai-[1:3]", "ai-[01:12]", "ai-[a:f]", "r[1:2]-n[08:10].x.org", "ai-[1:9:4]", "[A:C]x"):
-        assert list(names.HostRange(text)) == expand_hostname_range(text)
-        assert len(names.HostRange(text)) == len(expand_hostname_range(text))
+        assert list(name_syntax.HostRange(text)) == expand_hostname_range(text)
+        assert len(name_syntax.HostRange(text)) == len(expand_hostname_range(text))
 
 
 def test_the_last_range_numbers_a_node() -> None:
-    assert list(names.HostRange("r[1:2]-[08:09]").numbered()) == [
+    assert list(name_syntax.HostRange("r[1:2]-[08:09]").numbered()) == [
         ("r1-08", 8),
         ("r1-09", 9),
         ("r2-08", 8),
         ("r2-09", 9),
     ]
-    assert [number for _text, number in names.HostRange("n[a:b]").numbered()] == [None, None]
+    assert [number for _text, number in name_syntax.HostRange("n[a:b]").numbered()] == [None, None]
 
 
 @pytest.mark.parametrize(
     "text", ["a[", "a]", "a[1]", "a[:2]", "a[1:]", "a[2:1]", "a[b:a]", "a[1:2:0]", "a[1:2][", "a[1:a]"]
 )
 def test_ranges_that_are_none(text: str) -> None:
-    with pytest.raises(names.BadRange):
-        names.HostRange(text)
+    with pytest.raises(name_syntax.BadRange):
+        name_syntax.HostRange(text)
 
 
 def test_a_range_without_end_costs_nothing_until_it_is_expanded() -> None:
-    assert len(names.HostRange("[1:999999999]-[1:999999999]")) == 999999999**2
+    assert len(name_syntax.HostRange("[1:999999999]-[1:999999999]")) == 999999999**2
 
 
 def test_templates() -> None:
-    assert names.fill("gpu{n:02}", 3) == "gpu03"
-    assert names.fill("172.16.{n+10}.0/24", 3) == "172.16.13.0/24"
-    assert names.fill("{n-1}:{n}", 1) == "0:1"
+    assert name_syntax.fill("gpu{n:02}", 3) == "gpu03"
+    assert name_syntax.fill("172.16.{n+10}.0/24", 3) == "172.16.13.0/24"
+    assert name_syntax.fill("{n-1}:{n}", 1) == "0:1"
     for bad in ("{}", "{m}", "{n!r}", "{n.__class__}", "{n:2}", "{n", "n}", "{n*2}", "{{n}}", "{n:0}"):
-        with pytest.raises(names.BadTemplate):
-            names.fill(bad, 1)
+        with pytest.raises(name_syntax.BadTemplate):
+            name_syntax.fill(bad, 1)
 
 
 def test_pci_addresses_are_as_sysfs_spells_them() -> None:
-    assert names.pci("0B:00.0") == "0000:0b:00.0"
-    assert names.pci("10000:e1:1f.7") == "10000:e1:1f.7"
+    assert name_syntax.pci("0B:00.0") == "0000:0b:00.0"
+    assert name_syntax.pci("10000:e1:1f.7") == "10000:e1:1f.7"
     for bad in ("0b:00", "0000:0b:20.0", "0000:0b:00.8", "0000:0b:00.0\n", "000:0b:00.0", "0000-0b:00.0"):
-        assert names.pci(bad) is None
+        assert name_syntax.pci(bad) is None
 
 
 # -- pairing
@@ -125,7 +126,7 @@ def _names(count: int) -> list[str]:
 @given(st.integers(0, 40), st.integers(1, 60))
 def test_rounds(count: int, most: int) -> None:
     nodes = _names(count)
-    rounds = pairing.rounds(nodes, most)
+    rounds = probe_pairs.rounds(nodes, most)
     all_rounds = 0 if count < 2 else count - 1 + count % 2
     assert len(rounds) == min(most, all_rounds)
     pairs = [frozenset(pair) for each in rounds for pair in each]
@@ -144,23 +145,23 @@ def test_rounds(count: int, most: int) -> None:
 @pytest.mark.parametrize("most", [2, 3, 8])
 def test_few_rounds_link_all_nodes(count: int, most: int) -> None:
     nodes = _names(count)
-    rounds = pairing.rounds(nodes, most)
+    rounds = probe_pairs.rounds(nodes, most)
     assert len(rounds) <= most
     assert _parts(nodes, [frozenset(pair) for each in rounds for pair in each]) == 1
 
 
 def test_every_node_serves_and_probes() -> None:
     for count in (8, 9, 32):
-        rounds = pairing.rounds(_names(count), 100)
+        rounds = probe_pairs.rounds(_names(count), 100)
         servers = [server for each in rounds for server, _client in each]
         assert all(abs(servers.count(name) - (count - 1) / 2) <= 1 for name in _names(count))
 
 
 def test_rounds_that_are_none() -> None:
     with pytest.raises(ValueError, match="twice"):
-        pairing.rounds(["a", "b", "a"], 2)
+        probe_pairs.rounds(["a", "b", "a"], 2)
     with pytest.raises(ValueError, match="at least one"):
-        pairing.rounds(["a", "b"], 0)
+        probe_pairs.rounds(["a", "b"], 0)
 
 
 def _parts(nodes: t.Sequence[str], pairs: t.Iterable[frozenset[str]]) -> int:
@@ -180,9 +181,9 @@ def _parts(nodes: t.Sequence[str], pairs: t.Iterable[frozenset[str]]) -> int:
 # -- source
 
 
-def _parse(text: str) -> source.Document:
+def _parse(text: str) -> yaml_source.Document:
     report = Report()
-    document = source.parse(text.encode("utf-8"), report)
+    document = yaml_source.parse(text.encode("utf-8"), report)
     assert document is not None and not report.failed
     return document
 
@@ -199,7 +200,7 @@ def test_positions_are_those_of_the_keys() -> None:
 
 def test_anchors_and_merges_are_read_as_yaml_reads_them() -> None:
     text = "plugin: x\nbase: &b {k: 1, l: [a, b]}\none: *b\ntwo: {<<: *b, k: 2}\nthree: {<<: [{k: 3}, *b]}\n"
-    assert source.plain(_parse(text).root) == yaml.safe_load(text)
+    assert yaml_source.plain(_parse(text).root) == yaml.safe_load(text)
 
 
 def test_aliases_cannot_fill_the_memory() -> None:

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.special import canonical, host_problem
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.special_networks import (
+    canonical,
+    host_problem,
+)
 
 _SECOND = "  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n"
 
 
 def codes(piece: str) -> list[tuple[str, str]]:
-    found = lint(example.whole(piece + "\n").encode()).findings
+    found = lint(example_file.whole(piece + "\n").encode()).findings
     assert all(each.remedy for each in found)
     return [(each.code, each.place) for each in found]
 
@@ -148,7 +151,9 @@ def test_a_reserved_network_is_compared_with_the_rails_it_means() -> None:
 def test_a_network_with_a_special_use_may_be_insisted_on() -> None:
     rails = "rails:\n  gpu01: {subnet: 169.254.11.0/24, hosts: .201-.250}\n" + _SECOND
     lint_words = "lint:\n  - {rule: %s, place: rails.gpu01, reason: two nodes back to back}"
-    assert [each.severity for each in lint(example.whole(rails + lint_words % "RY353").encode()).findings] == ["note"]
+    assert [each.severity for each in lint(example_file.whole(rails + lint_words % "RY353").encode()).findings] == [
+        "note"
+    ]
 
 
 def test_names_are_not_addresses() -> None:

@@ -13,11 +13,15 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify import engine, shown
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.codes import CODES, LAYERS, after
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import (
+    CODES,
+    LAYERS,
+    after,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
 
@@ -493,9 +497,9 @@ def test_layers_and_rails_can_be_chosen(world: World) -> None:
 def test_a_node_that_does_not_answer_is_red_in_junit_whatever_layers_were_asked_for(world: World) -> None:
     world.dark[NODE] = "timed out"
     verdict = world.verdict(layers=["link"])
-    written = engine.document(verdict, ABOUT)
+    written = verify_engine.document(verdict, ABOUT)
     assert {failure["layer"] for failure in written["failures"]} <= {layer["name"] for layer in written["layers"]}
-    cases = xml.fromstring(shown.as_junit(verdict, written)).iter("testcase")
+    cases = xml.fromstring(verify_output.as_junit(verdict, written)).iter("testcase")
     assert [case.get("name") for case in cases if case.find("failure") is not None] == [NODE]
 
 
@@ -576,7 +580,7 @@ def test_rails_that_nobody_probed_are_not_well(world: World) -> None:
     # not known to be well, and not known to be ill: nothing is cordoned for it
     assert {row[RAIL] for row in verdict["matrix"].values()} == {"not checked"}
     assert verdict["proof"][RAIL] == {"state": "not proven", "why": "it was not probed"}
-    lines = shown.lines(world.verdict(), verdict)
+    lines = verify_output.lines(world.verdict(), verdict)
     assert lines[0] == "3 of 4 rails proven between 4 nodes, 1 not proven"
     assert any(line.startswith("RV870 %s: proof: expected traffic between nodes, found none." % RAIL) for line in lines)
 
@@ -591,7 +595,7 @@ def test_a_budget_that_was_too_small_is_the_reason(world: World) -> None:
 def test_an_unproven_rail_can_be_accepted(world: World) -> None:
     failures, warnings, verdict = ended(without(world, RAIL), unproven_allowed=True)
     assert (failures, warnings, verdict["ok"]) == ([], [("RV870", [RAIL])], True)
-    assert shown.rails_proven(verdict) == 3 and verdict["proof"][RAIL]["state"] == "not proven"
+    assert verify_output.rails_proven(verdict) == 3 and verdict["proof"][RAIL]["state"] == "not proven"
 
 
 def test_what_pods_proved_is_proven(world: World) -> None:
@@ -606,25 +610,25 @@ def test_layers_without_traffic_prove_nothing_and_are_no_failure(world: World) -
     # packets alone are traffic, too
     failures, _warnings, verdict = ended(world, layers=["reach"])
     assert failures == [("RV807", [RAIL])]
-    assert shown.lines(world.verdict(layers=["reach"]), verdict)[0] == (
+    assert verify_output.lines(world.verdict(layers=["reach"]), verdict)[0] == (
         "3 of 4 rails reached between 4 nodes, 1 not reached"
     )
 
 
 def test_a_node_is_well_only_where_all_of_it_was_seen_to_be(world: World) -> None:
     """What is told to the task that cordons nodes, and uncordons those that are named without a bad rail."""
-    assert engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
+    assert verify_engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
     # a part says nothing of the rest
     for asked in ({"layers": ["link"]}, {"layers": ["reach"]}, {"rails": ["gpu01"]}):
-        assert engine.bad_rails(world.verdict(**asked)) == {}
-    assert engine.bad_rails(world.verdict(DRIFT)) == {}
+        assert verify_engine.bad_rails(world.verdict(**asked)) == {}
+    assert verify_engine.bad_rails(world.verdict(DRIFT)) == {}
     world.dark["ai-1"] = "timed out"
     for rows in world.probes.values():
         rows[:] = [row for row in rows if row["peer"] != "ai-1"]
     world.probes["ai-1"].clear()
     world.lose(NODE, RAIL)
-    assert engine.bad_rails(world.verdict()) == {NODE: [RAIL], "ai-3": [], "ai-4": []}
-    assert engine.bad_rails(world.verdict(layers=["reach"])) == {NODE: [RAIL]}
+    assert verify_engine.bad_rails(world.verdict()) == {NODE: [RAIL], "ai-3": [], "ai-4": []}
+    assert verify_engine.bad_rails(world.verdict(layers=["reach"])) == {NODE: [RAIL]}
 
 
 def test_a_node_with_rails_that_nothing_can_prove_can_be_well() -> None:
@@ -634,10 +638,10 @@ def test_a_node_with_rails_that_nothing_can_prove_can_be_well() -> None:
         port.update(address=None, gateway=None, table=None, rule_priority=None)
     for rows in world.probes.values():
         rows[:] = [row for row in rows if row["rail"] != "gpu04"]
-    assert engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
+    assert verify_engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
     # a budget that was too small for one that can be
     without(world, RAIL)
-    assert engine.bad_rails(world.verdict()) == {}
+    assert verify_engine.bad_rails(world.verdict()) == {}
 
 
 def test_one_node_alone_proves_nothing() -> None:
@@ -645,7 +649,7 @@ def test_one_node_alone_proves_nothing() -> None:
     failures, _warnings, verdict = ended(world)
     assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
     assert verdict["failures"][0]["cause"] == "there are no two nodes to pair"
-    assert shown.lines(world.verdict(), verdict)[0] == "0 of 4 rails proven between 1 node, 4 not proven"
+    assert verify_output.lines(world.verdict(), verdict)[0] == "0 of 4 rails proven between 1 node, 4 not proven"
     assert ended(world, unproven_allowed=True)[:2] == ([], [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])])
     assert ended(world, layers=["link", "address"])[:2] == ([], [])
 
@@ -666,7 +670,7 @@ def test_a_node_that_could_not_serve_has_proven_nothing(world: World) -> None:
         rows.clear()
     failures, _warnings, verdict = ended(world)
     assert ("RV851", []) in failures
-    assert shown.rails_proven(verdict) == 0
+    assert verify_output.rails_proven(verdict) == 0
 
 
 UNADDRESSED = SERVERS.replace(
@@ -691,7 +695,7 @@ def test_infiniband_without_addresses_is_proven_and_reach_has_nothing_to_ask() -
     assert (layers["reach"]["checked"], layers["reach"]["why_not"]) == (0, "no addresses: not asked")
     assert layers["rdma"]["checked"] == layers["reach"]["not_checked"] == 4 * len(world.pairs)
     assert {each["rtt_ms"] for each in verdict["measures"]} == {None}
-    assert shown.lines(world.verdict(), verdict)[0] == "4 of 4 rails proven between 4 nodes"
+    assert verify_output.lines(world.verdict(), verdict)[0] == "4 of 4 rails proven between 4 nodes"
     # reach alone asked nothing
     failures, _warnings, verdict = ended(world, layers=["reach"])
     assert failures == [("RV807", ["gpu01", "gpu02", RAIL, "gpu04"])]
@@ -719,10 +723,10 @@ def test_one_rail_that_cannot_be_proven_beside_others_is_a_warning(world: World)
         port.update(address=None, gateway=None, table=None, rule_priority=None)
     failures, warnings, verdict = ended(without(world, RAIL), layers=["rdma"])
     assert (failures, warnings) == ([], [("RV870", [RAIL])])
-    junit = xml.fromstring(shown.as_junit(world.verdict(layers=["rdma"]), verdict))
+    junit = xml.fromstring(verify_output.as_junit(world.verdict(layers=["rdma"]), verdict))
     (case,) = [each for each in junit.iter("testcase") if each.get("name") == "rails"]
     assert [each.tag for each in case] == ["skipped"] and "GID" in str(case[0].get("message"))
-    failed = shown.as_junit(without(world, "gpu01").verdict(layers=["rdma"]), world.document(layers=["rdma"]))
+    failed = verify_output.as_junit(without(world, "gpu01").verdict(layers=["rdma"]), world.document(layers=["rdma"]))
     (case,) = [each for each in xml.fromstring(failed).iter("testcase") if each.get("name") == "rails"]
     assert [(each.tag, each.get("type")) for each in case] == [("failure", "RV870")]
 
@@ -795,7 +799,7 @@ def test_what_is_wrong_with_all_of_a_large_fabric_is_told_soon(harm: t.Callable[
     harm(world)
     began = time.process_time()
     verdict = world.verdict()
-    assert shown.as_junit(verdict, engine.document(verdict, ABOUT))
+    assert verify_output.as_junit(verdict, verify_engine.document(verdict, ABOUT))
     assert time.process_time() - began < 6
     assert {each.code for each in verdict.run.failures} == {code}
 
@@ -966,7 +970,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
 def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
     link_down(world)
     verdict = world.verdict()
-    lines = shown.lines(verdict, world.document(), "reports/verify.json")
+    lines = verify_output.lines(verdict, world.document(), "reports/verify.json")
     assert lines[0] == "3 of 4 rails proven between 4 nodes"
     assert any(line.startswith("RV401 ai-2 gpu03: link ens3: expected up, found down. Likely: ") for line in lines)
     assert len(lines) < 45
@@ -974,7 +978,7 @@ def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
     for name in many.plans:
         for rail in many.fabric["rails"]:
             many.nic(name, rail)["mtu"] = 1500
-    lines = shown.lines(many.verdict(), many.document())
+    lines = verify_output.lines(many.verdict(), many.document())
     assert len(lines) < 50
     # what is the same on many nodes is one line
     told = [line for line in lines if line.startswith("RV4")]
@@ -982,13 +986,13 @@ def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
     assert told[0].split(":")[0] == "RV404 ai-1, ai-2, ai-3, ai-4 and 28 more gpu01" and "--limit" not in told[0]
     for number, name in enumerate(many.plans):
         many.nic(name, "gpu01")["mtu"] = 1500 + number
-    lines = shown.lines(many.verdict(), many.document())
+    lines = verify_output.lines(many.verdict(), many.document())
     assert "and 93 more failures" not in lines and any(line.endswith(" more failures") for line in lines)
 
 
 def test_junit_knows_a_case_from_run_to_run(world: World) -> None:
     def cases() -> dict[tuple[str | None, str | None], list[str]]:
-        tree = xml.fromstring(shown.as_junit(world.verdict(), world.document()))
+        tree = xml.fromstring(verify_output.as_junit(world.verdict(), world.document()))
         assert tree.get("tests") == str(len(tree.findall(".//testcase")))
         assert tree.get("failures") == str(len(tree.findall(".//failure")))
         return {
@@ -1008,7 +1012,7 @@ def test_junit_knows_a_case_from_run_to_run(world: World) -> None:
 @pytest.mark.parametrize("count", [64, 1024])
 def test_pairs_are_few_rounds_cover_all_and_make_no_incast(count: int) -> None:
     nodes = ["n%04d" % number for number in range(1, count + 1)]
-    rounds = pairing.rounds(nodes, 8)
+    rounds = probe_pairs.rounds(nodes, 8)
     assert len(rounds) == 8
     partners: dict[str, set[str]] = {node: set() for node in nodes}
     roles: dict[str, set[int]] = {node: set() for node in nodes}

@@ -8,9 +8,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.pods_probe import pod_node
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import DRIFT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from tests.unit.fabric.verify_nodes import SERVERS, World, only_failure, plan
 
 NODE, RAIL, NET = "ai-2", "gpu03", "net3"
@@ -369,7 +369,7 @@ def test_a_pod_is_probed_by_its_own_interfaces_addresses_and_devices(world: Worl
     rows(world, "links")[0]["up"] = False
     pods = [pod_node(world.plans[name], world.fabric, world.inside(name)) for name in ("ai-1", NODE)]
     assert [port["rail"] for port in pods[1]["ports"]] == ["gpu01", "gpu02", "gpu04"]
-    targets = proof.targets(pods[1], pods[0], [{"rail": "gpu01", "port": 4711}])
+    targets = probe_targets.targets(pods[1], pods[0], [{"rail": "gpu01", "port": 4711}])
     assert targets[0] == {
         **{"rail": "gpu01", "peer": "ai-1", "netdev": "net1", "device": "mlx5_11", "mtu": 4200, "port": 4711},
         **{"source": "172.16.11.2", "address": "172.16.11.1"},

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import RULES, WARNING
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import nearest
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.rules import example
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import RULES, WARNING
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import nearest
 
 from .wrong_files import GOOD, WRONG, Wrong
 
@@ -38,7 +38,7 @@ def test_one_mistake_is_one_finding_at_its_place(wrong: Wrong) -> None:
 
 def test_the_table_is_large_enough_and_leaves_no_rule_out() -> None:
     assert len(WRONG) >= 300
-    elsewhere = {rule.code for rule in RULES.values() if lint(example.whole(rule.bad).encode("utf-8")).findings}
+    elsewhere = {rule.code for rule in RULES.values() if lint(example_file.whole(rule.bad).encode("utf-8")).findings}
     assert {wrong.code for wrong in WRONG} | elsewhere == set(RULES)
     assert len({wrong.title for wrong in WRONG}) == len(WRONG)
 
@@ -60,8 +60,8 @@ def test_several_mistakes_are_said_at_once_in_the_order_of_the_file() -> None:
 @pytest.mark.parametrize("code", RULES)
 def test_examples_of_the_rules_are_true(code: str) -> None:
     rule = RULES[code]
-    bad = lint(example.whole(rule.bad).encode("utf-8")).findings
-    good = lint(example.whole(rule.good).encode("utf-8")).findings
+    bad = lint(example_file.whole(rule.bad).encode("utf-8")).findings
+    good = lint(example_file.whole(rule.good).encode("utf-8")).findings
     assert [finding.code for finding in bad] == [code]
     assert bad[0].severity == rule.severity
     assert [finding.text() for finding in good] == []

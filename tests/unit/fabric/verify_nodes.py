@@ -8,20 +8,20 @@ import copy
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import pairing
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.handover import bare
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import workload
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.engine import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import test_workload
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
     Verdict,
     document,
     judge,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.verify.run import VERIFY, Told
 from tests.unit.fabric import live_nodes
 
 Row = t.Dict[str, t.Any]
@@ -74,7 +74,7 @@ class World:
         self.plans: dict[str, Row] = {node["name"]: node for node in document["nodes"]}
         self.infos: dict[str, Row] = {name: self._info(node) for name, node in self.plans.items()}
         self.states: dict[str, Row] = {name: self._states() for name in self.plans}
-        self.pairs = [pair for each in pairing.rounds(list(self.plans), rounds) for pair in each]
+        self.pairs = [pair for each in probe_pairs.rounds(list(self.plans), rounds) for pair in each]
         self.probes: dict[str, list[Row]] = {name: [] for name in self.plans}
         for server, client in self.pairs:
             self.probes[client] += [self._probe(port["rail"], server) for port in self.plans[client]["ports"]]
@@ -127,8 +127,8 @@ class World:
     def _pods(self, document: Row) -> None:
         """A test pod a node, as the provider attaches it."""
         view = View(document)
-        names = workload.names(view)
-        settings = workload.settings(view, Options.of(None), names)
+        names = test_workload.names(view)
+        settings = test_workload.settings(view, Options.of(None), names)
         assert self.cluster is not None
         nodes = [node for each in settings for node in each["nodes"]]
         pods = [self._pod(name) for name in self.plans]

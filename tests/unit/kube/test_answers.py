@@ -8,7 +8,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Conflict, Gone, refusal, untrusted
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import (
+    Conflict,
+    Gone,
+    refusal,
+    untrusted,
+)
 
 PLACE = "SpiderIPPool ai-gpu01"
 RESOURCE = "spiderippools.spiderpool.spidernet.io"

@@ -9,7 +9,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import differences, shape, unkept
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
+    differences,
+    shape,
+    unkept,
+)
 
 Object = t.Dict[str, t.Any]
 

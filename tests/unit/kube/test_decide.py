@@ -9,19 +9,19 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import General, Refusal
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, decided, going
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.nodes import patches
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import (
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import General, Refusal
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Resource
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import SHOWN, each
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
     APPLIED,
     Key,
     Object,
     digest_of,
     marked,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.side_by_side import SHOWN, each
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import patches
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish, decided, going
 
 OURS = {"managed-by": "railyard", "fabric": "ai"}
 POOL, NETWORK = ("example/v1", "Pool"), ("example/v1", "Network")

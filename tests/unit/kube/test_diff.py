@@ -8,10 +8,10 @@ import types
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.action.kube_objects import ActionModule
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.compare import Difference
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Write
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Resource
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import Difference
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Write
 
 POOLS = Resource("/apis/example/v1", "pools", False)
 

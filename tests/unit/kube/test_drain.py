@@ -9,10 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Refusal
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.drain import MIRROR, classed
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import Key
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Refusal
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import MIRROR, classed
 
 EMPTY = [{"name": "cache", "emptyDir": {}}]
 

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import pods
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import workload_pods
 from tests.unit.kube.test_server import Answer, Far
 
 STATUS = "k8s.v1.cni.cncf.io/network-status"
@@ -42,7 +42,7 @@ def of(found: dict[str, t.Any], *events: dict[str, t.Any], may: bool = True) -> 
         return 200, {"items": [found], "metadata": {}}
 
     far = Far(say)
-    (row,) = pods.of(far.server(), "default", "a=b", STATUS)
+    (row,) = workload_pods.of(far.server(), "default", "a=b", STATUS)
     assert row["running"] or row["leaving"] or far.paths()[-1] == "/api/v1/namespaces/default/events"
     return row
 
@@ -115,7 +115,7 @@ def test_which_daemon_sets_there_are() -> None:
         assert path.startswith("/apis/apps/v1/namespaces/default/daemonsets/")
         return answers[path.rpartition("/")[2]]
 
-    assert pods.there(Far(say).server(), "default", ["one", "two"]) == ["one"]
+    assert workload_pods.there(Far(say).server(), "default", ["one", "two"]) == ["one"]
     with pytest.raises(RailyardError) as caught:
-        pods.there(Far(say).server(), "default", ["three"])
+        workload_pods.there(Far(say).server(), "default", ["three"])
     assert "u may not get daemonsets.apps. Remedy: let a cluster administrator grant" in str(caught.value)

@@ -9,11 +9,22 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.decide import Wish, Write, decided
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.objects import ADOPTED, Key, Object, marked
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.replace import Arranged, arranged
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.rules import Claim, Found, Rule, Use, overlapping
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource
+from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import (
+    Claim,
+    Found,
+    Rule,
+    Use,
+    overlapping,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Resource
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
+    ADOPTED,
+    Key,
+    Object,
+    marked,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_replacement import Arranged, arranged
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish, Write, decided
 
 OURS = {"managed-by": "railyard", "fabric": "ai"}
 POOL = ("example/v1", "Pool")

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.schemas import lacking
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_versions import lacking
 
 TEXT = {"type": "string"}
 

@@ -9,9 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.partition import UFM_KEYS, Secret
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import secrets
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.partition_keys import (
+    UFM_KEYS,
+    Secret,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import secrets
 
 WANTED = Secret("operator", "ufm", UFM_KEYS)
 WHOLE = {key: "eA==" for key in UFM_KEYS}

@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.kube import server
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.answers import Unreachable
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.server import Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Unreachable
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Resource, Server
 
 PODS = Resource("/api/v1", "pods", True)
 Answer = t.Tuple[int, t.Any]
@@ -52,8 +52,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(server.time, "sleep", sleep)
-    monkeypatch.setattr(server.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(api_server.time, "sleep", sleep)
+    monkeypatch.setattr(api_server.time, "monotonic", lambda: clock[0])
     return clock
 
 
@@ -65,7 +65,7 @@ def test_a_list_is_read_page_by_page_and_keeps_what_it_is_told_to() -> None:
     pages = {None: (named(range(3)), "two"), "two": (named(range(3, 6)), "three"), "three": (named([6]), "")}
 
     def say(_method: str, _path: str, query: dict[str, str]) -> Answer:
-        assert query["labelSelector"] == "a=b" and query["limit"] == str(server._PAGE)
+        assert query["labelSelector"] == "a=b" and query["limit"] == str(api_server._PAGE)
         items, token = pages[query.get("continue")]
         return 200, {"items": items, "metadata": {"continue": token}}
 

@@ -15,7 +15,7 @@ import struct
 import threading
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 
 CELL = 144
 GET, SET = 78, 79

@@ -10,10 +10,10 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link, Row
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Address
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, Row
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Address
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
 

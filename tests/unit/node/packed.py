@@ -8,7 +8,7 @@ import ast
 import importlib.util
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 
 
 def reached(first: str) -> set[str]:
@@ -24,14 +24,14 @@ def reached(first: str) -> set[str]:
 
 
 def _imports(name: str) -> set[str]:
-    spec = importlib.util.find_spec("%s.%s" % (program.PACKAGE, name))
+    spec = importlib.util.find_spec("%s.%s" % (packed_program.PACKAGE, name))
     assert spec and spec.origin
     found = set()
     for part in ast.walk(ast.parse(Path(spec.origin).read_text())):
-        if isinstance(part, ast.ImportFrom) and part.module and part.module.startswith(program.PACKAGE):
-            base = part.module[len(program.PACKAGE) :].lstrip(".")
+        if isinstance(part, ast.ImportFrom) and part.module and part.module.startswith(packed_program.PACKAGE):
+            base = part.module[len(packed_program.PACKAGE) :].lstrip(".")
             for alias in part.names:
                 full = ".".join(filter(None, [base, alias.name]))
-                package = importlib.util.find_spec("%s.%s" % (program.PACKAGE, base))
+                package = importlib.util.find_spec("%s.%s" % (packed_program.PACKAGE, base))
                 found.add(full if package and package.submodule_search_locations else base)
     return found

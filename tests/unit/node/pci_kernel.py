@@ -11,7 +11,7 @@ import struct
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 

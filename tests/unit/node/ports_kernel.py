@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import rtnetlink as rt
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink as rt
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 
 IPV4 = ("arp_announce", "arp_ignore", "rp_filter", "promote_secondaries")
 IPV6 = ("accept_ra", "autoconf", "disable_ipv6")

@@ -10,12 +10,12 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import DcbSocket
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import Pause
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkSocket
-from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_port import Tools
-from ansible_collections.railyard.fabric.plugins.module_utils.node.qos_rdma import RDMA_CM, Marks
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.ethtool import Pause
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.port_qos import Tools
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.rdma_traffic_class import RDMA_CM, Marks
 from tests.unit.node.dcb_kernel import DcbKernel, Nic
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.trees import Tree

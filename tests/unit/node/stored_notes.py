@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import from_dict
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import from_dict
 
 
 def stored(text: str | None) -> list[str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.apart import apart
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_child import apart
 
 
 def test_done_in_a_child(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import socket
 import struct
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import arp
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
 
 OURS, THEIRS = "52:54:00:4c:01:03", "3a:8a:5e:f6:ca:fb"
 ADDRESS = "172.16.13.201"

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program, program
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import Staying
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.unit.node.packed import reached
 
 
@@ -26,17 +28,18 @@ def apply(changes: list[Change]) -> None:
 
 
 def test_the_program_holds_just_what_it_reaches() -> None:
-    assert sorted(boot.PACKED) == sorted(
-        reached("node.boot_program") - {"node.boot", "node.program", "node.until_boot"}
+    assert sorted(boot_state.PACKED) == sorted(
+        reached("_node.boot_service.boot_program")
+        - {"_node.boot.boot_state", "_node.core.packed_program", "_node.core.until_boot"}
     )
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
-    assert boot.pack() == boot.pack()
+    assert boot_state.pack() == boot_state.pack()
 
 
 def test_the_program_runs_from_the_archive_alone(tmp_path: Path) -> None:
-    (tmp_path / "boot.pyz").write_bytes(boot.pack())
+    (tmp_path / "boot.pyz").write_bytes(boot_state.pack())
     done = subprocess.run(
         [sys.executable, "-I", str(tmp_path / "boot.pyz"), "--check"], capture_output=True, text=True, cwd=tmp_path
     )
@@ -45,18 +48,18 @@ def test_the_program_runs_from_the_archive_alone(tmp_path: Path) -> None:
 
 def test_options_are_kept_once_and_taken_away(tmp_path: Path) -> None:
     system = System(str(tmp_path))
-    state = boot.BootState(system, 10, "sriov_vfs")
+    state = boot_state.BootState(system, 10, "sriov_vfs")
     first = state.changes({"ports": [1]})
     assert [change.attribute for change in first] == ["program", "unit", "enabled", "options"]
     assert not system.exists("/etc")
     apply(first)
     assert state.changes({"ports": [1]}) == []
     assert state.read() == {"ports": [1]}
-    assert boot.UNIT_WANTED and system.link_name(boot.UNIT_WANTED) == "railyard-boot.service"
+    assert boot_state.UNIT_WANTED and system.link_name(boot_state.UNIT_WANTED) == "railyard-boot.service"
     (second,) = state.changes({"ports": [2]})
     assert (second.before, second.after) == ({"ports": [1]}, {"ports": [2]})
     # another module's options need no second program
-    assert [change.attribute for change in boot.BootState(system, 20, "rdma_link").changes({})] == ["options"]
+    assert [change.attribute for change in boot_state.BootState(system, 20, "rdma_link").changes({})] == ["options"]
     apply(state.changes(None))
     assert state.changes(None) == []
     assert state.read() is None
@@ -64,7 +67,7 @@ def test_options_are_kept_once_and_taken_away(tmp_path: Path) -> None:
 
 def test_devices_that_come_back_start_the_module_of_theirs(tmp_path: Path) -> None:
     system = System(str(tmp_path))
-    state = boot.BootState(system, 15, "pci_tuning")
+    state = boot_state.BootState(system, 15, "pci_tuning")
     match = 'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"'
     first = state.changes({}, [match])
     assert [change.attribute for change in first] == ["program", "unit", "enabled", "options", "unit", "rules"]
@@ -86,19 +89,19 @@ STAYS = Staying("qos", ("gpu01",))
 OTHER = Staying("qos", ("gpu02",))
 MATCH = 'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"'
 DIRECTORIES = ["/etc/railyard/boot.d", "/etc/railyard", "/usr/local/lib/railyard"]
-SHARED = [boot.UNIT_WANTED, boot.UNIT, boot.AGAIN, boot.PROGRAM]
+SHARED = [boot_state.UNIT_WANTED, boot_state.UNIT, boot_state.AGAIN, boot_state.PROGRAM]
 
 
 def files(system: System) -> list[str]:
     return sorted("/" + str(each.relative_to(system.root)) for each in Path(system.root).rglob("*"))
 
 
-def set_up(root: Path) -> tuple[System, boot.BootState, boot.BootState]:
+def set_up(root: Path) -> tuple[System, boot_state.BootState, boot_state.BootState]:
     """A node on which two modules keep something, in directories that were there before."""
     for directory in ("etc/udev/rules.d", "etc/systemd/system/multi-user.target.wants", "usr/local/lib", "run"):
         (root / directory).mkdir(parents=True)
     system = System(str(root))
-    first, second = boot.BootState(system, 10, "sriov_vfs"), boot.BootState(system, 40, "roce_qos")
+    first, second = boot_state.BootState(system, 10, "sriov_vfs"), boot_state.BootState(system, 40, "roce_qos")
     apply(first.changes({"ports": [{"pci": "0000:0b:00.0"}]}))
     apply(second.changes({"ports": []}, [MATCH]))
     return system, first, second
@@ -115,7 +118,7 @@ def test_what_modules_share_goes_with_the_last_ones_options(tmp_path: Path) -> N
     assert [each.subject for each in last] == [first.file, *SHARED, *DIRECTORIES]
     assert [each.after for each in last] == [None, False] + [None] * 6
     assert last[0].before == {"ports": [{"pci": "0000:0b:00.0"}]}
-    assert system.exists(boot.UNIT), "so far it was only said"
+    assert system.exists(boot_state.UNIT), "so far it was only said"
     apply(last)
     assert files(system) == sorted("/" + each for each in before)
     assert first.changes(None) == [] and second.changes(None) == []
@@ -222,7 +225,7 @@ def test_options_of_another_shape_have_no_ports(tmp_path: Path, held: str) -> No
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"module": "x"}', "null"])
 def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
     system = System(str(tmp_path))
-    state = boot.BootState(system, 10, "sriov_vfs")
+    state = boot_state.BootState(system, 10, "sriov_vfs")
     apply(state.changes({"a": 1}))
     system.write_file(state.file, text)
     assert state.read() is None
@@ -254,8 +257,10 @@ def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[System, list[
     """A system with one file of options whose device comes late."""
     system = System(str(tmp_path))
     failures: list[str] = []
-    system.write_file(boot.BOOT_DIR + "/10-counter.json", json.dumps({"module": "counter", "options": {"wanted": 5}}))
-    system.write_file(boot.BOOT_DIR + "/10-counter.json.dpkg-old", "not ours")
+    system.write_file(
+        boot_state.BOOT_DIR + "/10-counter.json", json.dumps({"module": "counter", "options": {"wanted": 5}})
+    )
+    system.write_file(boot_state.BOOT_DIR + "/10-counter.json.dpkg-old", "not ours")
     monkeypatch.setattr(
         boot_program, "build", lambda module, options, system: Counter(system, options["wanted"], failures)
     )
@@ -295,22 +300,24 @@ def test_what_cannot_be_applied_is_told_and_the_rest_is_still_done(
     late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     system, _failures = late
-    system.write_file(boot.BOOT_DIR + "/05-damaged.json", "{")
-    system.write_file(boot.BOOT_DIR + "/06-unforeseen.json", '{"module": "counter", "options": {}}')
+    system.write_file(boot_state.BOOT_DIR + "/05-damaged.json", "{")
+    system.write_file(boot_state.BOOT_DIR + "/06-unforeseen.json", '{"module": "counter", "options": {}}')
     assert boot_program.main([], system, patience=0) == 1
     told = capsys.readouterr().err.splitlines()
-    assert "05-damaged.json" in told[0] and told[1:] == [boot.BOOT_DIR + "/06-unforeseen.json: KeyError: 'wanted'"]
+    assert "05-damaged.json" in told[0] and told[1:] == [
+        boot_state.BOOT_DIR + "/06-unforeseen.json: KeyError: 'wanted'"
+    ]
     assert system.read("/value") == "5"
 
 
 def unit_python(system: System) -> str:
     (unit,) = (
         change
-        for change in boot.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
+        for change in boot_state.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
         if change.attribute == "unit"
     )
     unit.act()
-    lines = (system.read(boot.UNIT) or "").splitlines()
+    lines = (system.read(boot_state.UNIT) or "").splitlines()
     return next(line for line in lines if line.startswith("ExecStart=")).split("=")[1].split()[0]
 
 
@@ -320,13 +327,13 @@ def test_the_units_python_changes_only_when_it_is_gone(tmp_path: Path, monkeypat
     assert unit_python(system) == "/opt/first/bin/python3.11"
     system.write_file("/opt/first/bin/python3.11", "")
     monkeypatch.setattr(sys, "executable", "/opt/second/bin/python3.12")
-    kept = boot.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
+    kept = boot_state.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
     assert "unit" not in [change.attribute for change in kept]
     system.remove_file("/opt/first/bin/python3.11")
     assert unit_python(system) == "/opt/second/bin/python3.12"
 
 
 def test_the_distributions_python_is_named_without_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "GENERAL_PYTHON", str(tmp_path / "python3"))
+    monkeypatch.setattr(packed_program, "GENERAL_PYTHON", str(tmp_path / "python3"))
     (tmp_path / "python3").symlink_to(sys.executable)
     assert unit_python(System(str(tmp_path / "node"))) == str(tmp_path / "python3")

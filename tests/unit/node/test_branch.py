@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
 ROUTE = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
 
@@ -139,14 +140,14 @@ def test_a_default_route_that_a_leaf_advertises_is_told_with_what_ends_it(tree: 
 
 def test_the_connections_interface_is_found_by_its_address(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.9 50000 127.0.0.1 22")
-    assert branch.connection_netdev(tree.system) == "lo"
+    assert management_path.connection_netdev(tree.system) == "lo"
     monkeypatch.setenv("SSH_CONNECTION", "2001:db8::9 50000 2001:db8::1%eth6 22")
     (tree.root / "proc/net/if_inet6").write_text("20010db8000000000000000000000001 05 40 00 80     eth6\n")
-    assert branch.connection_netdev(tree.system) == "eth6"
-    assert branch.connection_peer(tree.system) == "2001:db8::9"
+    assert management_path.connection_netdev(tree.system) == "eth6"
+    assert management_path.connection_peer(tree.system) == "2001:db8::9"
     monkeypatch.setenv("SSH_CONNECTION", "not a connection")
-    assert branch.connection_netdev(tree.system) is None
-    assert branch.connection_peer(tree.system) is None
+    assert management_path.connection_netdev(tree.system) is None
+    assert management_path.connection_peer(tree.system) is None
 
 
 def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tree: Tree) -> None:
@@ -158,7 +159,7 @@ def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tre
         (tree.root / "proc" / str(pid)).mkdir()
         (tree.root / "proc" / str(pid) / "stat").write_text("%d (a) b) S %d 1 1" % (pid, parent))
         (tree.root / "proc" / str(pid) / "environ").write_text(environ)
-    assert branch.connection_netdev(tree.system) == "lo"
+    assert management_path.connection_netdev(tree.system) == "lo"
 
 
 @pytest.mark.parametrize(
@@ -173,4 +174,4 @@ def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tre
     ],
 )
 def test_what_a_pci_address_looks_like(text: str, is_one: bool) -> None:
-    assert branch.is_pci_address(text) is is_one
+    assert is_pci_address(text) is is_one

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import cni, cni_plugins
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.cni import CniNetworks
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import cni_plugins, node_networks
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import CniNetworks
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 VERSIONS = ("0.4.0", "1.0.0")
 
@@ -282,7 +282,7 @@ def test_a_plugin_of_a_run_that_was_cut_off_is_ours(tree: Tree, monkeypatch: pyt
 def test_plugins_in_a_directory_that_is_the_runtimes_no_more_are_taken_away_too(tree: Tree) -> None:
     """K3s came after the hosts were prepared, and went before they were taken back."""
     tree.apply(network(1))
-    k3s = Path(tree.system.path(cni.K3S_PLUGIN_DIRS[0]))
+    k3s = Path(tree.system.path(node_networks.K3S_PLUGIN_DIRS[0]))
     k3s.mkdir(parents=True)
     tree.apply(network(1))
     assert len(list(k3s.iterdir())) == 3
@@ -315,4 +315,4 @@ def test_a_file_of_ours_that_is_no_json_is_written_anew(tree: Tree) -> None:
     tree.put("/etc/cni/multus/net.d/railyard-gone.conflist", "3")
     done = tree.apply(network(1))
     assert [each.attribute for each in done].count("network") == 2
-    assert cni.needed([copy.deepcopy(network(1))]) == ["host-local", "macvlan", "railyard-rail"]
+    assert node_networks.needed([copy.deepcopy(network(1))]) == ["host-local", "macvlan", "railyard-rail"]

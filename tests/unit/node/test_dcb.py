@@ -15,21 +15,24 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import dcb, ethtool, netlink
-from ansible_collections.railyard.fabric.plugins.module_utils.node.dcb import App, Buffer, DcbSocket
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, dcb_netlink, ethtool
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import App, Buffer, DcbSocket
 from tests.unit.node.dcb_kernel import DcbKernel, Nic, Server
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 
 def of(kernel: DcbKernel) -> DcbSocket:
-    return DcbSocket(t.cast(netlink.NetlinkSocket, kernel))
+    return DcbSocket(t.cast(codec.NetlinkSocket, kernel))
 
 
 def test_structures_have_the_kernels_sizes() -> None:
     # sizeof() of struct dcbmsg, ieee_ets, ieee_pfc, dcbnl_buffer and dcb_app, as gcc has them
-    sizes = [each.size for each in (dcb.MESSAGE, dcb.ETS, dcb.PFC, dcb.BUFFER, dcb.APP)]
+    sizes = [
+        each.size
+        for each in (dcb_netlink.MESSAGE, dcb_netlink.ETS, dcb_netlink.PFC, dcb_netlink.BUFFER, dcb_netlink.APP)
+    ]
     assert sizes == [4, 59, 136, 44, 4]
 
 
@@ -38,29 +41,29 @@ def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
     if not os.path.exists("/usr/include/linux/dcbnl.h"):
         pytest.skip("no kernel headers here")
     names = {
-        "DCB_CMD_IEEE_SET": dcb.CMD_IEEE_SET,
-        "DCB_CMD_IEEE_GET": dcb.CMD_IEEE_GET,
-        "DCB_CMD_GDCBX": dcb.CMD_GDCBX,
-        "DCB_CMD_SDCBX": dcb.CMD_SDCBX,
-        "DCB_CMD_IEEE_DEL": dcb.CMD_IEEE_DEL,
-        "DCB_ATTR_IFNAME": dcb.ATTR_IFNAME,
-        "DCB_ATTR_IEEE": dcb.ATTR_IEEE,
-        "DCB_ATTR_DCBX": dcb.ATTR_DCBX,
-        "DCB_ATTR_IEEE_ETS": dcb.IEEE_ETS,
-        "DCB_ATTR_IEEE_PFC": dcb.IEEE_PFC,
-        "DCB_ATTR_IEEE_APP_TABLE": dcb.IEEE_APP_TABLE,
-        "DCB_ATTR_DCB_BUFFER": dcb.IEEE_BUFFER,
-        "DCB_ATTR_IEEE_APP": dcb.IEEE_APP,
-        "IEEE_8021QAZ_APP_SEL_DSCP": dcb.SELECTOR_DSCP,
-        "RTM_GETDCB": dcb.RTM_GETDCB,
-        "RTM_SETDCB": dcb.RTM_SETDCB,
-        "DCB_CAP_DCBX_HOST": dcb.DCBX_HOST,
-        "DCB_CAP_DCBX_LLD_MANAGED": dcb.DCBX_LLD_MANAGED,
-        "sizeof(struct dcbmsg)": dcb.MESSAGE.size,
-        "sizeof(struct ieee_ets)": dcb.ETS.size,
-        "sizeof(struct ieee_pfc)": dcb.PFC.size,
-        "sizeof(struct dcbnl_buffer)": dcb.BUFFER.size,
-        "sizeof(struct dcb_app)": dcb.APP.size,
+        "DCB_CMD_IEEE_SET": dcb_netlink.CMD_IEEE_SET,
+        "DCB_CMD_IEEE_GET": dcb_netlink.CMD_IEEE_GET,
+        "DCB_CMD_GDCBX": dcb_netlink.CMD_GDCBX,
+        "DCB_CMD_SDCBX": dcb_netlink.CMD_SDCBX,
+        "DCB_CMD_IEEE_DEL": dcb_netlink.CMD_IEEE_DEL,
+        "DCB_ATTR_IFNAME": dcb_netlink.ATTR_IFNAME,
+        "DCB_ATTR_IEEE": dcb_netlink.ATTR_IEEE,
+        "DCB_ATTR_DCBX": dcb_netlink.ATTR_DCBX,
+        "DCB_ATTR_IEEE_ETS": dcb_netlink.IEEE_ETS,
+        "DCB_ATTR_IEEE_PFC": dcb_netlink.IEEE_PFC,
+        "DCB_ATTR_IEEE_APP_TABLE": dcb_netlink.IEEE_APP_TABLE,
+        "DCB_ATTR_DCB_BUFFER": dcb_netlink.IEEE_BUFFER,
+        "DCB_ATTR_IEEE_APP": dcb_netlink.IEEE_APP,
+        "IEEE_8021QAZ_APP_SEL_DSCP": dcb_netlink.SELECTOR_DSCP,
+        "RTM_GETDCB": dcb_netlink.RTM_GETDCB,
+        "RTM_SETDCB": dcb_netlink.RTM_SETDCB,
+        "DCB_CAP_DCBX_HOST": dcb_netlink.DCBX_HOST,
+        "DCB_CAP_DCBX_LLD_MANAGED": dcb_netlink.DCBX_LLD_MANAGED,
+        "sizeof(struct dcbmsg)": dcb_netlink.MESSAGE.size,
+        "sizeof(struct ieee_ets)": dcb_netlink.ETS.size,
+        "sizeof(struct ieee_pfc)": dcb_netlink.PFC.size,
+        "sizeof(struct dcbnl_buffer)": dcb_netlink.BUFFER.size,
+        "sizeof(struct dcb_app)": dcb_netlink.APP.size,
         "ETHTOOL_GPAUSEPARAM": ethtool.ETHTOOL_GPAUSEPARAM,
         "ETHTOOL_SPAUSEPARAM": ethtool.ETHTOOL_SPAUSEPARAM,
         "sizeof(struct ethtool_pauseparam)": ethtool.PAUSE.size,
@@ -112,8 +115,8 @@ def test_a_drivers_error_is_in_the_answer() -> None:
 
 
 def test_a_truncated_answer_has_no_structures() -> None:
-    part = netlink.attribute(dcb.IEEE_ETS, bytes(10)) + netlink.attribute(dcb.IEEE_PFC, bytes(4))
-    held = dcb.decode(dcb.MESSAGE.pack(0, 21) + netlink.attribute(dcb.ATTR_IEEE, part))
+    part = codec.attribute(dcb_netlink.IEEE_ETS, bytes(10)) + codec.attribute(dcb_netlink.IEEE_PFC, bytes(4))
+    held = dcb_netlink.decode(dcb_netlink.MESSAGE.pack(0, 21) + codec.attribute(dcb_netlink.ATTR_IEEE, part))
     assert (held.ets, held.pfc, held.buffer) == (None, None, None)
 
 
@@ -168,9 +171,9 @@ def test_our_messages_are_those_of_dcb() -> None:
         lambda: sock.set_buffer("eth0", Buffer((0, 0, 0, 1, 0, 0, 0, 0), (72000, 144000, 0, 0, 0, 0, 0, 0), 524160)),
         with_pfc,
         with_ets,
-        lambda: sock.set_app("eth0", App(dcb.SELECTOR_DSCP, 3, 26)),
-        lambda: sock.delete_app("eth0", App(dcb.SELECTOR_DSCP, 3, 26)),
-        lambda: sock.set_dcbx("eth0", dcb.DCBX_HOST | dcb.DCBX_IEEE),
+        lambda: sock.set_app("eth0", App(dcb_netlink.SELECTOR_DSCP, 3, 26)),
+        lambda: sock.delete_app("eth0", App(dcb_netlink.SELECTOR_DSCP, 3, 26)),
+        lambda: sock.set_dcbx("eth0", dcb_netlink.DCBX_HOST | dcb_netlink.DCBX_IEEE),
     ]
     recorded = json.loads((RECORDINGS / "dcb/iproute2-6.1.json").read_text())
     for row, act in zip(recorded, ours):

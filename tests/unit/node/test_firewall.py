@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.firewall import Packet, Rules
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.firewall import Packet, Rules
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings" / "nft"
 #: listing, netdev, family -> whether the packet that was sent arrived

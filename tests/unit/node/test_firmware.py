@@ -16,12 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.firmware import Firmware
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    Errors,
+    RailyardError,
+    Refused,
+    Unsupported,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from tests.unit.node.trees import INFINIBAND, Tree
 
 STANDIN = Path(__file__).parents[2] / "standins" / "mstconfig"

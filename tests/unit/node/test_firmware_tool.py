@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node import firmware_tool
-from ansible_collections.railyard.fabric.plugins.module_utils.node.firmware_tool import Tool
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Tool
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "mstconfig"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import gids
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
 from tests.unit.node.trees import Tree
 
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"

@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node import gpudirect_seen, kernel_modules
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect import (
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu import gpu_observed
+from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import (
     DROP_IN,
     LOAD_FILE,
     ORDER_FILE,
     GpuDirect,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import kernel_modules
 
 from .trees import Tree
 
@@ -700,4 +701,4 @@ def test_without_modprobe(volta: Host) -> None:
 def test_this_machine_is_read_without_harm() -> None:
     state = GpuDirect({}, System()).observe()
     assert state["path"] in ("dmabuf", "peermem", "none")
-    assert gpudirect_seen.look(System()).inputs.kernel == os.uname().release
+    assert gpu_observed.look(System()).inputs.kernel == os.uname().release

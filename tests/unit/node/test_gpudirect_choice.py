@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import gpudirect_choice as choice
-from ansible_collections.railyard.fabric.plugins.module_utils.node.gpudirect_choice import Inputs
+from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
+from ansible_collections.railyard.fabric.plugins.module_utils._common.gpudirect_paths import Inputs
 
 BOOLS = (True, False, None)
 # Each value that makes a difference, on both sides of every boundary.

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, holders_elsewhere
-from ansible_collections.railyard.fabric.plugins.module_utils.node.holders_elsewhere import Elsewhere
-from ansible_collections.railyard.fabric.plugins.module_utils.node.links import Link
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netns import Namespace
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Address
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders, vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
 from tests.unit.node.trees import Tree
 
 VF = "0000:05:10.0"
@@ -63,7 +63,7 @@ def process(tree: Tree, pid: int, command: str, *opened: str, namespace: str = "
 
 def held(tree: Tree, *addresses: tuple[str, str], elsewhere: dict[str, Elsewhere] | None = None) -> list[str]:
     look: t.Any = lambda _system, _namespaces: elsewhere or {}  # noqa: E731
-    return holders.of(tree.system(), [VF], Table(*addresses), look)[VF]
+    return vf_holders.of(tree.system(), [VF], Table(*addresses), look)[VF]
 
 
 def test_nobody(tree: Tree) -> None:
@@ -162,7 +162,7 @@ def hide(tree: Tree, what: str) -> None:
 
 def test_looking_into_no_namespace_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "fork")
-    assert holders_elsewhere.look(System(), []) == {}
+    assert namespace_holders.look(System(), []) == {}
 
 
 def test_a_namespace_that_is_gone_is_left_out() -> None:
@@ -170,22 +170,22 @@ def test_a_namespace_that_is_gone_is_left_out() -> None:
     gone.processes[os.getpid()] = "reused"
     gone.mounts.append("/run/netns/there-is-no-such")
     # this process is in another namespace than it is said to be, so it is no way in
-    assert holders_elsewhere.enter(System(), gone) is None
-    assert holders_elsewhere.look(System(), [gone]) == {}
+    assert namespace_holders.enter(System(), gone) is None
+    assert namespace_holders.look(System(), [gone]) == {}
 
 
 def test_the_way_in_is_the_right_one() -> None:
     here = os.readlink("/proc/self/ns/net")
     own = Namespace(here)
     own.processes[os.getpid()] = "us"
-    fd = holders_elsewhere.enter(System(), own)
+    fd = namespace_holders.enter(System(), own)
     assert fd is not None
     with os.fdopen(fd) as stream:
         assert "net:[%d]" % os.fstat(stream.fileno()).st_ino == here
 
 
 def test_a_virtual_link_has_no_bus() -> None:
-    assert holders_elsewhere.bus_info("lo") is None
+    assert namespace_holders.bus_info("lo") is None
 
 
 def test_what_was_moved_away_is_told_with_the_name_that_it_had(tree: Tree) -> None:
@@ -200,17 +200,17 @@ def test_what_was_moved_away_is_told_with_the_name_that_it_had(tree: Tree) -> No
     process(tree, 1, "systemd")
     process(tree, 4711, "pause", namespace=POD)
     system = tree.system()
-    assert holders.moved(system, [VF, None, "0000:ff:00.0"], look=look) == {} and asked == []
+    assert vf_holders.moved(system, [VF, None, "0000:ff:00.0"], look=look) == {} and asked == []
     os.unlink(tree.root / "sys/class/net/enp5s0v0")
     shutil.rmtree(tree.root / "sys/bus/pci/devices" / VF / "net")
     hide(tree, "net")
     why = "its netdev net1 is in network namespace %s (pause pid 4711)" % POD
-    assert holders.moved(system, [VF, None], look=look) == {VF: (why, "enp5s0v0", "02:00:00:00:00:05")}
+    assert vf_holders.moved(system, [VF, None], look=look) == {VF: (why, "enp5s0v0", "02:00:00:00:00:05")}
     # nobody may go there, or it was gone before we came
-    blind = holders.moved(system, [VF], look=lambda _system, _namespaces: {})
+    blind = vf_holders.moved(system, [VF], look=lambda _system, _namespaces: {})
     assert blind == {VF: ("its netdev is in another network namespace, which cannot be entered", None, None)}
-    assert holders.moved(system, [VF], "infiniband", look) == {}
+    assert vf_holders.moved(system, [VF], "infiniband", look) == {}
     tree.write("/sys/bus/pci/devices/%s/infiniband_verbs/uverbs5/dev" % VF, "231:5")
     hide(tree, "infiniband")
-    (found,) = holders.moved(system, [VF], "infiniband", look).values()
+    (found,) = vf_holders.moved(system, [VF], "infiniband", look).values()
     assert "its RDMA device is in network namespace %s (pause pid 4711)" % POD in found.why

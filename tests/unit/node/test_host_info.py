@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import host_info, info
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info import host_info, node_info
 from tests.unit.node.trees import Tree
 
 ONE, TWO = "0000:0b:00.0", "0000:0c:00.0"
@@ -64,7 +64,7 @@ def test_each_part_is_what_its_module_gathers_and_plain_data(node: Quiet) -> Non
     # the last asks the kernel itself: on the lab
     parts = [part for part in host_info.PARTS if part != "qos"]
     found = host_info.look(node, parts)
-    assert list(found) == parts and host_info.PARTS == info.HOST_PARTS
+    assert list(found) == parts and host_info.PARTS == node_info.HOST_PARTS
     assert digest(node.root) == before
     assert json.loads(json.dumps(found)) == found
     assert [row["pci"] for row in found["pci"]["ports"]] == [ONE, TWO]

@@ -13,13 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError, Refused, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports import IbPorts
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    Errors,
+    RailyardError,
+    Refused,
+    Unsupported,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.stored_notes import stored
 from tests.unit.node.trees import INFINIBAND, Tree
@@ -147,7 +152,9 @@ def test_at_boot_the_same_is_laid_down(kernel: IbKernel, monkeypatch: pytest.Mon
     assert 'KERNEL=="%s"' % FIRST in rules and SECOND not in rules
     os.unlink(kernel.tree.root / "sys/class/net/ibs1.8001")
     monkeypatch.setattr(
-        "ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports._bring_up", kernel.up, raising=True
+        "ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports._bring_up",
+        kernel.up,
+        raising=True,
     )
     assert boot_program.main([], kernel, patience=0) == 0
     assert kernel.children() == ["ibs1.8001"]

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import ethtool, holders, info, lldp
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ethtool import DriverInfo
-from ansible_collections.railyard.fabric.plugins.module_utils.node.info import Info
-from ansible_collections.railyard.fabric.plugins.module_utils.node.links import ARPHRD_INFINIBAND, Link
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info import node_info
+from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.ethtool import DriverInfo
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import lldp
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from tests.unit.node.test_vpd import card
 from tests.unit.node.trees import Tree
 
@@ -86,7 +89,7 @@ def test_several_gpus_are_equally_near(tmp_path: Path) -> None:
 def test_one_socket_without_gpus(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
-    found = node(tree).look(info.SUBSETS)
+    found = node(tree).look(node_info.SUBSETS)
     assert found["gpus"] == [] and found["rdma"] == [] and found["gids"] == [] and found["vfs"] == []
     assert (found["nics"][0]["gpus"], found["nics"][0]["gpu_proximity"]) == ([], None)
 
@@ -162,8 +165,8 @@ def test_a_netdev_that_a_pod_has_is_told_as_held(tmp_path: Path, monkeypatch: py
     assert row["netdev"] is None
     assert row["holders"] == ["its netdev is in another network namespace, which cannot be entered"]
     assert row["mac"] is None
-    moved = {function: holders.Moved("a pod has it", "ens1", "02:00:00:00:00:0b")}
-    monkeypatch.setattr(holders, "moved", lambda _system, functions: {each: moved[each] for each in functions})
+    moved = {function: vf_holders.Moved("a pod has it", "ens1", "02:00:00:00:00:0b")}
+    monkeypatch.setattr(vf_holders, "moved", lambda _system, functions: {each: moved[each] for each in functions})
     (row,) = node(tree, []).look(["nics"])["nics"]
     # by which a plan may know the port
     assert (row["holders"], row["permanent_mac"]) == (["a pod has it"], "02:00:00:00:00:0b")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_loader
-from ansible_collections.railyard.fabric.plugins.module_utils.node.boot_loader import Grub
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.kernel_arguments import KernelArguments
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_loader
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.boot_loader import Grub
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.kernel_arguments import KernelArguments
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from tests.unit.node.nic_kernel import Killed
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings" / "boot"

@@ -13,9 +13,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import links, netlink
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, link_messages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
 ETHERNET = bytes.fromhex("525400010500")
 
@@ -26,43 +26,43 @@ def pairs(*numbers: int) -> bytes:
 
 def vf_info(vf: int, mac: str = "02aabbccdd01", **attributes: bytes) -> bytes:
     """An IFLA_VF_INFO as rtnl_fill_vfinfo() of Linux 6.1 lays it out."""
-    body = netlink.attribute(links.IFLA_VF_MAC, pairs(vf) + bytes.fromhex(mac).ljust(32, b"\0"))
-    body += netlink.attribute(12, struct.pack("=I", vf))  # IFLA_VF_VLAN_LIST and others are passed over
-    body += netlink.attribute(links.IFLA_VF_VLAN, pairs(vf, 100, 3))
-    body += netlink.attribute(links.IFLA_VF_RATE, pairs(vf, 50, 200))
-    body += netlink.attribute(links.IFLA_VF_SPOOFCHK, attributes.get("spoofchk", pairs(vf, 1)))
-    body += netlink.attribute(links.IFLA_VF_LINK_STATE, pairs(vf, 2))
-    body += netlink.attribute(links.IFLA_VF_TRUST, attributes.get("trust", pairs(vf, 0)))
+    body = codec.attribute(link_messages.IFLA_VF_MAC, pairs(vf) + bytes.fromhex(mac).ljust(32, b"\0"))
+    body += codec.attribute(12, struct.pack("=I", vf))  # IFLA_VF_VLAN_LIST and others are passed over
+    body += codec.attribute(link_messages.IFLA_VF_VLAN, pairs(vf, 100, 3))
+    body += codec.attribute(link_messages.IFLA_VF_RATE, pairs(vf, 50, 200))
+    body += codec.attribute(link_messages.IFLA_VF_SPOOFCHK, attributes.get("spoofchk", pairs(vf, 1)))
+    body += codec.attribute(link_messages.IFLA_VF_LINK_STATE, pairs(vf, 2))
+    body += codec.attribute(link_messages.IFLA_VF_TRUST, attributes.get("trust", pairs(vf, 0)))
     if "guid" in attributes:
-        body += netlink.attribute(links.IFLA_VF_IB_NODE_GUID, attributes["guid"])
-    return netlink.attribute(links.IFLA_VF_INFO | 0x8000, body)
+        body += codec.attribute(link_messages.IFLA_VF_IB_NODE_GUID, attributes["guid"])
+    return codec.attribute(link_messages.IFLA_VF_INFO | 0x8000, body)
 
 
 def link_message(
     name: str = "enp5s0", vfs: bytes | None = None, address: bytes = ETHERNET, rest: bytes = b"", kind: int = 1
 ) -> bytes:
-    payload = links.LINK_HEADER.pack(0, kind, 6, 0x11043, 0) + netlink.string(links.IFLA_IFNAME, name)
-    payload += netlink.u32(links.IFLA_MTU, 4200) + netlink.u8(links.IFLA_OPERSTATE, 6)
-    payload += netlink.u8(links.IFLA_CARRIER, 1) + netlink.attribute(links.IFLA_ADDRESS, address)
-    payload += netlink.u32(links.IFLA_MIN_MTU, 68) + netlink.u32(links.IFLA_MAX_MTU, 0)
+    payload = link_messages.LINK_HEADER.pack(0, kind, 6, 0x11043, 0) + codec.string(link_messages.IFLA_IFNAME, name)
+    payload += codec.u32(link_messages.IFLA_MTU, 4200) + codec.u8(link_messages.IFLA_OPERSTATE, 6)
+    payload += codec.u8(link_messages.IFLA_CARRIER, 1) + codec.attribute(link_messages.IFLA_ADDRESS, address)
+    payload += codec.u32(link_messages.IFLA_MIN_MTU, 68) + codec.u32(link_messages.IFLA_MAX_MTU, 0)
     if vfs is not None:
-        payload += netlink.attribute(links.IFLA_VFINFO_LIST | 0x8000, vfs)
+        payload += codec.attribute(link_messages.IFLA_VFINFO_LIST | 0x8000, vfs)
     return payload + rest
 
 
 def test_a_link_and_its_vfs() -> None:
-    alternatives = netlink.string(links.IFLA_ALT_IFNAME, "rail5") + netlink.string(
-        links.IFLA_ALT_IFNAME, "a-name-longer-than-15"
+    alternatives = codec.string(link_messages.IFLA_ALT_IFNAME, "rail5") + codec.string(
+        link_messages.IFLA_ALT_IFNAME, "a-name-longer-than-15"
     )
-    link = links.decode_link(
+    link = link_messages.decode_link(
         link_message(
             vfs=vf_info(1) + vf_info(0, "02aabbccdd00"),
-            rest=netlink.attribute(links.IFLA_PROP_LIST, alternatives)
-            + netlink.attribute(links.IFLA_PERM_ADDRESS, ETHERNET[:-1] + b"\x09")
-            + netlink.string(links.IFLA_PARENT_DEV_NAME, "0000:05:00.0"),
+            rest=codec.attribute(link_messages.IFLA_PROP_LIST, alternatives)
+            + codec.attribute(link_messages.IFLA_PERM_ADDRESS, ETHERNET[:-1] + b"\x09")
+            + codec.string(link_messages.IFLA_PARENT_DEV_NAME, "0000:05:00.0"),
         )
     )
-    assert link._replace(vfs=()) == links.Link(
+    assert link._replace(vfs=()) == link_messages.Link(
         ifindex=6,
         name="enp5s0",
         up=True,
@@ -96,21 +96,21 @@ def test_a_link_and_its_vfs() -> None:
 
 
 def test_what_stands_on_a_link_of_another_namespace() -> None:
-    rest = netlink.u32(links.IFLA_LINK, 7) + netlink.u32(links.IFLA_LINK_NETNSID, 2)
-    rest += netlink.attribute(links.IFLA_LINKINFO | 0x8000, netlink.string(links.IFLA_INFO_KIND, "macvlan"))
-    link = links.decode_link(link_message("net1", rest=rest))
+    rest = codec.u32(link_messages.IFLA_LINK, 7) + codec.u32(link_messages.IFLA_LINK_NETNSID, 2)
+    rest += codec.attribute(link_messages.IFLA_LINKINFO | 0x8000, codec.string(link_messages.IFLA_INFO_KIND, "macvlan"))
+    link = link_messages.decode_link(link_message("net1", rest=rest))
     assert (link.kind, link.below, link.below_namespace, link.parent) == ("macvlan", 7, 2, None)
 
 
 def test_what_the_driver_does_not_say_is_none() -> None:
-    unsaid = pairs(0, links.UNSAID)
-    (vf,) = links.vf_rows(vf_info(0, spoofchk=unsaid, trust=unsaid), 6)
+    unsaid = pairs(0, link_messages.UNSAID)
+    (vf,) = link_messages.vf_rows(vf_info(0, spoofchk=unsaid, trust=unsaid), 6)
     assert (vf["spoofchk"], vf["trust"]) == (None, None)
 
 
 def test_vfs_of_an_infiniband_pf_have_guids_and_no_mac() -> None:
     guid = struct.pack("=IIQ", 0, 0, 0x0011223344556677)
-    (vf,) = links.decode_link(link_message(vfs=vf_info(0, guid=guid), address=bytes(20), kind=32)).vfs
+    (vf,) = link_messages.decode_link(link_message(vfs=vf_info(0, guid=guid), address=bytes(20), kind=32)).vfs
     assert (vf["mac"], vf["node_guid"], vf["port_guid"]) == (None, "00:11:22:33:44:55:66:77", None)
 
 
@@ -129,17 +129,17 @@ class Kernel(threading.Thread):
             data = self.theirs.recv(65536)
             if not data:
                 return
-            _length, kind, flags, sequence, _port = netlink.HEADER.unpack_from(data)
+            _length, kind, flags, sequence, _port = codec.HEADER.unpack_from(data)
             self.requests.append((kind, flags, data[16:]))
             answers = self.answer(kind, data[16:])
             if isinstance(answers, int):
-                self.theirs.send(netlink.encode(netlink.NLMSG_ERROR, 0, sequence, struct.pack("=i", -answers) + data))
+                self.theirs.send(codec.encode(codec.NLMSG_ERROR, 0, sequence, struct.pack("=i", -answers) + data))
                 continue
-            multi = netlink.NLM_F_MULTI if flags & netlink.NLM_F_DUMP else 0
+            multi = codec.NLM_F_MULTI if flags & codec.NLM_F_DUMP else 0
             for payload in answers:
-                self.theirs.send(netlink.encode(kind - 2, multi, sequence, payload))
-            end = netlink.NLMSG_DONE if multi else netlink.NLMSG_ERROR
-            self.theirs.send(netlink.encode(end, multi, sequence, struct.pack("=i", 0) + data[:16]))
+                self.theirs.send(codec.encode(kind - 2, multi, sequence, payload))
+            end = codec.NLMSG_DONE if multi else codec.NLMSG_ERROR
+            self.theirs.send(codec.encode(end, multi, sequence, struct.pack("=i", 0) + data[:16]))
 
 
 def rtnl(kernel: Kernel) -> Rtnetlink:
@@ -151,8 +151,8 @@ def test_links_are_asked_for_with_or_without_vfs() -> None:
     with rtnl(kernel) as table:
         assert [link.name for link in table.links()] == ["b", "a"]
         assert table.links(vfs=True)[1].vfs[0]["index"] == 0
-    masks = [netlink.table(payload[16:])[links.IFLA_EXT_MASK] for _kind, _flags, payload in kernel.requests]
-    assert [netlink.number(mask) for mask in masks] == [8, 9]
+    masks = [codec.table(payload[16:])[link_messages.IFLA_EXT_MASK] for _kind, _flags, payload in kernel.requests]
+    assert [codec.number(mask) for mask in masks] == [8, 9]
 
 
 def test_one_link_by_name_or_index() -> None:

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.modprobe import Parameter, boolean, config_files
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.modprobe import (
+    Parameter,
+    boolean,
+    config_files,
+)
 
 MODE = Parameter("ib_core", "netns_mode")
 

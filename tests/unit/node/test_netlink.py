@@ -11,9 +11,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
 
 KIND = 0x1401
 
@@ -26,70 +26,70 @@ def ends() -> t.Iterator[tuple[NetlinkSocket, socket.socket]]:
 
 
 def error(code: int, sequence: int, said: str = "", capped: bool = True, request: bytes = b"") -> bytes:
-    flags = (netlink.NLM_F_CAPPED if capped else 0) | (netlink.NLM_F_ACK_TLVS if said else 0)
-    body = struct.pack("=i", -code) + (request or netlink.encode(KIND, 5, sequence, b""))
+    flags = (codec.NLM_F_CAPPED if capped else 0) | (codec.NLM_F_ACK_TLVS if said else 0)
+    body = struct.pack("=i", -code) + (request or codec.encode(KIND, 5, sequence, b""))
     if said:
-        body += netlink.string(netlink.NLMSGERR_ATTR_MSG, said)
-    return netlink.encode(netlink.NLMSG_ERROR, flags, sequence, body)
+        body += codec.string(codec.NLMSGERR_ATTR_MSG, said)
+    return codec.encode(codec.NLMSG_ERROR, flags, sequence, body)
 
 
-def part(sequence: int, payload: bytes, flags: int = netlink.NLM_F_MULTI) -> bytes:
-    return netlink.encode(KIND, flags, sequence, payload)
+def part(sequence: int, payload: bytes, flags: int = codec.NLM_F_MULTI) -> bytes:
+    return codec.encode(KIND, flags, sequence, payload)
 
 
-def done(sequence: int, code: int = 0, flags: int = netlink.NLM_F_MULTI, rest: bytes = b"") -> bytes:
-    return netlink.encode(netlink.NLMSG_DONE, flags, sequence, struct.pack("=i", -code) + rest)
+def done(sequence: int, code: int = 0, flags: int = codec.NLM_F_MULTI, rest: bytes = b"") -> bytes:
+    return codec.encode(codec.NLMSG_DONE, flags, sequence, struct.pack("=i", -code) + rest)
 
 
 def test_attributes_are_padded_and_come_back() -> None:
-    data = netlink.string(2, "mlx5_0") + netlink.u8(66, 1) + netlink.u32(1, 70000)
+    data = codec.string(2, "mlx5_0") + codec.u8(66, 1) + codec.u32(1, 70000)
     assert len(data) % 4 == 0
     assert data[:4] == struct.pack("=HH", 11, 2)
-    table = netlink.table(data)
-    assert netlink.text(table[2]) == "mlx5_0"
-    assert netlink.number(table[66]) == 1
-    assert netlink.number(table[1]) == 70000
+    table = codec.table(data)
+    assert codec.text(table[2]) == "mlx5_0"
+    assert codec.number(table[66]) == 1
+    assert codec.number(table[1]) == 70000
 
 
 def test_flag_bits_of_an_attribute_type_are_dropped() -> None:
-    assert netlink.attributes(struct.pack("=HHI", 8, 0x8013, 7)) == [(0x13, struct.pack("=I", 7))]
+    assert codec.attributes(struct.pack("=HHI", 8, 0x8013, 7)) == [(0x13, struct.pack("=I", 7))]
 
 
 @pytest.mark.parametrize("data", [struct.pack("=HH", 3, 1), struct.pack("=HH", 12, 1), b"\x08\x00\x01\x00\x00"])
 def test_an_attribute_cut_short_is_an_error(data: bytes) -> None:
     with pytest.raises(RailyardError, match="makes no sense"):
-        netlink.attributes(data)
+        codec.attributes(data)
 
 
 def test_a_message_cut_short_is_an_error() -> None:
     with pytest.raises(RailyardError, match="makes no sense"):
-        netlink.decode(netlink.encode(KIND, 0, 1, b"12345678")[:-4])
+        codec.decode(codec.encode(KIND, 0, 1, b"12345678")[:-4])
 
 
 def test_a_number_of_odd_length_is_an_error() -> None:
     with pytest.raises(RailyardError, match="number of 3 bytes"):
-        netlink.number(b"123")
+        codec.number(b"123")
 
 
 def test_a_request_is_acknowledged(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, kernel = ends
     kernel.send(error(0, 1))
-    assert sock.request(KIND, netlink.u8(66, 0)) == []
-    (asked,) = netlink.decode(kernel.recv(4096))
-    assert asked == (KIND, netlink.NLM_F_REQUEST | netlink.NLM_F_ACK, 1, netlink.u8(66, 0))
+    assert sock.request(KIND, codec.u8(66, 0)) == []
+    (asked,) = codec.decode(kernel.recv(4096))
+    assert asked == (KIND, codec.NLM_F_REQUEST | codec.NLM_F_ACK, 1, codec.u8(66, 0))
 
 
 def test_a_request_gives_its_answer_then_the_acknowledgement(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, kernel = ends
-    kernel.send(part(1, netlink.u8(66, 1), 0))
+    kernel.send(part(1, codec.u8(66, 1), 0))
     kernel.send(error(0, 1))
-    assert sock.request(KIND) == [netlink.u8(66, 1)]
+    assert sock.request(KIND) == [codec.u8(66, 1)]
 
 
 @pytest.mark.parametrize("capped", [True, False])
 def test_an_error_says_what_the_kernel_said(ends: tuple[NetlinkSocket, socket.socket], capped: bool) -> None:
     sock, kernel = ends
-    request = b"" if capped else netlink.encode(KIND, 5, 1, netlink.string(2, "rxe_gpu01"))
+    request = b"" if capped else codec.encode(KIND, 5, 1, codec.string(2, "rxe_gpu01"))
     kernel.send(error(errno.EBUSY, 1, "other namespaces exist", capped, request))
     with pytest.raises(NetlinkError, match=r"Device or resource busy \(EBUSY\): other namespaces exist") as caught:
         sock.request(KIND)
@@ -103,8 +103,8 @@ def test_a_dump_is_put_together_from_its_parts(ends: tuple[NetlinkSocket, socket
     kernel.send(part(1, b"cccc"))
     kernel.send(done(1))
     assert sock.dump(KIND) == [b"aaaa", b"bbbb", b"cccc"]
-    (asked,) = netlink.decode(kernel.recv(4096))
-    assert asked.flags == netlink.NLM_F_REQUEST | netlink.NLM_F_DUMP
+    (asked,) = codec.decode(kernel.recv(4096))
+    assert asked.flags == codec.NLM_F_REQUEST | codec.NLM_F_DUMP
 
 
 def test_a_long_datagram_is_read_whole(ends: tuple[NetlinkSocket, socket.socket]) -> None:
@@ -117,8 +117,8 @@ def test_a_long_datagram_is_read_whole(ends: tuple[NetlinkSocket, socket.socket]
 
 def test_a_dump_that_changed_meanwhile_is_read_again(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, kernel = ends
-    kernel.send(part(1, b"aaaa") + part(1, b"bbbb", netlink.NLM_F_MULTI | netlink.NLM_F_DUMP_INTR) + done(1))
-    kernel.send(part(2, b"cccc") + done(2, flags=netlink.NLM_F_MULTI | netlink.NLM_F_DUMP_INTR))
+    kernel.send(part(1, b"aaaa") + part(1, b"bbbb", codec.NLM_F_MULTI | codec.NLM_F_DUMP_INTR) + done(1))
+    kernel.send(part(2, b"cccc") + done(2, flags=codec.NLM_F_MULTI | codec.NLM_F_DUMP_INTR))
     kernel.send(part(3, b"dddd") + done(3))
     assert sock.dump(KIND) == [b"dddd"]
 
@@ -126,7 +126,7 @@ def test_a_dump_that_changed_meanwhile_is_read_again(ends: tuple[NetlinkSocket, 
 def test_a_dump_that_never_holds_still_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, _kernel = ends
     answer = b"".join(
-        done(each, flags=netlink.NLM_F_MULTI | netlink.NLM_F_DUMP_INTR) for each in range(1, netlink.DUMP_TRIES + 1)
+        done(each, flags=codec.NLM_F_MULTI | codec.NLM_F_DUMP_INTR) for each in range(1, codec.DUMP_TRIES + 1)
     )
     # the same datagram holds the answers to all tries; each try takes its own
     sock._receive = lambda: answer  # type: ignore[method-assign]
@@ -136,8 +136,8 @@ def test_a_dump_that_never_holds_still_is_an_error(ends: tuple[NetlinkSocket, so
 
 def test_a_dump_that_fails_at_its_end_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, kernel = ends
-    rest = netlink.string(netlink.NLMSGERR_ATTR_MSG, "no such device")
-    kernel.send(part(1, b"aaaa") + done(1, errno.ENODEV, netlink.NLM_F_MULTI | netlink.NLM_F_ACK_TLVS, rest))
+    rest = codec.string(codec.NLMSGERR_ATTR_MSG, "no such device")
+    kernel.send(part(1, b"aaaa") + done(1, errno.ENODEV, codec.NLM_F_MULTI | codec.NLM_F_ACK_TLVS, rest))
     with pytest.raises(NetlinkError, match=r"\(ENODEV\): no such device"):
         sock.dump(KIND)
 
@@ -153,7 +153,7 @@ def test_answers_to_a_request_given_up_are_skipped(ends: tuple[NetlinkSocket, so
 
 def test_an_overrun_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, kernel = ends
-    kernel.send(netlink.encode(netlink.NLMSG_OVERRUN, 0, 1, b""))
+    kernel.send(codec.encode(codec.NLMSG_OVERRUN, 0, 1, b""))
     with pytest.raises(NetlinkError, match="ENOBUFS"):
         sock.dump(KIND)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netns
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 
 FIRST, BLUE, POD, LEFT, KEPT = ("net:[%d]" % number for number in (4026531840, 4026532201, 4026532202, 4026532203, 9))
 
@@ -45,11 +45,11 @@ def proc(tmp_path: Path) -> Proc:
 
 def test_none_beside_the_first(tmp_path: Path) -> None:
     Proc(tmp_path).process(1, "systemd", FIRST, files=(FIRST,))
-    assert netns.others(System(str(tmp_path))) == []
+    assert network_namespaces.others(System(str(tmp_path))) == []
 
 
 def test_named_without_a_process(proc: Proc, tmp_path: Path) -> None:
-    assert [str(each) for each in netns.others(System(str(tmp_path)))] == ["blue (no process)"]
+    assert [str(each) for each in network_namespaces.others(System(str(tmp_path)))] == ["blue (no process)"]
 
 
 def test_each_with_its_holders(proc: Proc, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_each_with_its_holders(proc: Proc, tmp_path: Path) -> None:
     thread = proc.process(80, "agent", FIRST)
     (thread / "task/81/ns").mkdir(parents=True)
     (thread / "task/81/ns/net").symlink_to(KEPT)
-    assert [str(each) for each in netns.others(System(str(tmp_path)))] == [
+    assert [str(each) for each in network_namespaces.others(System(str(tmp_path)))] == [
         "blue (sleep pid 61, sleep pid 62, sleep pid 63, 2 more)",
         "net:[4026532202] (trainer pid 50; open in containerd pid 70)",
         "net:[4026532203] (open in containerd pid 70)",
@@ -72,4 +72,7 @@ def test_each_with_its_holders(proc: Proc, tmp_path: Path) -> None:
 def test_mounts_in_other_mount_namespaces(proc: Proc, tmp_path: Path) -> None:
     place = proc.process(90, "dockerd", FIRST, mnt="mnt:[3]")
     (place / "mountinfo").write_text("9 1 0:4 %s /run/docker/netns/my\\040pod rw - nsfs nsfs rw\n" % LEFT)
-    assert [each.name for each in netns.others(System(str(tmp_path)))] == ["/run/docker/netns/my pod", "blue"]
+    assert [each.name for each in network_namespaces.others(System(str(tmp_path)))] == [
+        "/run/docker/netns/my pod",
+        "blue",
+    ]

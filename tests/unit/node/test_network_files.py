@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node import network_files as files
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import read_ports
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import network_files as files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import read_ports
 
 FOUR: dict[str, t.Any] = {
     "rail": "gpu01",

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils.node import nic_driver_match as match
-from ansible_collections.railyard.fabric.plugins.module_utils.node import nic_driver_packages as packages
-from ansible_collections.railyard.fabric.plugins.module_utils.node import nic_driver_source as sources
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.nic_driver import NicDriver
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils.urls import Login
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import Login
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility as match
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_packages as packages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from tests.unit.node.trees import Tree
 
 JAMMY = match.Node("ubuntu22.04", "5.15.0-25-generic", "x86_64")

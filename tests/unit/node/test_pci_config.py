@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import pci
-from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_config import EXPRESS, Config
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import EXPRESS, Config
 from tests.unit.node.pci_kernel import RECORDINGS, PciKernel, recorded
 
 NAMES = sorted(path.stem for path in RECORDINGS.glob("*.txt"))
@@ -118,10 +118,10 @@ def test_a_locked_kernel_says_so(kernel: PciKernel) -> None:
         read.set_max_read_request(4096)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not os.listdir(pci.DEVICES), reason="needs root and a PCI bus")
+@pytest.mark.skipif(os.geteuid() != 0 or not os.listdir(pci_functions.DEVICES), reason="needs root and a PCI bus")
 def test_this_machines_own_functions_can_be_read() -> None:
     system = System()
-    for function in system.listdir(pci.DEVICES):
+    for function in system.listdir(pci_functions.DEVICES):
         read = Config(system, function)
         assert read.max_read_request in (None, 128, 256, 512, 1024, 2048, 4096)
         assert len(read.data) in (256, 4096)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning import PciTuning
-from ansible_collections.railyard.fabric.plugins.module_utils.node.pci_tuning_wish import between
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning_spec import between
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.pci_kernel import PciKernel
 
@@ -354,7 +355,7 @@ def test_the_next_boot_and_a_device_that_comes_back(kernel: PciKernel) -> None:
         'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s", %s' % (each, start)
         for each in (DOWN_NIC, DOWN_GPU, NIC, GPU)
     ]
-    assert " --only %i\n" in (kernel.read_file(boot.AGAIN) or "")
+    assert " --only %i\n" in (kernel.read_file(boot_state.AGAIN) or "")
     # the machine boots: firmware and kernel set what they set
     for bridge in (DOWN_NIC, DOWN_GPU):
         kernel.poke(bridge, 0x116, 0x1F)
@@ -391,7 +392,9 @@ def test_what_is_no_longer_wanted_is_taken_away(kernel: PciKernel) -> None:
         ("/etc/railyard/boot.d/15-pci_tuning.json", None),
     ]
     # and it was the last that was kept
-    assert {boot.UNIT_WANTED, boot.UNIT, boot.AGAIN, boot.PROGRAM} < {each[0] for each in gone[2:]}
+    assert {boot_state.UNIT_WANTED, boot_state.UNIT, boot_state.AGAIN, boot_state.PROGRAM} < {
+        each[0] for each in gone[2:]
+    }
     assert not kernel.exists("/etc/railyard")
     assert run(kernel, options(acs="leave", max_read_request=None, persist=True))[0] == []
 
@@ -432,7 +435,7 @@ def test_absent_takes_back_what_is_kept_and_touches_no_register(kernel: PciKerne
         "/etc/udev/rules.d/90-railyard-pci_tuning.rules",
         "/etc/railyard/boot.d/15-pci_tuning.json",
     ]
-    assert reasons == REASONS and not kernel.exists("/etc/railyard") and not kernel.exists(boot.AGAIN)
+    assert reasons == REASONS and not kernel.exists("/etc/railyard") and not kernel.exists(boot_state.AGAIN)
     assert PciTuning(options(), kernel).observe()["ports"][0]["max_read_request"] == 4096
     assert take_back(kernel, max_read_request=4096, acs="disabled") == ([], REASONS), "they say nothing here"
     run(kernel, options(persist=True))

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError, Refused
-from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, holders_elsewhere
-from ansible_collections.railyard.fabric.plugins.module_utils.node import rtnetlink as rt
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.network_files import Networkd
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports import RailPorts
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ports_wish import RECORD, read_ports
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink as rt
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.network_files import Networkd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD, read_ports
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders, vf_holders
 from tests.unit.node.ports_kernel import Node, write
 from tests.unit.node.stored_notes import stored
 
@@ -679,8 +679,8 @@ def away(node: Node, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[
             node.kernel.table[link.ifindex] = link
 
     row = {"name": "net1", "alias": "enp11s0", "kind": None, "pci": "0000:0b:00.0", "below": None}
-    pod = holders_elsewhere.Elsewhere([row], [])
-    monkeypatch.setattr(holders, "moved", functools.partial(holders.moved, look=lambda *_given: {POD: pod}))
+    pod = namespace_holders.Elsewhere([row], [])
+    monkeypatch.setattr(vf_holders, "moved", functools.partial(vf_holders.moved, look=lambda *_given: {POD: pod}))
     write(node.root / "proc/4711/comm", "pause")
     for number, namespace in ((1, "net:[1]"), (4711, POD)):
         place = node.root / ("proc/%d/task/%d/ns" % (number, number))
@@ -724,7 +724,7 @@ def test_the_files_of_a_port_whose_name_nobody_knows_stay(
 ) -> None:
     ports = [dict(each, netdev=None) for each in PORTS]
     run(node, ports)
-    monkeypatch.setattr(holders, "moved", functools.partial(holders.moved, look=lambda *_given: {}))
+    monkeypatch.setattr(vf_holders, "moved", functools.partial(vf_holders.moved, look=lambda *_given: {}))
     away(True)
     told = run(node, ports)
     assert told["changes"] == [] and "which cannot be entered" in told["held"][0]["by"]
@@ -742,7 +742,7 @@ def test_files_of_a_port_that_stays_in_a_pod_outlive_another_port(
     own = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
     run(node, ports)
     if not told:
-        monkeypatch.setattr(holders, "moved", functools.partial(holders.moved, look=lambda *_given: {}))
+        monkeypatch.setattr(vf_holders, "moved", functools.partial(vf_holders.moved, look=lambda *_given: {}))
     away(True)
     taken = run(node, [ports[1]], state="absent")
     assert [each["rail"] for each in taken["held"]] == ["gpu01"]

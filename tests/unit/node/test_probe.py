@@ -17,9 +17,18 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import branch, netns, probe, probe_meet, probe_runs
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_rendezvous, probe_runs
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import rail_probe as probe
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_requests import (
+    checksum,
+    echo_request,
+    payload_size,
+    reach,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
 from ansible_collections.railyard.fabric.plugins.modules import rail_probe
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
@@ -53,15 +62,15 @@ MAPPED = "0000:0000:0000:0000:0000:ffff:ac10:0bc9"  # 172.16.11.201
 
 
 def test_a_packet_is_exactly_as_large_as_the_mtu() -> None:
-    packet = probe.echo_request(1, 1, probe.payload_size(4200))
+    packet = echo_request(1, 1, payload_size(4200))
     assert len(packet) + 20 == 4200
-    assert probe.checksum(packet) == 0
-    assert probe.checksum(b"\x45\x00\x01") != 0
+    assert checksum(packet) == 0
+    assert checksum(b"\x45\x00\x01") != 0
 
 
 @needs_root
 def test_full_packets_come_back_and_too_large_ones_are_named() -> None:
-    good, large = probe.reach([target(), target(mtu=66000)], 2, 0.3)
+    good, large = reach([target(), target(mtu=66000)], 2, 0.3)
     assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
     assert good["rtt_ms"] > 0
     assert (large["received"], large["error"]) == (0, "Message too long")
@@ -69,7 +78,7 @@ def test_full_packets_come_back_and_too_large_ones_are_named() -> None:
 
 @needs_root
 def test_an_address_that_is_not_ours_is_told_and_the_others_are_probed() -> None:
-    away, here = probe.reach([target(source="192.0.2.1"), target()], 1, 0.3)
+    away, here = reach([target(source="192.0.2.1"), target()], 1, 0.3)
     assert (away["sent"], away["received"]) == (1, 0)
     assert away["error"] == "no socket from 192.0.2.1 on lo: Cannot assign requested address"
     assert (here["received"], here["error"]) == (1, "")
@@ -184,7 +193,7 @@ def test_only_the_noted_process_is_ended(tmp_path: Path) -> None:
             return sorted(os.listdir(tmp_path)) if path == probe_runs.SERVER_DIR else super().listdir(path)
 
     try:
-        noted = {"port": 1, "until": 0, "run": "", "started": netns.started(system, server.pid)}
+        noted = {"port": 1, "until": 0, "run": "", "started": network_namespaces.started(system, server.pid)}
         (tmp_path / str(server.pid)).write_text(json.dumps(dict(noted, pid=server.pid)))
         # an earlier process of the same number
         (tmp_path / str(other.pid)).write_text(json.dumps(dict(noted, pid=other.pid, started="1")))
@@ -213,7 +222,7 @@ SIX = {"source6": "::1", "address6": "::1"}
 @needs_root
 def test_full_packets_come_back_over_ipv6_and_are_not_cut_up() -> None:
     six = target(source="::1", address="::1")
-    good, large, dark = probe.reach([six, dict(six, mtu=66000), target(source="::1", address="2001:db8::9")], 2, 0.3)
+    good, large, dark = reach([six, dict(six, mtu=66000), target(source="::1", address="2001:db8::9")], 2, 0.3)
     assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
     assert (large["received"], large["error"]) == (0, "Message too long")
     assert dark["received"] == 0
@@ -433,7 +442,7 @@ PORT = {"rail": "gpu01", "device": None, "address": None, "pci": "0000:18:00.0",
 def test_a_server_listens_at_the_management_address_alone_and_says_where(
     server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe_meet, "management_address", lambda *_known: "127.0.0.9")
+    monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: "127.0.0.9")
     (result,) = probe.serve(options(ports=[PORT], latency=True), server)
     assert (result["meet"], result["error"]) == ("127.0.0.9", "")
     started = (tmp_path / "log").read_text().splitlines()
@@ -448,7 +457,7 @@ def test_an_older_server_is_not_told_what_it_does_not_know(
     server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "help").write_text("  -d, --ib-dev=<dev>\n")
-    monkeypatch.setattr(probe_meet, "management_address", lambda *_known: "127.0.0.9")
+    monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: "127.0.0.9")
     (result,) = probe.serve(options(ports=[PORT]), server)
     assert result["port"] and "--bind_source_ip" not in (tmp_path / "log").read_text()
 
@@ -497,7 +506,7 @@ def test_a_server_outlives_transfers_that_hang_before_its_own(server: Node, tmp_
 
 
 def test_a_node_without_another_address_says_so(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_meet, "management_address", lambda *_known: None)
+    monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: None)
     (result,) = probe.serve(options(ports=[PORT]), server)
     assert result["port"] is None and "no IP address" in result["error"] and "proof_meet" in result["remedy"]
 
@@ -505,23 +514,25 @@ def test_a_node_without_another_address_says_so(server: Node, monkeypatch: pytes
 def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 127.0.0.1 22")
     system = System()
-    assert probe_meet.management_address(system) == "127.0.0.1"
+    assert probe_rendezvous.management_address(system) == "127.0.0.1"
     # what the connection came in on is a rail: then the default route's
-    assert probe_meet.management_address(system, {"lo"}) != "127.0.0.1"
-    assert probe_meet.management_address(system, addresses={"127.0.0.1"}) != "127.0.0.1"
+    assert probe_rendezvous.management_address(system, {"lo"}) != "127.0.0.1"
+    assert probe_rendezvous.management_address(system, addresses={"127.0.0.1"}) != "127.0.0.1"
     # an address of something before the node is not the node's
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 203.0.113.5 22")
-    assert probe_meet.management_address(system) != "203.0.113.5"
-    monkeypatch.setattr(branch, "default_route_netdevs", lambda _system: ["lo"])
-    monkeypatch.setattr(probe_meet, "_held", lambda netdevs: ["10.0.0.5", "10.0.0.6"] if netdevs == ["lo"] else [])
-    assert probe_meet.management_address(system) == "10.0.0.5"
-    assert probe_meet.management_address(system, addresses={"10.0.0.5"}) == "10.0.0.6"
-    assert probe_meet.management_address(system, {"lo"}) is None
+    assert probe_rendezvous.management_address(system) != "203.0.113.5"
+    monkeypatch.setattr(management_path, "default_route_netdevs", lambda _system: ["lo"])
+    monkeypatch.setattr(
+        probe_rendezvous, "_held", lambda netdevs: ["10.0.0.5", "10.0.0.6"] if netdevs == ["lo"] else []
+    )
+    assert probe_rendezvous.management_address(system) == "10.0.0.5"
+    assert probe_rendezvous.management_address(system, addresses={"10.0.0.5"}) == "10.0.0.6"
+    assert probe_rendezvous.management_address(system, {"lo"}) is None
 
 
 def test_addresses_of_an_interface_are_those_that_reach_further_than_it() -> None:
     # the loopback's are host-wide, and so nobody's management address
-    assert probe_meet._held(["lo"]) == []
+    assert probe_rendezvous._held(["lo"]) == []
 
 
 # -- several runs at the same time -------------------------------------------------------------------------------------
@@ -637,7 +648,7 @@ def test_a_run_that_sends_all_the_while_is_seen(server: Node) -> None:
         (record,) = (server.place / probe_runs.RUNS_DIR.lstrip("/")).glob("*.json")
         row = json.loads(record.read_text())
         # between its two looks at the node
-        row["sends"] = [sender.pid, netns.started(System(), sender.pid)]
+        row["sends"] = [sender.pid, network_namespaces.started(System(), sender.pid)]
         record.write_text(json.dumps(row))
         time.sleep(0.01)
         assert [each["run"] for each in call(server, "probe", TWO)["others"]] == [ONE]

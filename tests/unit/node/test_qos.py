@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import qos as fabric_qos
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program, dcb_managers, qos
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.qos import RoceQos
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as fabric_qos
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import dcb_managers
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import roce_qos as qos
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 from ansible_collections.railyard.fabric.plugins.modules import roce_qos
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.qos_kernel import QosKernel

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric import qos as fabric_qos
-from ansible_collections.railyard.fabric.plugins.module_utils.node import dcb
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.qos import RoceQos
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as fabric_qos
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import dcb_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 from tests.unit.node.dcb_kernel import Nic
 from tests.unit.node.qos_kernel import QosKernel
 
@@ -34,7 +34,9 @@ def nic_of(text: str) -> Nic:
     if "DCBX mode: Firmware controlled" in text:
         nic.dcbx = 0x0C  # mlx5: CEE and IEEE without DCB_CAP_DCBX_HOST
     for found in re.finditer(r"prio:(\d) dscp:([\d,]+)", text):
-        nic.apps += [(dcb.SELECTOR_DSCP, int(found.group(1)), int(each)) for each in found.group(2)[:-1].split(",")]
+        nic.apps += [
+            (dcb_netlink.SELECTOR_DSCP, int(found.group(1)), int(each)) for each in found.group(2)[:-1].split(",")
+        ]
     sizes = re.search(r"Receive buffer size \(bytes\): ((?:\d+,){8})(?:max_buffer_size=(\d+))?", text)
     if sizes:
         nic.sizes = [int(each) for each in sizes.group(1)[:-1].split(",")]
@@ -46,7 +48,7 @@ def nic_of(text: str) -> Nic:
     nic.pfc = sum(bit << priority for priority, bit in enumerate(_row("enabled", text)))
     for part in text.split("\ntc: ")[1:]:
         number, kind = int(part.split()[0]), _found(r"tsa: (\w+)", part)
-        nic.tsa[number] = dcb.TSA_NUMBERS[kind]
+        nic.tsa[number] = dcb_netlink.TSA_NUMBERS[kind]
         nic.bw[number] = int(_found(r"bw: (\d+)", part)) if kind == "ets" else 100
         for priority in re.findall(r"priority:\s+(\d)", part):
             nic.prio_tc[int(priority)] = number

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import holders, memlock, rail_limits
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rail_limits import RailLimits
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host import memlock, rail_limits
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import RailLimits
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.trees import Tree
 
@@ -596,5 +597,5 @@ def test_the_name_of_a_port_that_a_pod_has_stays_kept_off(node: Node, monkeypatc
     assert kept and "ens1" in kept
     shutil.rmtree(node.tree.root / ("sys/bus/pci/devices/%s/net/ens1" % function))
     (node.tree.root / "sys/class/net/ens1").unlink()
-    monkeypatch.setattr(holders, "moved", lambda _system, each: {each[0]: holders.Moved("a pod has it", "ens1")})
+    monkeypatch.setattr(vf_holders, "moved", lambda _system, each: {each[0]: vf_holders.Moved("a pod has it", "ens1")})
     assert run(node, **wanted)[0] == [] and node.read_file(rail_limits.NETWORK_MANAGER_FILE) == kept

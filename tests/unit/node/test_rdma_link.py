@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rdma, rdma_link
-from ansible_collections.railyard.fabric.plugins.module_utils.node.boot import BootState
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_link import RdmaLink
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_names import renames
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.boot_state import BootState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rename_order import renames
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma import rdma_links
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_links import RdmaLink
 from tests.unit.node.stored_notes import stored
 
 DRIVERS = {"hardware": 1, "rxe": 14, "siw": 18}
@@ -98,57 +99,57 @@ class Host:
         pass
 
     def dump(self, kind: int, payload: bytes = b"") -> list[bytes]:
-        table = netlink.table(payload)
-        index = netlink.number(table[rdma.ATTR_DEV_INDEX]) if table else 0
-        if kind == rdma.message_type(rdma.CMD_GET):
+        table = codec.table(payload)
+        index = codec.number(table[rdma_netlink.ATTR_DEV_INDEX]) if table else 0
+        if kind == rdma_netlink.message_type(rdma_netlink.CMD_GET):
             return [
-                netlink.u32(rdma.ATTR_DEV_INDEX, index)
-                + netlink.string(rdma.ATTR_DEV_NAME, row["name"])
-                + netlink.string(rdma.ATTR_DEV_PROTOCOL, "roce")
+                codec.u32(rdma_netlink.ATTR_DEV_INDEX, index)
+                + codec.string(rdma_netlink.ATTR_DEV_NAME, row["name"])
+                + codec.string(rdma_netlink.ATTR_DEV_PROTOCOL, "roce")
                 for index, row in self.devices.items()
             ]
-        if kind == rdma.message_type(rdma.CMD_PORT_GET):
+        if kind == rdma_netlink.message_type(rdma_netlink.CMD_PORT_GET):
             row = self.devices[index]
             return [
-                netlink.u32(rdma.ATTR_PORT_INDEX, 1)
-                + netlink.u8(rdma.ATTR_PORT_STATE, row["state"])
-                + netlink.u8(rdma.ATTR_PORT_PHYS_STATE, 5 if row["state"] == 4 else 3)
-                + netlink.string(rdma.ATTR_NDEV_NAME, row["netdev"])
+                codec.u32(rdma_netlink.ATTR_PORT_INDEX, 1)
+                + codec.u8(rdma_netlink.ATTR_PORT_STATE, row["state"])
+                + codec.u8(rdma_netlink.ATTR_PORT_PHYS_STATE, 5 if row["state"] == 4 else 3)
+                + codec.string(rdma_netlink.ATTR_NDEV_NAME, row["netdev"])
             ]
-        held = {rdma.CMD_RES_QP_GET: (rdma.ATTR_RES_QP, self.users)}.get(
-            kind & 0x3FF, (rdma.ATTR_RES_CM_ID, self.connections)
+        held = {rdma_netlink.CMD_RES_QP_GET: (rdma_netlink.ATTR_RES_QP, self.users)}.get(
+            kind & 0x3FF, (rdma_netlink.ATTR_RES_CM_ID, self.connections)
         )
         entries = held[1].get(self.devices[index]["name"], [])
-        return [netlink.attribute(held[0], b"".join(netlink.attribute(held[0] + 1, entry) for entry in entries))]
+        return [codec.attribute(held[0], b"".join(codec.attribute(held[0] + 1, entry) for entry in entries))]
 
     def request(self, kind: int, payload: bytes = b"") -> list[bytes]:
-        table = netlink.table(payload)
-        text = {key: netlink.text(value) for key, value in table.items()}
-        if kind == rdma.message_type(rdma.CMD_GET_CHARDEV):
-            row = self.devices[netlink.number(table[rdma.ATTR_DEV_INDEX])]
+        table = codec.table(payload)
+        text = {key: codec.text(value) for key, value in table.items()}
+        if kind == rdma_netlink.message_type(rdma_netlink.CMD_GET_CHARDEV):
+            row = self.devices[codec.number(table[rdma_netlink.ATTR_DEV_INDEX])]
             return [
-                netlink.string(rdma.ATTR_CHARDEV_NAME, "uverbs0")
-                + netlink.u32(rdma.ATTR_UVERBS_DRIVER_ID, DRIVERS[row["type"]])
+                codec.string(rdma_netlink.ATTR_CHARDEV_NAME, "uverbs0")
+                + codec.u32(rdma_netlink.ATTR_UVERBS_DRIVER_ID, DRIVERS[row["type"]])
             ]
         if not self.fail_after:
             raise KeyboardInterrupt
         self.fail_after -= 1
         names = [row["name"] for row in self.devices.values()]
-        if kind == rdma.message_type(rdma.CMD_NEWLINK):
-            if text[rdma.ATTR_DEV_NAME] in names:
+        if kind == rdma_netlink.message_type(rdma_netlink.CMD_NEWLINK):
+            if text[rdma_netlink.ATTR_DEV_NAME] in names:
                 raise NetlinkError(errno.EEXIST)
-            netdev = text[rdma.ATTR_NDEV_NAME]
-            self.device(text[rdma.ATTR_DEV_NAME], text[rdma.ATTR_LINK_TYPE], int(netdev[3:-2]))
+            netdev = text[rdma_netlink.ATTR_NDEV_NAME]
+            self.device(text[rdma_netlink.ATTR_DEV_NAME], text[rdma_netlink.ATTR_LINK_TYPE], int(netdev[3:-2]))
             return []
-        index = netlink.number(table[rdma.ATTR_DEV_INDEX])
+        index = codec.number(table[rdma_netlink.ATTR_DEV_INDEX])
         place = self.root / "sys/class/infiniband"
-        if kind == rdma.message_type(rdma.CMD_SET):
-            if text[rdma.ATTR_DEV_NAME] in names:
+        if kind == rdma_netlink.message_type(rdma_netlink.CMD_SET):
+            if text[rdma_netlink.ATTR_DEV_NAME] in names:
                 raise NetlinkError(errno.EEXIST)
-            (place / self.devices[index]["name"]).rename(place / text[rdma.ATTR_DEV_NAME])
-            self.devices[index]["name"] = text[rdma.ATTR_DEV_NAME]
+            (place / self.devices[index]["name"]).rename(place / text[rdma_netlink.ATTR_DEV_NAME])
+            self.devices[index]["name"] = text[rdma_netlink.ATTR_DEV_NAME]
             return []
-        assert kind == rdma.message_type(rdma.CMD_DELLINK)
+        assert kind == rdma_netlink.message_type(rdma_netlink.CMD_DELLINK)
         row = self.devices.pop(index)
         (place / row["name"] / "device").unlink()
         (place / row["name"]).rmdir()
@@ -321,14 +322,14 @@ def test_hardware_cannot_be_absent(host: Host) -> None:
 
 
 def qp(pid: int) -> bytes:
-    return netlink.u8(rdma.ATTR_RES_TYPE, 2) + netlink.u32(rdma.ATTR_RES_PID, pid)
+    return codec.u8(rdma_netlink.ATTR_RES_TYPE, 2) + codec.u32(rdma_netlink.ATTR_RES_PID, pid)
 
 
 def test_in_use_is_refused_with_the_users_name(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     host.device("mlx5_0", "hardware", 2)
     host.users = {"mlx5_0": [qp(70), qp(70)]}
-    host.connections = {"rxe_gpu01": [netlink.u32(rdma.ATTR_RES_PID, 71)]}
+    host.connections = {"rxe_gpu01": [codec.u32(rdma_netlink.ATTR_RES_PID, 71)]}
     host.put("proc/70/comm", "ib_write_bw\n")
     host.put("proc/71/comm", "trainer\n")
     ports = (rxe(1, state="absent"), nic(2, "mlx5_gpu02"), rxe(3))
@@ -456,7 +457,7 @@ def test_waits_until_active(host: Host, monkeypatch: pytest.MonkeyPatch) -> None
     def sleep(seconds: float) -> None:
         host.devices[1]["state"] = 4
 
-    monkeypatch.setattr(rdma_link.time, "sleep", sleep)
+    monkeypatch.setattr(rdma_links.time, "sleep", sleep)
     link = host.link(rxe(1), wait_active=5)
     state = link.observe()
     assert link.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
@@ -641,7 +642,7 @@ def test_absent_on_a_node_that_never_was_set_up(host: Host) -> None:
 
 def test_absent_of_a_link_in_use(host: Host) -> None:
     made(host)
-    host.users["rxe_gpu02"] = [netlink.u32(rdma.ATTR_RES_PID, 4711)]
+    host.users["rxe_gpu02"] = [codec.u32(rdma_netlink.ATTR_RES_PID, 4711)]
     assert "rxe_gpu02 is in use by" in refused(host.link(absent=True, persist=True))
     assert host.system.exists(KEPT) and len(host.names()) == 5
     assert take_back(host, force=True)[1] == [NAMES_STAY]
@@ -685,7 +686,7 @@ def test_of_a_rail_that_left_nothing_is_kept_where_the_ports_are_all(host: Host)
     shutil.rmtree(host.root / "sys/devices/pci0000:00/0000:04:00.0")
     (host.root / "sys/bus/pci/devices/0000:04:00.0").unlink()
     del host.devices[next(index for index, row in host.devices.items() if row["name"] == "mlx5_gpu04")]
-    host.users["rxe_gpu02"] = [netlink.u32(rdma.ATTR_RES_PID, 4711)]
+    host.users["rxe_gpu02"] = [codec.u32(rdma_netlink.ATTR_RES_PID, 4711)]
     assert "rxe_gpu02 is in use by" in refused(host.link(rxe(1), **options))
     del host.users["rxe_gpu02"]
     done = act(host.link(rxe(1), **options))

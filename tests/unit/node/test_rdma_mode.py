@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rdma, rdma_mode
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.initramfs import KNOWN
-from ansible_collections.railyard.fabric.plugins.module_utils.node.netlink import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode import FILE, UNFINISHED, RdmaMode
-from ansible_collections.railyard.fabric.plugins.module_utils.node.rdma_mode_back import RdmaModeBack
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import converge
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma import rdma_mode
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import FILE, UNFINISHED, RdmaMode
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode_removal import RdmaModeBack
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import KNOWN
 from tests.unit.node.stored_notes import stored
 
 FIRST = "net:[4026531840]"
@@ -91,13 +92,13 @@ class Host:
     def request(self, kind: int, payload: bytes = b"") -> list[bytes]:
         if not self.knows_modes:
             raise NetlinkError(errno.EINVAL)
-        if kind == rdma.message_type(rdma.CMD_SYS_GET):
-            return [netlink.u8(rdma.ATTR_SYS_NETNS_MODE, self.live == "shared")]
-        assert kind == rdma.message_type(rdma.CMD_SYS_SET)
+        if kind == rdma_netlink.message_type(rdma_netlink.CMD_SYS_GET):
+            return [codec.u8(rdma_netlink.ATTR_SYS_NETNS_MODE, self.live == "shared")]
+        assert kind == rdma_netlink.message_type(rdma_netlink.CMD_SYS_SET)
         if self.busy:
             self.busy -= 1
             raise NetlinkError(errno.EBUSY)
-        self.live = rdma.MODES[netlink.number(netlink.table(payload)[rdma.ATTR_SYS_NETNS_MODE])]
+        self.live = rdma_netlink.MODES[codec.number(codec.table(payload)[rdma_netlink.ATTR_SYS_NETNS_MODE])]
         return []
 
     def mode(self, mode: str | None = "exclusive", persist: bool = True, switch: str = "try") -> RdmaMode:

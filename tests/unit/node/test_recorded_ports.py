@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import gids
-from ansible_collections.railyard.fabric.plugins.module_utils.node.branch import Branch
-from ansible_collections.railyard.fabric.plugins.module_utils.node.firmware import Firmware
-from ansible_collections.railyard.fabric.plugins.module_utils.node.ib_ports import IbPorts
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"

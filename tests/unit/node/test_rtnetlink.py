@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import netlink, rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rtnetlink
 
 RULES = {
     "local": "02000000ff000001000000000800 0f00ff00000008000e00ffffffff0500150002000000",
@@ -38,14 +38,14 @@ class Kernel:
         pass
 
     def send(self, data: bytes) -> int:
-        _length, kind, flags, sequence, _port = netlink.HEADER.unpack_from(data)
-        self.asked.append((kind, flags, data[netlink.HEADER.size :]))
+        _length, kind, flags, sequence, _port = codec.HEADER.unpack_from(data)
+        self.asked.append((kind, flags, data[codec.HEADER.size :]))
         answer = self._answers.pop(0) if self._answers else 0
         if isinstance(answer, int):
-            self._ready.append(netlink.encode(netlink.NLMSG_ERROR, 0, sequence, struct.pack("=i", -answer) + data[:16]))
+            self._ready.append(codec.encode(codec.NLMSG_ERROR, 0, sequence, struct.pack("=i", -answer) + data[:16]))
         else:
-            parts = [netlink.encode(kind - 2, netlink.NLM_F_MULTI, sequence, payload) for payload in answer]
-            parts.append(netlink.encode(netlink.NLMSG_DONE, netlink.NLM_F_MULTI, sequence, struct.pack("=i", 0)))
+            parts = [codec.encode(kind - 2, codec.NLM_F_MULTI, sequence, payload) for payload in answer]
+            parts.append(codec.encode(codec.NLMSG_DONE, codec.NLM_F_MULTI, sequence, struct.pack("=i", 0)))
             self._ready.extend(parts)
         return len(data)
 
@@ -58,7 +58,7 @@ class Kernel:
 
 def rtnl(*answers: list[bytes] | int) -> tuple[rtnetlink.Rtnetlink, Kernel]:
     kernel = Kernel(*answers)
-    sock = netlink.NetlinkSocket(0, "rtnetlink", t.cast("socket.socket", kernel))
+    sock = codec.NetlinkSocket(0, "rtnetlink", t.cast("socket.socket", kernel))
     return rtnetlink.Rtnetlink(sock), kernel
 
 
@@ -109,7 +109,7 @@ def test_address_survives_the_wire(address: str, broadcast: str | None) -> None:
     payload = rtnetlink.encode_address(7, interface)
     decoded = rtnetlink.decode_address(payload)
     assert decoded == rtnetlink.Address(7, interface, 0, 0)
-    held = netlink.table(payload[rtnetlink.ADDRESS_HEADER.size :]).get(rtnetlink.IFA_BROADCAST)
+    held = codec.table(payload[rtnetlink.ADDRESS_HEADER.size :]).get(rtnetlink.IFA_BROADCAST)
     assert held == (ipaddress.ip_address(broadcast).packed if broadcast else None)
 
 
@@ -124,7 +124,7 @@ def test_what_is_done_already_is_no_error() -> None:
 
 def test_other_refusals_are_errors() -> None:
     writer, _kernel = rtnl(errno.EPERM)
-    with pytest.raises(netlink.NetlinkError, match="EPERM"):
+    with pytest.raises(codec.NetlinkError, match="EPERM"):
         writer.add_address(4, ADDRESS)
 
 
@@ -147,7 +147,7 @@ def test_link_changes_touch_only_what_is_asked() -> None:
 def test_hardware_addresses_of_one_interface() -> None:
     def entry(index: int, mac: bytes) -> bytes:
         header = rtnetlink.NEIGHBOUR_HEADER.pack(rtnetlink.AF_BRIDGE, index, 0x80, 2, 0)
-        return header + netlink.attribute(rtnetlink.NDA_LLADDR, mac)
+        return header + codec.attribute(rtnetlink.NDA_LLADDR, mac)
 
     reader, _kernel = rtnl([entry(4, b"\x02abcde"), entry(5, b"\x02fghij")])
     assert reader.hardware_addresses(4) == [b"\x02abcde"]

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.sriov import SriovVfs
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
 from tests.unit.node.nic_kernel import Killed, NicKernel, NicTable
 
 PF = "0000:05:00.0"

@@ -7,8 +7,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import sriov_wish
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 
 PF = "0000:0b:00.0"
 
@@ -42,14 +42,14 @@ def wish(**attributes: t.Any) -> dict[str, t.Any]:
 )
 def test_what_is_wrong_is_told_with_its_place_and_remedy(options: dict[str, t.Any], text: str) -> None:
     with pytest.raises(RailyardError) as caught:
-        sriov_wish.ports(options)
+        vf_spec.ports(options)
     assert not isinstance(caught.value, Errors)
     assert str(caught.value).startswith(text) and caught.value.remedy
 
 
 def test_the_same_vf_or_mac_twice() -> None:
     with pytest.raises(Errors) as caught:
-        sriov_wish.ports(
+        vf_spec.ports(
             {
                 "ports": [
                     {"pci": PF, "attributes": [{"index": 0, "mac": "02:00:00:00:00:01"}, {"index": 0}]},
@@ -67,7 +67,7 @@ def test_the_same_vf_or_mac_twice() -> None:
 
 
 def test_values_come_in_the_kernels_form_and_null_is_left_alone() -> None:
-    (port,) = sriov_wish.ports(
+    (port,) = vf_spec.ports(
         {
             "ports": [
                 {
@@ -84,4 +84,4 @@ def test_values_come_in_the_kernels_form_and_null_is_left_alone() -> None:
 
 @pytest.mark.parametrize("text", ["0011:2233:4455:6677", "0x0011223344556677", "00:11:22:33:44:55:66:77"])
 def test_guids_of_any_spelling(text: str) -> None:
-    assert sriov_wish.guid(text) == "00:11:22:33:44:55:66:77"
+    assert vf_spec.guid(text) == "00:11:22:33:44:55:66:77"

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import (
-    Errors,
-    RailyardError,
-    raise_all,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System, run_command
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System, run_command
 
 
 @pytest.fixture

@@ -16,18 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.node import boot, boot_program, turn
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.subsystem import State, Subsystem
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 ROOT = Path(__file__).resolve().parents[3]
 # Takes its turn at argv[1], says so, and goes on until its input ends.
 HOLDER = """
 import sys
-from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock as turn
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 with turn.turn(System(sys.argv[1]), "a test", 20):
     print("mine", flush=True)
     sys.stdin.read()
@@ -35,8 +37,8 @@ with turn.turn(System(sys.argv[1]), "a test", 20):
 # Takes its turn again and again, and each time reads a number and writes the next one.
 COUNTER = """
 import sys, time
-from ansible_collections.railyard.fabric.plugins.module_utils.node import turn
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock as turn
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 turn._LOOK = 0.001
 system = System(sys.argv[1])
 for _time in range(100):
@@ -64,22 +66,22 @@ def holder(tmp_path: Path) -> t.Iterator[subprocess.Popen[str]]:
 
 
 def test_where_nobody_is_at_work_nothing_is_written(tmp_path: Path) -> None:
-    turn.wait(System(str(tmp_path)), 0)
+    boot_lock.wait(System(str(tmp_path)), 0)
     assert os.listdir(tmp_path) == []
-    with turn.turn(System(str(tmp_path)), "a test", 0):
-        assert System(str(tmp_path)).exists(turn.FILE)
+    with boot_lock.turn(System(str(tmp_path)), "a test", 0):
+        assert System(str(tmp_path)).exists(boot_lock.FILE)
     assert os.listdir(tmp_path / "run/railyard") == []
 
 
 def test_who_is_at_work_is_named(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     system = System(str(tmp_path))
-    for act in (lambda: turn.wait(system, 0.3), lambda: turn.turn(system, "another", 0.3).__enter__()):
+    for act in (lambda: boot_lock.wait(system, 0.3), lambda: boot_lock.turn(system, "another", 0.3).__enter__()):
         began = time.monotonic()
-        with pytest.raises(turn.Busy) as caught:
+        with pytest.raises(boot_lock.Busy) as caught:
             act()
         assert 0.3 <= time.monotonic() - began < 3
         assert "a test (pid %d), since 20" % holder.pid in caught.value.message
-        assert caught.value.place == turn.FILE and caught.value.remedy
+        assert caught.value.place == boot_lock.FILE and caught.value.remedy
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -87,24 +89,24 @@ def test_its_end_is_waited_for_however_it_comes(tmp_path: Path, holder: subproce
     system = System(str(tmp_path))
     end = (lambda: holder.send_signal(signal.SIGKILL)) if killed else holder.stdin.close  # type: ignore[union-attr]
     threading.Timer(0.5, end).start()
-    with turn.turn(system, "another", 20):
-        assert (system.read(turn.FILE) or "").startswith("another (pid %d)" % os.getpid())
+    with boot_lock.turn(system, "another", 20):
+        assert (system.read(boot_lock.FILE) or "").startswith("another (pid %d)" % os.getpid())
         holder.wait(20)
-    turn.wait(system, 0)
-    assert not system.exists(turn.FILE)
+    boot_lock.wait(system, 0)
+    assert not system.exists(boot_lock.FILE)
 
 
 def test_a_child_that_goes_on_alone_holds_nobody_up(tmp_path: Path) -> None:
     """As one of ``apart`` does, which the kernel holds up."""
     system = System(str(tmp_path))
     come, go = os.pipe()
-    with turn.turn(system, "a test", 0):
+    with boot_lock.turn(system, "a test", 0):
         child = os.fork()
         if not child:
             os.close(go)
             os.read(come, 1)
             os._exit(0)
-    with turn.turn(system, "the next", 0):
+    with boot_lock.turn(system, "the next", 0):
         pass
     os.close(go)
     os.close(come)
@@ -123,8 +125,8 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     with pytest.raises(RailyardError, match="cannot be made: Not a directory") as caught:
-        turn.turn(System(str(tmp_path)), "a test", 0).__enter__()
-    assert caught.value.place == turn.FILE
+        boot_lock.turn(System(str(tmp_path)), "a test", 0).__enter__()
+    assert caught.value.place == boot_lock.FILE
 
 
 # -- the two that take turns
@@ -144,7 +146,7 @@ class Value(Subsystem):
 
     def changes(self, state: State) -> list[Change]:
         def act() -> None:
-            assert self.system.exists(turn.FILE), "it is nobody's turn"
+            assert self.system.exists(boot_lock.FILE), "it is nobody's turn"
             self.system.write_file("/value", str(self.wanted))
 
         return [] if state["value"] == self.wanted else [Change("value", "number", state["value"], self.wanted, act)]
@@ -155,7 +157,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     system = System(str(tmp_path))
     for rank in (10, 20):
         text = json.dumps({"module": "value", "options": {"wanted": 5}})
-        system.write_file("%s/%d-value.json" % (boot.BOOT_DIR, rank), text)
+        system.write_file("%s/%d-value.json" % (boot_state.BOOT_DIR, rank), text)
     monkeypatch.setattr(boot_program, "build", lambda module, options, system: Value(system, options["wanted"]))
     return system
 
@@ -164,13 +166,13 @@ def test_the_boot_program_waits_for_a_module(kept: System, holder: subprocess.Po
     assert boot_program.main(["--check"], kept) == 0, "what only looks waits for nobody"
     threading.Timer(0.5, holder.kill).start()
     assert boot_program.main([], kept) == 0
-    assert kept.read("/value") == "5" and not kept.exists(turn.FILE)
+    assert kept.read("/value") == "5" and not kept.exists(boot_lock.FILE)
 
 
 def test_the_boot_program_says_for_whom_it_waited_in_vain(
     kept: System, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(turn, "SECONDS", 0.5)
+    monkeypatch.setattr(boot_lock, "SECONDS", 0.5)
     began = time.monotonic()
     assert boot_program.main([], kept, patience=0) == 1
     assert time.monotonic() - began < 10, "all files together wait as long as one"

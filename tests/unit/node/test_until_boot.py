@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils.node.staying import (
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import (
     TEXTS,
     Staying,
     from_dict,
     from_text,
     without,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils.node.until_boot import UntilBoot
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 
 FILE = "/run/railyard/until_boot/roce_qos"
 STAYS = Staying("qos", ("gpu01",))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node import vpd
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils.node.vpd import Vpd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import vpd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.vpd import Vpd
 
 NAME = b"NVIDIA ConnectX-7 HHHL adapter Card, 400GbE"
 FIELDS = {

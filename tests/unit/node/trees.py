@@ -8,7 +8,7 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils.node.system import System, run_command
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System, run_command
 
 NETWORK = "0x020000"
 INFINIBAND = "0x020700"

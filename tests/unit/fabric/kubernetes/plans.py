@@ -8,7 +8,7 @@ import typing as t
 
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 
 from .documents import Document
 

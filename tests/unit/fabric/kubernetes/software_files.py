@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.charts import Chart
-from ansible_collections.railyard.fabric.plugins.plugin_utils import archives
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software.chart_values import Chart
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives
 from tests import upstream as upstream_files
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -25,14 +25,14 @@ upstream = upstream_files.chart
 def upstreams_chart(name: str) -> Chart:
     """Upstream's chart of an archive's name, read once."""
     path = upstream(name)
-    return archives.chart(archives.Archive(str(path), path.read_bytes()))
+    return _archives.chart(_archives.Archive(str(path), path.read_bytes()))
 
 
 @functools.lru_cache(maxsize=None)
 def upstreams_objects(name: str) -> tuple[dict[str, t.Any], ...]:
     """The objects of an upstream's manifest, read once."""
     path = upstream(name)
-    return tuple(archives.documents(path.read_bytes(), str(path)))
+    return tuple(_archives.documents(path.read_bytes(), str(path)))
 
 
 def digest(path: Path) -> str:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import software
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import File
-from ansible_collections.railyard.fabric.plugins.plugin_utils import archives, foreign, helm
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import software_versions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import File
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives, _foreign_packages, _helm
 
 from . import software_files
 
@@ -56,7 +56,7 @@ def served(archive: Path) -> t.Iterator[tuple[str, list[str]]]:
 
 def wrong(*words: str, **given: t.Any) -> None:
     with pytest.raises(RailyardError) as caught:
-        archives.found("spiderpool", **given)
+        _archives.found("spiderpool", **given)
     text = str(caught.value)
     assert text.startswith("spiderpool: ") and "Remedy: " in text and "\n" not in text
     for word in words:
@@ -66,7 +66,7 @@ def wrong(*words: str, **given: t.Any) -> None:
 def test_a_file_of_a_directory_or_itself(archive: Path) -> None:
     file = File(NAME, software_files.digest(archive))
     for source in (archive.parent, archive, os.path.relpath(archive)):
-        found = archives.found("spiderpool", str(source), file)
+        found = _archives.found("spiderpool", str(source), file)
         assert found.content == archive.read_bytes() and os.path.samefile(found.path, archive)
 
 
@@ -81,11 +81,11 @@ def test_a_web_server_is_asked_once(served: tuple[str, list[str]], archive: Path
     url, asked = served
     file = File(NAME, software_files.digest(archive))
     for source in (url, url + "/", "%s/%s" % (url, NAME)):
-        assert archives.found("spiderpool", source, file).content == archive.read_bytes()
+        assert _archives.found("spiderpool", source, file).content == archive.read_bytes()
     assert asked == ["/" + NAME], "it is kept by its checksum"
     kept = next(own_cache.rglob(NAME))
     kept.write_bytes(b"tampered with")
-    assert archives.found("spiderpool", url, file).content == archive.read_bytes()
+    assert _archives.found("spiderpool", url, file).content == archive.read_bytes()
     assert len(asked) == 2 and kept.read_bytes() == archive.read_bytes()
 
 
@@ -103,12 +103,12 @@ def test_no_password_of_an_address_is_told(
     served: tuple[str, list[str]], archive: Path, tmp_path: Path, own_cache: Path
 ) -> None:
     url = served[0].replace("://", "://me:hush@")
-    assert archives.found("spiderpool", url, File(NAME, software_files.digest(archive))).content
+    assert _archives.found("spiderpool", url, File(NAME, software_files.digest(archive))).content
     assert not [path for path in own_cache.rglob("*") if "hush" in str(path)]
     denied = program(tmp_path / "denied", 'echo "Error: $2: 401" >&2; exit 1\n')
     for source in (url, url + "/no", url.replace("http:", "oci:"), "http://me:hu/sh@127.0.0.1:1"):
         with pytest.raises(RailyardError) as caught:
-            archives.found("spiderpool", source, File(NAME, "0" * 64), denied)
+            _archives.found("spiderpool", source, File(NAME, "0" * 64), denied)
         assert "hu" not in str(caught.value) and "me:***@127.0.0.1" in str(caught.value), str(caught.value)
 
 
@@ -128,7 +128,7 @@ def test_a_registry_is_asked_through_helm(archive: Path, tmp_path: Path) -> None
     asked = program(tmp_path / "helm", script)
     file = File(NAME, software_files.digest(archive))
     for source in ("oci://registry.example/charts", "oci://registry.example/charts/spiderpool"):
-        found = archives.found("spiderpool", source, file, asked)
+        found = _archives.found("spiderpool", source, file, asked)
         assert os.path.basename(found.path) == NAME and found.content == archive.read_bytes()
     assert log.read_text().startswith("pull oci://registry.example/charts/spiderpool --version 1.2.2 --destination ")
     assert len(log.read_text().splitlines()) == 1
@@ -139,40 +139,40 @@ def test_a_registry_is_asked_through_helm(archive: Path, tmp_path: Path) -> None
 
 def test_a_chart_of_a_folder_is_its_owners(tmp_path: Path, archive: Path) -> None:
     subprocess.run(["tar", "xzf", str(archive), "-C", str(tmp_path)], check=True)
-    found = archives.found("spiderpool", str(tmp_path / "spiderpool"), File(NAME, ""))
-    packed = archives.chart(archives.Archive(str(archive), archive.read_bytes()))
-    assert archives.chart(found) == packed and packed.version == "1.2.2" and packed.definitions
+    found = _archives.found("spiderpool", str(tmp_path / "spiderpool"), File(NAME, ""))
+    packed = _archives.chart(_archives.Archive(str(archive), archive.read_bytes()))
+    assert _archives.chart(found) == packed and packed.version == "1.2.2" and packed.definitions
 
 
 def test_what_is_no_chart_is_one_line(tmp_path: Path) -> None:
     for name, content in (("text.tgz", b"text"), ("cut.tgz", software_files.spiderpool(tmp_path).read_bytes()[:300])):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(RailyardError, match="cannot be unpacked"):
-            archives.chart(archives.Archive(str(tmp_path / name), content))
+            _archives.chart(_archives.Archive(str(tmp_path / name), content))
     other = software_files.packed(tmp_path / "other.tgz", {"values.yaml": {}}, "x")
     with pytest.raises(RailyardError, match="no Chart.yaml"):
-        archives.chart(archives.Archive(str(other), other.read_bytes()))
+        _archives.chart(_archives.Archive(str(other), other.read_bytes()))
     broken = software_files.packed(tmp_path / "b.tgz", {"Chart.yaml": {"name": "x"}, "values.yaml": "a: [\n"}, "x")
     with pytest.raises(RailyardError, match="YAML"):
-        archives.chart(archives.Archive(str(broken), broken.read_bytes()))
+        _archives.chart(_archives.Archive(str(broken), broken.read_bytes()))
 
 
 def test_pins_are_whole() -> None:
-    for name, pin in software.PINS.items():
+    for name, pin in software_versions.PINS.items():
         for way, files in pin.files.items():
-            assert software.files(name, way, "", {}) == tuple(files)
+            assert software_versions.files(name, way, "", {}) == tuple(files)
             assert all(len(each.sha256) in (0, 64) for each in files)
             if pin.chart:
                 (file,) = files
                 assert pin.version in file.name
-                (other,) = software.files(name, way, "9.9.9", {})
+                (other,) = software_versions.files(name, way, "9.9.9", {})
                 assert other.name == file.name.replace(pin.version, "9.9.9") and not other.sha256
             else:
-                assert [each.sha256 for each in software.files(name, way, "v9", {})] == [""] * len(files)
+                assert [each.sha256 for each in software_versions.files(name, way, "v9", {})] == [""] * len(files)
 
 
 def test_checksums_are_the_users_to_give() -> None:
-    (file,) = software.files("network-operator", "", "", {"network-operator-26.4.1.tgz": "a" * 64})
+    (file,) = software_versions.files("network-operator", "", "", {"network-operator-26.4.1.tgz": "a" * 64})
     assert file.sha256 == "a" * 64
     for given, said in (
         ({"network-operator.tgz": "a" * 64}, "none of its files"),
@@ -180,28 +180,28 @@ def test_checksums_are_the_users_to_give() -> None:
         ({"network-operator-26.4.1.tgz": "a" * 63}, "no SHA-256"),
     ):
         with pytest.raises(RailyardError, match=said):
-            software.files("network-operator", "", "", given)
+            software_versions.files("network-operator", "", "", given)
     with pytest.raises(RailyardError, match="manifests, operator"):
-        software.files("calico", "helm", "", {})
+        software_versions.files("calico", "helm", "", {})
 
 
 def test_helm_is_looked_at_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "missing", lambda collection: None)
+    monkeypatch.setattr(_foreign_packages, "missing", lambda collection: None)
     three = program(tmp_path / "three", "echo v3.17.2\n")
-    assert helm.program(three) == three
+    assert _helm.program(three) == three
     for text, said in (("echo v4.1.4\n", "v4.1.4"), ("exit 3\n", "nothing"), ("echo nonsense\n", "nonsense")):
         other = program(tmp_path / "other", text)
         with pytest.raises(RailyardError) as caught:
-            helm.program(other)
+            _helm.program(other)
         assert said in str(caught.value) and "Helm 3" in str(caught.value)
     with pytest.raises(RailyardError, match="is no program"):
-        helm.program(str(tmp_path / "none"))
+        _helm.program(str(tmp_path / "none"))
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = RailyardError("the collection kubernetes.core is not there")
-    monkeypatch.setattr(foreign, "missing", lambda collection: missing)
+    monkeypatch.setattr(_foreign_packages, "missing", lambda collection: missing)
     with pytest.raises(RailyardError) as caught:
-        helm.program("")
+        _helm.program("")
     lines = str(caught.value).splitlines()
     assert len(lines) == 2 and "there is no helm on the PATH" in lines[0] and "kubernetes.core is not there" in lines[1]
 

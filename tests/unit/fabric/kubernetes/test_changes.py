@@ -9,9 +9,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.changes import RULES
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
-from ansible_collections.railyard.fabric.plugins.module_utils.kube.rules import overlapping
+from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import overlapping
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.replacement_table import RULES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_kinds import KINDS
 
 POOL = RULES["spiderpool.spidernet.io/v2beta1", "SpiderIPPool"]
 

@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import charts, components
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.charts import Chart
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.software import PINS, File
-from ansible_collections.railyard.fabric.plugins.plugin_utils import archives
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software import chart_values
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software.chart_values import Chart
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import (
+    PINS,
+    File,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives
 
 from . import software_files
 from .documents import REGISTRY, combinations, document
@@ -32,10 +36,10 @@ OPTIONS: list[dict[str, t.Any]] = [
 @pytest.fixture
 def spiderpool(tmp_path: Path) -> Chart:
     path = software_files.spiderpool(tmp_path)
-    return archives.chart(archives.Archive(str(path), path.read_bytes()))
+    return _archives.chart(_archives.Archive(str(path), path.read_bytes()))
 
 
-def keys(found: t.Sequence[charts.Misfit]) -> list[tuple[str, bool]]:
+def keys(found: t.Sequence[chart_values.Misfit]) -> list[tuple[str, bool]]:
     return [(each.key, each.fatal) for each in found]
 
 
@@ -50,24 +54,24 @@ def test_what_the_plan_says_of_upstreams_charts_has_its_keys(
     provider: str, attachment: str, mode: str, options: dict[str, t.Any]
 ) -> None:
     plan, given = document(provider, attachment, mode), {**REGISTRY, **options}
-    for name, values in components.values(plan, given).items():
+    for name, values in object_components.values(plan, given).items():
         pin = next(each for each in CHARTS if each.chart == name)
         chart = software_files.upstreams_chart(pin.files[""][0].name)
-        whole = charts.merged(charts.mirrored(chart, "registry.example"), values)
-        assert charts.misfits(chart, whole, View(plan), Options.of(given)) == []
-        sent = charts.restarting(chart, whole)
-        assert charts.misfits(chart, sent, View(plan), Options.of(given)) == []
-        assert charts.restarting(chart, sent) == sent and sent.get("rdma") == whole.get("rdma")
+        whole = chart_values.merged(chart_values.mirrored(chart, "registry.example"), values)
+        assert chart_values.misfits(chart, whole, View(plan), Options.of(given)) == []
+        sent = chart_values.restarting(chart, whole)
+        assert chart_values.misfits(chart, sent, View(plan), Options.of(given)) == []
+        assert chart_values.restarting(chart, sent) == sent and sent.get("rdma") == whole.get("rdma")
         # and a key that it does not have is found at every depth
-        wrong = charts.merged(whole, {"nonsense": 1})
-        assert keys(charts.misfits(chart, wrong)) == [("nonsense", True)]
+        wrong = chart_values.merged(whole, {"nonsense": 1})
+        assert keys(chart_values.misfits(chart, wrong)) == [("nonsense", True)]
 
 
 @pytest.mark.parametrize("pin", CHARTS, ids=lambda pin: str(pin.chart))
 def test_upstreams_own_values_have_their_keys_and_no_image_stays_elsewhere(pin: t.Any) -> None:
     chart = software_files.upstreams_chart(pin.files[""][0].name)
-    dead = charts.DEAD.get(chart.name, {})
-    assert [key for key, _fatal in keys(charts.misfits(chart, chart.values)) if key not in dead] == []
+    dead = chart_values.DEAD.get(chart.name, {})
+    assert [key for key, _fatal in keys(chart_values.misfits(chart, chart.values)) if key not in dead] == []
     assert chart.definitions and chart.templates
 
     def hosts(values: t.Any, over: t.Any, place: str = "") -> t.Iterator[str]:
@@ -78,7 +82,7 @@ def test_upstreams_own_values_have_their_keys_and_no_image_stays_elsewhere(pin: 
             elif key in ("registry", "repository") and "." in str(value).split("/")[0]:
                 yield from ["%s.%s" % (place, key)] if not str(other).startswith("registry.example") else []
 
-    assert list(hosts(chart.values, charts.mirrored(chart, "registry.example/"))) == []
+    assert list(hosts(chart.values, chart_values.mirrored(chart, "registry.example/"))) == []
 
 
 PINNED = [file for pin in PINS.values() for files in pin.files.values() for file in files if file.sha256]
@@ -92,8 +96,8 @@ def test_a_pinned_file_has_its_checksum(file: File) -> None:
 @pytest.mark.parametrize("provider, attachment, mode", [each for each in combinations() if each[0] == "spiderpool"])
 def test_the_small_chart_takes_what_the_plan_says(spiderpool: Chart, provider: str, attachment: str, mode: str) -> None:
     plan = document(provider, attachment, mode)
-    values = components.values(plan)["spiderpool"]
-    assert charts.misfits(spiderpool, values, View(plan), Options()) == []
+    values = object_components.values(plan)["spiderpool"]
+    assert chart_values.misfits(spiderpool, values, View(plan), Options()) == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_the_small_chart_takes_what_the_plan_says(spiderpool: Chart, provider: s
     ],
 )
 def test_keys_that_do_nothing_are_found(spiderpool: Chart, path: str, value: t.Any, said: str) -> None:
-    found = charts.misfits(spiderpool, tree(path, value))
+    found = chart_values.misfits(spiderpool, tree(path, value))
     assert [(path, True)] == keys(found)
     error = str(found[0].error("spiderpool"))
     assert said in error and error.startswith("spiderpool: values.%s: " % path) and "Remedy: " in error
@@ -119,9 +123,9 @@ def test_keys_that_do_nothing_are_found(spiderpool: Chart, path: str, value: t.A
 
 def test_keys_that_a_template_reads_or_takes_whole_are_known(spiderpool: Chart) -> None:
     selector = {"spiderpoolAgent": {"nodeSelector": {"railyard.fabric/fabric": "ai", "any": "x"}, "extraArgs": ["-v"]}}
-    assert charts.misfits(spiderpool, selector) == []
+    assert chart_values.misfits(spiderpool, selector) == []
     labels = {"sriov": {"operatorConfig": {"configDaemonNodeSelector": {"a": "b"}, "disableDrain": False}}}
-    assert charts.misfits(spiderpool, labels) == []
+    assert chart_values.misfits(spiderpool, labels) == []
 
 
 @pytest.mark.parametrize(
@@ -137,58 +141,62 @@ def test_lists_that_end_the_device_plugin_are_found(
     spiderpool: Chart, entries: list[t.Any], place: str, said: str
 ) -> None:
     plugin = {"install": True, "deviceConfig": {"configList": entries}}
-    (found,) = charts.misfits(spiderpool, {"rdma": {"rdmaSharedDevicePlugin": plugin}})
+    (found,) = chart_values.misfits(spiderpool, {"rdma": {"rdmaSharedDevicePlugin": plugin}})
     assert found.fatal and found.key == "rdma.rdmaSharedDevicePlugin.deviceConfig.configList" + place
     assert said in str(found.error("spiderpool"))
 
 
 def test_what_works_and_is_dangerous_is_a_warning(spiderpool: Chart) -> None:
     drain = {"sriov": {"install": True}}
-    assert keys(charts.misfits(spiderpool, drain)) == [("sriov.operatorConfig.disableDrain", False)]
+    assert keys(chart_values.misfits(spiderpool, drain)) == [("sriov.operatorConfig.disableDrain", False)]
     alone = {"spiderpoolController": {"podResourceInject": {"enabled": True}}}
-    assert keys(charts.misfits(spiderpool, alone)) == [("spiderpoolController.replicas", False)]
+    assert keys(chart_values.misfits(spiderpool, alone)) == [("spiderpoolController.replicas", False)]
 
 
 def test_gpu_settings_are_held_against_the_options() -> None:
     plan = View(document("network-operator"))
     values = {"driver": {"enabled": True, "rdma": {"enabled": False}}, "gdrcopy": {"enabled": True}}
     chart = Chart("gpu-operator", "1", values={**values, "nfd": {"enabled": True}}, templates=".Values.driver.x")
-    found = charts.misfits(chart, {}, plan, Options(gpudirect="peermem"))
+    found = chart_values.misfits(chart, {}, plan, Options(gpudirect="peermem"))
     assert keys(found) == [("driver.rdma.enabled", True), ("nfd.enabled", False)]
     old = {"driver": {"useOpenKernelModules": True}}
-    assert ("driver.useOpenKernelModules", True) in keys(charts.misfits(chart, old, plan, Options()))
+    assert ("driver.useOpenKernelModules", True) in keys(chart_values.misfits(chart, old, plan, Options()))
 
 
 def test_the_plugin_restarts_with_a_list_of_the_users_too(spiderpool: Chart) -> None:
-    values = components.values(document())["spiderpool"]
-    made = charts.restarting(spiderpool, values)
-    assert made["rdma"] == values["rdma"] and charts.restarting(spiderpool, made) == made
+    values = object_components.values(document())["spiderpool"]
+    made = chart_values.restarting(spiderpool, values)
+    assert made["rdma"] == values["rdma"] and chart_values.restarting(spiderpool, made) == made
     other = copy.deepcopy(values)
     other["rdma"]["rdmaSharedDevicePlugin"]["deviceConfig"]["configList"][0]["rdmaHcaMax"] = 7
-    restarting = charts.restarting(spiderpool, other)
+    restarting = chart_values.restarting(spiderpool, other)
     plugin = restarting["rdma"]["rdmaSharedDevicePlugin"]
     assert plugin["podAnnotations"] != values["rdma"]["rdmaSharedDevicePlugin"]["podAnnotations"]
-    assert charts.restarting(spiderpool, restarting) == restarting
+    assert chart_values.restarting(spiderpool, restarting) == restarting
 
 
 def test_the_controller_restarts_with_its_certificate_and_only_then(spiderpool: Chart) -> None:
     """The chart makes another certificate whenever Helm renders it: for another release of it, or other values."""
-    values = components.values(document())["spiderpool"]
+    values = object_components.values(document())["spiderpool"]
 
     def note(chart: Chart, given: t.Mapping[str, t.Any]) -> str | None:
-        controller = charts.restarting(chart, given)["spiderpoolController"]
-        return t.cast("str | None", controller.get("podAnnotations", {}).get(charts.RELEASE))
+        controller = chart_values.restarting(chart, given)["spiderpoolController"]
+        return t.cast("str | None", controller.get("podAnnotations", {}).get(chart_values.RELEASE))
 
     first = note(spiderpool, values)
     assert first and note(spiderpool, copy.deepcopy(values)) == first
-    assert note(spiderpool, charts.restarting(spiderpool, values)) == first
-    more = charts.merged(values, {"ipam": {"enableIPv6": not values["ipam"]["enableIPv6"]}})
+    assert note(spiderpool, chart_values.restarting(spiderpool, values)) == first
+    more = chart_values.merged(values, {"ipam": {"enableIPv6": not values["ipam"]["enableIPv6"]}})
     assert len({first, note(spiderpool, more), note(dataclasses.replace(spiderpool, version="9"), values)}) == 3
     for method in ("certmanager", "provided"):
-        assert note(spiderpool, charts.merged(values, {"spiderpoolController": {"tls": {"method": method}}})) is None
+        assert (
+            note(spiderpool, chart_values.merged(values, {"spiderpoolController": {"tls": {"method": method}}})) is None
+        )
     mine = {"spiderpoolController": {"podAnnotations": {"mine": "1"}}}
-    kept = charts.restarting(spiderpool, charts.merged(values, mine))["spiderpoolController"]["podAnnotations"]
-    assert set(kept) == {"mine", charts.RELEASE}
+    kept = chart_values.restarting(spiderpool, chart_values.merged(values, mine))["spiderpoolController"][
+        "podAnnotations"
+    ]
+    assert set(kept) == {"mine", chart_values.RELEASE}
 
 
 def test_images_move_with_their_paths_and_nothing_else_does() -> None:
@@ -205,15 +213,15 @@ def test_images_move_with_their_paths_and_nothing_else_does() -> None:
         },
         parts={"part": Chart("part", "1", values={"image": {"repository": "e.example/nfd/nfd"}})},
     )
-    assert charts.mirrored(chart, "registry.example/m") == {
+    assert chart_values.mirrored(chart, "registry.example/m") == {
         "image": {"registry": "registry.example/m"},
         "driver": {"repository": "registry.example/m/nvidia"},
         "images": {"one": "registry.example/m/p/one:1", "two": "registry.example/m/two"},
         "part": {"image": {"repository": "registry.example/m/nfd/nfd"}},
     }
-    assert charts.relocated("busybox:1", "registry.example") == "registry.example/busybox:1"
-    assert charts.relocated("library/busybox:1", "registry.example") == "registry.example/library/busybox:1"
-    assert charts.relocated("localhost/a/b@sha256:1", "r.example") == "r.example/a/b@sha256:1"
+    assert chart_values.relocated("busybox:1", "registry.example") == "registry.example/busybox:1"
+    assert chart_values.relocated("library/busybox:1", "registry.example") == "registry.example/library/busybox:1"
+    assert chart_values.relocated("localhost/a/b@sha256:1", "r.example") == "r.example/a/b@sha256:1"
 
 
 def test_definitions_of_parts_that_are_left_out_are_left_out() -> None:
@@ -231,8 +239,8 @@ def test_definitions_of_parts_that_are_left_out_are_left_out() -> None:
         conditions={"nfd": "nfd.enabled", "b": "b.enabled"},
         definitions=[one("a")],
     )
-    assert [each["metadata"]["name"] for each in charts.definitions(chart, {})] == ["a", "n"]
-    other = charts.definitions(chart, {"nfd": {"enabled": False}, "b": {"enabled": True}})
+    assert [each["metadata"]["name"] for each in chart_values.definitions(chart, {})] == ["a", "n"]
+    other = chart_values.definitions(chart, {"nfd": {"enabled": False}, "b": {"enabled": True}})
     assert [each["metadata"]["name"] for each in other] == ["a", "b"]
 
 

@@ -12,9 +12,9 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.railyard.fabric.plugins.filter.cni_networks import cni_networks
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 INVENTORIES = Path(__file__).resolve().parents[4] / "inventories"
 OPTIONS = {"device_plugins": False}
@@ -41,7 +41,7 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_a_node_knows_its_networks_from_its_own_variables(name: str) -> None:
     planned = PLANS[name]()
-    whole = dict(components.node_files(planned.document(), OPTIONS))
+    whole = dict(object_components.node_files(planned.document(), OPTIONS))
     for node in planned.nodes:
         variables = planned.node_vars(node)
         own = cni_networks(variables, planned.fabric_vars(), OPTIONS)

@@ -9,13 +9,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.gpu_operator import values
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.gpu_settings import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_operator import values
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import (
     Wanted,
     disagreements,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 
 from .documents import document
 

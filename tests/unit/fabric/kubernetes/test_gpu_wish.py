@@ -9,14 +9,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import (
-    components,
-    gpu_settings,
-    gpu_wish,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_settings, gpu_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 
 from . import plans
 from .documents import REGISTRY
@@ -40,7 +37,7 @@ def planned(
 
 def told(plan: dict[str, t.Any], **options: t.Any) -> dict[str, t.Any]:
     """The values that belong to GPU memory, by the chart's keys."""
-    values = components.values(plan, dict(REGISTRY, **options))["gpu-operator"]
+    values = object_components.values(plan, dict(REGISTRY, **options))["gpu-operator"]
     return {
         "enabled": values["driver"].get("enabled"),
         "rdma": values["driver"]["rdma"]["enabled"],
@@ -108,10 +105,10 @@ def test_what_follows_never_disagrees_with_the_plan() -> None:
         said = {"path": path, "gpu_driver": gpu_driver, "gdrcopy": copy, "flavour": flavour}
         plan = planned(({key: value for key, value in said.items() if value is not None}, driver))
         view, options = View(plan), Options()
-        wish = gpu_wish.wanted(view, options)
+        wish = gpu_spec.wanted(view, options)
         if wish.path == "peermem" and wish.nic_driver == "inbox":
             continue  # lint warns of it (RY974)
-        found = gpu_settings.disagreements(components.values(plan, REGISTRY)["gpu-operator"], wish)
+        found = gpu_settings.disagreements(object_components.values(plan, REGISTRY)["gpu-operator"], wish)
         assert found == [], (said, driver, found)
 
 
@@ -156,7 +153,7 @@ def test_options_that_contradict_the_plan_are_told(
 
 def test_the_network_operator_brings_the_driver_that_the_plan_says() -> None:
     def policy(plan: dict[str, t.Any], **options: t.Any) -> dict[str, t.Any]:
-        things = components.objects(plan, dict(REGISTRY, **options))
+        things = object_components.objects(plan, dict(REGISTRY, **options))
         (spec,) = (each["spec"] for each in things if each["kind"] == "NicClusterPolicy")
         return t.cast("dict[str, t.Any]", spec)
 

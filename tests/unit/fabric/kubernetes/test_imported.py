@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.imports.run import run
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from tests import upstream
 
 from . import schema, webhooks
@@ -30,7 +30,7 @@ def test_what_was_imported_renders_to_what_upstream_takes(path: Path) -> None:
     outcome = run([(path.name, path.read_bytes())], NODES)
     # what no manifest holds is decided as proposed
     text = re.sub(r"  # DECIDE: subnet, such as (\S+);.*\n  (\w+): {}", r"  \2: {subnet: \1}", outcome.text)
-    objects = list(components.objects(planned(text), REGISTRY))
+    objects = list(object_components.objects(planned(text), REGISTRY))
     assert objects
     assert webhooks.problems(objects) == []
     upstream.schemas()  # without them, only the webhooks' rules were checked

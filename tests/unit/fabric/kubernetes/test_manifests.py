@@ -10,10 +10,11 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import manifests, software
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.plugin_utils import archives
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software import upstream_manifests
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import software_versions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives
 
 from . import software_files
 from .documents import document
@@ -29,9 +30,9 @@ def adjusted(
     version: str = "v9",
     **settings: t.Any,
 ) -> tuple[list[t.Any], list[t.Any]]:
-    made = manifests.Settings.of(name, settings)
+    made = upstream_manifests.Settings.of(name, settings)
     objects = list(yaml.safe_load_all(text)) if isinstance(text, str) else text
-    return manifests.adjusted(name, way, objects, made, registry, version)
+    return upstream_manifests.adjusted(name, way, objects, made, registry, version)
 
 
 def by_name(made: t.Sequence[t.Any]) -> Objects:
@@ -39,7 +40,7 @@ def by_name(made: t.Sequence[t.Any]) -> Objects:
 
 
 def upstream(name: str, way: str = "") -> list[t.Any]:
-    files = software.PINS[name].files[way]
+    files = software_versions.PINS[name].files[way]
     return [each for file in files for each in software_files.upstreams_objects(file.name)]
 
 
@@ -106,13 +107,13 @@ def test_flannel_takes_its_settings_and_restarts_with_them() -> None:
 )
 def test_settings_are_checked(name: str, settings: dict[str, t.Any], said: str) -> None:
     with pytest.raises(RailyardError) as caught:
-        manifests.Settings.of(name, settings)
+        upstream_manifests.Settings.of(name, settings)
     assert said in str(caught.value) and "%s: settings." % name in str(caught.value) and "Remedy: " in str(caught.value)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(RailyardError) as caught:
-        manifests.Settings.of("flannel", {"mtu": 1, "pod_cidr": "x", "conf_dir": "y"})
+        upstream_manifests.Settings.of("flannel", {"mtu": 1, "pod_cidr": "x", "conf_dir": "y"})
     assert len(str(caught.value).splitlines()) == 3
 
 
@@ -120,20 +121,20 @@ def test_the_pod_network_is_kept_off_the_rails() -> None:
     view = View(document(netdev_of=lambda profile, rail: "gpu%d" % rail))
     for interface in ("gpu2", "gpu.*", "eth0,gpu1"):
         with pytest.raises(RailyardError, match="the port of rail"):
-            manifests.on_rails("calico", manifests.Settings(interface=interface), view)
+            upstream_manifests.on_rails("calico", upstream_manifests.Settings(interface=interface), view)
     with pytest.raises(RailyardError, match="calico: settings.autodetection: gpu.* is gpu1, the port of rail"):
-        manifests.on_rails("calico", manifests.Settings(autodetection="interface=gpu.*"), view)
-    manifests.on_rails("calico", manifests.Settings(interface="^eth0$"), view)
-    manifests.on_rails("calico", manifests.Settings(autodetection="skip-interface=gpu.*"), view)
-    manifests.on_rails("calico", manifests.Settings(), view)
+        upstream_manifests.on_rails("calico", upstream_manifests.Settings(autodetection="interface=gpu.*"), view)
+    upstream_manifests.on_rails("calico", upstream_manifests.Settings(interface="^eth0$"), view)
+    upstream_manifests.on_rails("calico", upstream_manifests.Settings(autodetection="skip-interface=gpu.*"), view)
+    upstream_manifests.on_rails("calico", upstream_manifests.Settings(), view)
     # flanneld knows no regular expressions: gpu is not gpu1, and an anchor would be a part of the name
-    manifests.on_rails("flannel", manifests.Settings(interface="gpu"), view)
-    manifests.on_rails("flannel", manifests.Settings(), view)
+    upstream_manifests.on_rails("flannel", upstream_manifests.Settings(interface="gpu"), view)
+    upstream_manifests.on_rails("flannel", upstream_manifests.Settings(), view)
     for pattern in (".*", "^eth0$", "eth0,eth1"):
         with pytest.raises(RailyardError, match="flanneld takes no pattern"):
-            manifests.on_rails("flannel", manifests.Settings(interface=pattern), view)
+            upstream_manifests.on_rails("flannel", upstream_manifests.Settings(interface=pattern), view)
     with pytest.raises(RailyardError, match="flannel: settings.interface: gpu2 is .* Remedy: name the one [^,]*$"):
-        manifests.on_rails("flannel", manifests.Settings(interface="gpu2"), view)
+        upstream_manifests.on_rails("flannel", upstream_manifests.Settings(interface="gpu2"), view)
 
 
 def test_a_manifest_without_a_settings_place_is_refused() -> None:
@@ -221,7 +222,7 @@ def test_a_pool_of_the_operator_needs_its_network() -> None:
 
 
 def test_upstreams_multus_is_pinned_to_its_release() -> None:
-    version = software.PINS["multus"].version
+    version = software_versions.PINS["multus"].version
     _definitions, made = adjusted("multus", upstream("multus"), version=version, bin_dir="/x/bin", conf_dir="/x/conf")
     found = by_name(made)
     daemon = pod(found["DaemonSet", "kube-multus-ds"])
@@ -248,14 +249,16 @@ def test_upstreams_flannel() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, way", [(name, way) for name, pin in software.PINS.items() if not pin.chart for way in pin.files]
+    "name, way", [(name, way) for name, pin in software_versions.PINS.items() if not pin.chart for way in pin.files]
 )
 def test_every_object_of_upstreams_has_its_place_in_the_order(name: str, way: str) -> None:
     _definitions, made = adjusted(name, upstream(name, way), way)
-    assert {(each["apiVersion"], each["kind"]) for each in made} <= set(manifests.ORDER), "or a removal forgets it"
+    assert {(each["apiVersion"], each["kind"]) for each in made} <= set(upstream_manifests.ORDER), (
+        "or a removal forgets it"
+    )
 
 
 def test_a_manifest_that_is_none_is_one_line() -> None:
     for text, said in ((b"a: [", "no YAML"), (b"a: 1", "no object"), (b"- 1", "no object")):
         with pytest.raises(RailyardError, match=said):
-            archives.documents(text, "x.yaml")
+            _archives.documents(text, "x.yaml")

@@ -10,8 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, workload
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View, label_value
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    object_components,
+    test_workload,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View, label_value
 
 from . import plans
 from .documents import REGISTRY, Document
@@ -59,17 +62,17 @@ def longest(provider: str, attachment: str, mode: str) -> Document:
 @pytest.mark.parametrize(("provider", "attachment", "mode"), PLANS)
 def test_the_longest_names_are_taken(provider: str, attachment: str, mode: str) -> None:
     document = longest(provider, attachment, mode)
-    made = list(components.objects(document, OPTIONS))
+    made = list(object_components.objects(document, OPTIONS))
     assert any("g" * 10 in each["metadata"]["name"] for each in made)
     assert [each["metadata"]["name"] for each in made if not NAME.match(each["metadata"]["name"])] == []
     assert [value for value in label_values(made) if not VALUE.match(value)] == []
-    labels = components.node_labels(document)
+    labels = object_components.node_labels(document)
     assert [value for own in labels.values() for value in own.values() if not VALUE.match(value)] == []
     assert labels["n-1"]["railyard.fabric/rack"] == "Row-1-2-left"
     assert labels["n-1"]["railyard.fabric/variant"] != labels["n-2"]["railyard.fabric/variant"]
     # pods are found by what their DaemonSets give them
     pods = [each["spec"]["template"]["metadata"]["labels"] for each in made if each["kind"] == "DaemonSet"]
-    asked = workload.selector(workload.names(View(document)))
+    asked = test_workload.selector(test_workload.names(View(document)))
     assert any(own["app.kubernetes.io/instance"] in asked for own in pods)
 
 
@@ -90,9 +93,9 @@ def test_a_profile_with_a_group_and_a_profile_of_that_name_are_two_variants() ->
         "n-3": {"profile": "hgx-few"},
     }
     document = plans.planned(whole)
-    variants = {name: own["railyard.fabric/variant"] for name, own in components.node_labels(document).items()}
+    variants = {name: own["railyard.fabric/variant"] for name, own in object_components.node_labels(document).items()}
     assert variants == {"n-1": "hgx", "n-2": "hgx-few-2", "n-3": "hgx-few"}
-    policies = [each for each in components.objects(document) if each["kind"] == "SriovNetworkNodePolicy"]
+    policies = [each for each in object_components.objects(document) if each["kind"] == "SriovNetworkNodePolicy"]
     count = collections.Counter(each["metadata"]["name"] for each in policies)
     assert len(policies) == 6 and set(count.values()) == {1}
     assert {each["spec"]["numVfs"] for each in policies} == {2, 4}
@@ -110,7 +113,7 @@ def lacking(lacks: t.Mapping[str, t.Sequence[str]], nodes: int = 4) -> Document:
 
 def test_a_node_without_a_port_changes_nothing_of_what_pods_are_offered() -> None:
     def offered(document: Document) -> list[tuple[str, t.Any]]:
-        made = components.objects(document, {"injection_groups": [1]})
+        made = object_components.objects(document, {"injection_groups": [1]})
         return [
             (each["metadata"]["name"], each["metadata"].get("annotations"))
             for each in made
@@ -137,18 +140,18 @@ def test_each_node_has_the_test_pod_of_its_own_rails(
     lacks: t.Mapping[str, t.Sequence[str]], sets: dict[str, list[str]] | None
 ) -> None:
     document = lacking(lacks)
-    made = list(components.objects(document, OPTIONS))
+    made = list(object_components.objects(document, OPTIONS))
     daemons = {each["metadata"]["name"]: each for each in made if each["kind"] == "DaemonSet"}
-    wanted = workload.names(View(document))
+    wanted = test_workload.names(View(document))
     assert list(wanted) == list(daemons) and (sets is None or wanted == sets)
-    labels = components.node_labels(document)
+    labels = object_components.node_labels(document)
     for name, daemon in daemons.items():
         spec = daemon["spec"]["template"]["spec"]
         affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert [node for node, own in labels.items() if selects(affinity, node, own)] == wanted[name]
         resources = set(spec["containers"][0]["resources"]["requests"])
         for node in wanted[name]:
-            assert resources == set(components.allocatable(document)[node])
+            assert resources == set(object_components.allocatable(document)[node])
 
 
 def selects(affinity: Document, node: str, labels: t.Mapping[str, str]) -> bool:

@@ -8,7 +8,10 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.railyard.fabric.plugins.filter.nccl_settings import nccl_settings
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, nccl
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    nccl_objects,
+    object_components,
+)
 
 from .documents import REGISTRY, combinations, document
 
@@ -16,10 +19,10 @@ from .documents import REGISTRY, combinations, document
 @pytest.mark.parametrize("provider, attachment, mode", combinations())
 def test_a_host_says_what_the_whole_plan_says(provider: str, attachment: str, mode: str) -> None:
     plan = document(provider, attachment, mode, families=(4, 6))
-    files = {node: own["/etc/nccl.conf"] for node, own in components.node_files(plan, REGISTRY)}
+    files = {node: own["/etc/nccl.conf"] for node, own in object_components.node_files(plan, REGISTRY)}
     for node in plan["nodes"]:
         settings = nccl_settings(node, plan["fabric"])
-        assert nccl.text(settings) == files[node["name"]]
+        assert nccl_objects.text(settings) == files[node["name"]]
         assert not [key for key in settings if "GID_INDEX" in key]
         # the host sees every device of its own, whatever pods see
         devices = [port["rdma"]["name"] for port in node["ports"]]

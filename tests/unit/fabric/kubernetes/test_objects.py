@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import base, components
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import IMAGES
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import plan_view
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import IMAGES
 from tests import upstream
 
 from . import plans, schema, webhooks
@@ -58,7 +59,7 @@ CASES = list(cases())
 def test_objects_are_what_upstream_takes(case: Case) -> None:
     upstream.schemas()
     plan = case()
-    things = list(components.objects(plan, EVERYTHING))
+    things = list(object_components.objects(plan, EVERYTHING))
     found = ["%s %s" % (each["metadata"]["name"], problem) for each in things for problem in schema.problems(each)]
     assert found == []
     if plan["fabric"]["provider"] == "spiderpool":
@@ -68,21 +69,21 @@ def test_objects_are_what_upstream_takes(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_objects_are_what_webhooks_take(case: Case) -> None:
-    assert webhooks.problems(list(components.objects(case(), EVERYTHING))) == []
+    assert webhooks.problems(list(object_components.objects(case(), EVERYTHING))) == []
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_objects_are_ours_by_label_and_are_the_same_each_time(case: Case) -> None:
     plan = case()
     before = copy.deepcopy(plan)
-    things = list(components.objects(plan, EVERYTHING))
+    things = list(object_components.objects(plan, EVERYTHING))
     assert plan == before
     for thing in things:
         labels = thing["metadata"]["labels"]
-        assert labels[base.MANAGED_BY] == labels[base.PART_OF] == "railyard"
-        assert labels[base.FABRIC] == plan["fabric"]["name"]
+        assert labels[plan_view.MANAGED_BY] == labels[plan_view.PART_OF] == "railyard"
+        assert labels[plan_view.FABRIC] == plan["fabric"]["name"]
         assert "[]" not in json.dumps(thing) and "null" not in json.dumps(thing), "the server drops these"
-    assert json.dumps(things) == json.dumps(list(components.objects(before, EVERYTHING)))
+    assert json.dumps(things) == json.dumps(list(object_components.objects(before, EVERYTHING)))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_a_node_more_changes_only_what_is_its_own_or_names_it(provider: str, att
 
     def keyed(nodes: int) -> dict[tuple[str, str], t.Any]:
         plan = document(provider, attachment, mode, nodes=nodes)
-        return {(each["kind"], each["metadata"]["name"]): each for each in components.objects(plan, REGISTRY)}
+        return {(each["kind"], each["metadata"]["name"]): each for each in object_components.objects(plan, REGISTRY)}
 
     small, large = keyed(3), keyed(4)
     changed = {key for key in small if small[key] != large[key]}
@@ -128,11 +129,11 @@ Given = t.Dict[t.Tuple[str, str, str], t.List[webhooks.Span]]
 
 def _spiderpool_gives(plan: t.Mapping[str, t.Any]) -> Given:
     given: Given = {}
-    for each in components.objects(plan, REGISTRY):
+    for each in object_components.objects(plan, REGISTRY):
         if each["kind"] == "SpiderIPPool":
             spec = each["spec"]
             node = spec.get("nodeName", [""])[0]
-            key = (each["metadata"]["labels"][base.RAIL], node, "6" if spec["ipVersion"] == 6 else "")
+            key = (each["metadata"]["labels"][plan_view.RAIL], node, "6" if spec["ipVersion"] == 6 else "")
             assert key not in given
             given[key] = webhooks.spans(spec["ips"])
     return given
@@ -142,8 +143,8 @@ def _nv_ipam_gives(plan: t.Mapping[str, t.Any]) -> Given:
     """As nv-ipam's agent counts: a node's prefix or the subnet, less network, broadcast, gateway and exclusions."""
 
     given: Given = {}
-    for each in components.objects(plan, REGISTRY):
-        rail, spec = each["metadata"]["labels"].get(base.RAIL, ""), each.get("spec", {})
+    for each in object_components.objects(plan, REGISTRY):
+        rail, spec = each["metadata"]["labels"].get(plan_view.RAIL, ""), each.get("spec", {})
         if each["kind"] == "CIDRPool":
             for allocation in spec["staticAllocations"]:
                 net = ipaddress.ip_network(allocation["prefix"])
@@ -170,7 +171,7 @@ def _nv_ipam_gives(plan: t.Mapping[str, t.Any]) -> Given:
 
 def _cni_gives(plan: t.Mapping[str, t.Any]) -> Given:
     given: Given = {}
-    for node, files in components.node_files(plan, REGISTRY):
+    for node, files in object_components.node_files(plan, REGISTRY):
         for path, text in files.items():
             if not path.endswith(".conflist"):
                 continue
@@ -189,15 +190,15 @@ def _cni_gives(plan: t.Mapping[str, t.Any]) -> Given:
 
 def test_attachments_that_a_provider_has_not_are_refused() -> None:
     with pytest.raises(RailyardError, match="cni does not serve ipoib"):
-        list(components.objects(document("cni", "ipoib")))
+        list(object_components.objects(document("cni", "ipoib")))
     with pytest.raises(RailyardError, match="spiderpool does not serve host-device"):
-        list(components.objects(document("spiderpool", "host-device")))
+        list(object_components.objects(document("spiderpool", "host-device")))
 
 
 def test_a_range_for_all_nodes_needs_a_manager() -> None:
     plan = document("cni", "macvlan", "subnet")
     with pytest.raises(RailyardError, match="plain plugins know of no address") as caught:
-        list(components.node_files(plan))
+        list(object_components.node_files(plan))
     assert caught.value.place == "rails.gpu01"
 
 
@@ -212,13 +213,13 @@ def test_options_are_checked() -> None:
         ({"rdma_hca_max": 0}, "1 or more"),
     ):
         with pytest.raises(RailyardError) as caught:
-            list(components.objects(document(), options))
+            list(object_components.objects(document(), options))
         assert words in str(caught.value)
 
 
 def test_images_come_from_the_users_registry_and_from_no_other() -> None:
     options = {"registry": "mirror.example:5000/rdma", "images": {"multus": "other.example:443/cni/multus@sha256:ab"}}
-    policy = next(each for each in components.objects(document("network-operator"), options) if each["spec"])
+    policy = next(each for each in object_components.objects(document("network-operator"), options) if each["spec"])
     secondary = policy["spec"]["secondaryNetwork"]
     assert secondary["multus"] == {
         "image": "multus",
@@ -226,7 +227,7 @@ def test_images_come_from_the_users_registry_and_from_no_other() -> None:
         "version": "sha256:ab",
     }
     assert secondary["cniPlugins"]["repository"] == "mirror.example:5000/rdma/nvidia/mellanox"
-    assert components.values(document(), options)["spiderpool"]["global"] == {
+    assert object_components.values(document(), options)["spiderpool"]["global"] == {
         "imageRegistryOverride": "mirror.example:5000/rdma"
     }
 
@@ -236,12 +237,12 @@ def test_without_a_registry_no_object_names_one(provider: str, attachment: str, 
     """Where a chart has a default it decides; where an object must name an image, nobody guesses."""
     plan = document(provider, attachment, mode)
     if provider == "spiderpool":
-        assert "imageRegistryOverride" not in json.dumps(components.values(plan))
-        assert '"image"' not in json.dumps(list(components.objects(plan)))
+        assert "imageRegistryOverride" not in json.dumps(object_components.values(plan))
+        assert '"image"' not in json.dumps(list(object_components.objects(plan)))
         return
     with pytest.raises(RailyardError) as caught:
-        list(components.objects(plan))
+        list(object_components.objects(plan))
     assert caught.value.place == "kubernetes.registry"
     assert "nobody says from which registry" in str(caught.value) and "kubernetes_options.images." in str(caught.value)
     named = {name: "own.example/x/%s:1" % name for name in IMAGES}
-    assert "own.example/x" in json.dumps(list(components.objects(plan, {"images": named})))
+    assert "own.example/x" in json.dumps(list(object_components.objects(plan, {"images": named})))

@@ -9,10 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.names import HostRange
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange
 from tests import upstream
 
 from . import plans, schema, webhooks
@@ -29,7 +29,7 @@ def planned(provider: str, keys: str = "", attachment: str = "ib-sriov", **fabri
 
 def networks(plan: dict[str, t.Any], **options: t.Any) -> list[dict[str, t.Any]]:
     """The networks, each taken by upstream's schemas and webhooks."""
-    things = list(components.objects(plan, dict(REGISTRY, **options)))
+    things = list(object_components.objects(plan, dict(REGISTRY, **options)))
     if upstream.folder("schemas"):
         assert [problem for each in things for problem in schema.problems(each)] == []
     assert webhooks.problems(things) == []
@@ -141,7 +141,7 @@ def test_pods_on_ipoib_are_told_that_they_have_the_ports_own_key() -> None:
         assert [(each.code, each.place) for each in found] == [("RY544", "fabric.infiniband.pkeys")]
         masters = [
             each["spec"].get("master") or each["spec"]["ipoib"]["master"]
-            for each in components.objects(plans.planned(whole), REGISTRY)
+            for each in object_components.objects(plans.planned(whole), REGISTRY)
             if each["kind"] in ("SpiderMultusConfig", "IPoIBNetwork")
         ]
         assert set(masters) == {"ibp11s0", "ibp12s0"}
@@ -149,7 +149,7 @@ def test_pods_on_ipoib_are_told_that_they_have_the_ports_own_key() -> None:
 
 def test_ib_kubernetes_secret_is_asked_for_where_the_operator_runs_it() -> None:
     plan = planned("network-operator", "0x8001")
-    assert components.secrets(plan) == []
-    (secret,) = components.secrets(plan, {"ufm_secret": "ufm"})
+    assert object_components.secrets(plan) == []
+    (secret,) = object_components.secrets(plan, {"ufm_secret": "ufm"})
     assert secret == ("nvidia-network-operator", "ufm", ("UFM_USERNAME", "UFM_PASSWORD", "UFM_ADDRESS"))
-    assert components.secrets(planned("spiderpool", "0x8001"), {"ufm_secret": "ufm"}) == []
+    assert object_components.secrets(planned("spiderpool", "0x8001"), {"ufm_secret": "ufm"}) == []

@@ -10,8 +10,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import base, components
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import plan_view
 from tests import upstream
 
 from . import schema, webhooks
@@ -23,7 +24,7 @@ Object = t.Dict[str, t.Any]
 def made(kind: str, *plan: t.Any, options: t.Mapping[str, t.Any] | None = None, **more: t.Any) -> list[Object]:
     return [
         each
-        for each in components.objects(document(*plan, **more), {**REGISTRY, **(options or {})})
+        for each in object_components.objects(document(*plan, **more), {**REGISTRY, **(options or {})})
         if each["kind"] == kind
     ]
 
@@ -61,20 +62,20 @@ def test_profiles_that_differ_have_policies_of_their_own() -> None:
         for port in node["ports"]:
             if node["profile"] == "b":
                 port["pci"] = port["pci"].replace("0000:", "0001:")
-    things = list(components.objects(whole, REGISTRY))
+    things = list(object_components.objects(whole, REGISTRY))
     cluster = next(each for each in things if each["kind"] == "NicClusterPolicy")
     own = [each for each in things if each["kind"] == "NicNodePolicy"]
     assert names(own) == ["ai-a", "ai-b"]
     assert "sriovDevicePlugin" not in cluster["spec"]
     selected = [json.loads(each["spec"]["sriovDevicePlugin"]["config"])["resourceList"][0] for each in own]
     assert [each["selectors"]["pciAddresses"] for each in selected] == [["0000:0b:00.0"], ["0001:0b:00.0"]]
-    assert [each["spec"]["nodeSelector"][base.VARIANT] for each in own] == ["a", "b"]
+    assert [each["spec"]["nodeSelector"][plan_view.VARIANT] for each in own] == ["a", "b"]
 
 
 def test_vfs_are_the_sriov_operators_alone() -> None:
     (policy,) = made("NicClusterPolicy", "network-operator", "sriov", "prefix")
     assert "sriovDevicePlugin" not in policy["spec"] and "rdmaSharedDevicePlugin" not in policy["spec"]
-    values = components.values(document("network-operator", "sriov", "prefix"))["network-operator"]
+    values = object_components.values(document("network-operator", "sriov", "prefix"))["network-operator"]
     assert values["sriovNetworkOperator"]["enabled"] is True
     assert values["upgradeCRDs"] is False, "they are brought before the chart"
 
@@ -83,7 +84,7 @@ def test_a_driver_container_is_waited_for() -> None:
     plan, options = ("network-operator", "sriov", "prefix"), {"driver": "container"}
     (policy,) = made("NicClusterPolicy", *plan, options=options)
     assert policy["spec"]["ofedDriver"]["image"] == "doca-driver"
-    values = components.values(document(*plan), options)
+    values = object_components.values(document(*plan), options)
     selector = values["network-operator"]["sriov-network-operator"]["sriovOperatorConfig"]["configDaemonNodeSelector"]
     assert selector["network.nvidia.com/operator.mofed.wait"] == "false"
 
@@ -117,13 +118,13 @@ def test_blocks_of_a_subnet_must_fit_nv_ipams_way() -> None:
     ):
         whole = dict(plan, fabric=dict(plan["fabric"], **changes))
         with pytest.raises(RailyardError) as caught:
-            list(components.objects(whole, REGISTRY))
+            list(object_components.objects(whole, REGISTRY))
         assert words in str(caught.value)
     for node in plan["nodes"]:
         for port in node["ports"]:
             port["pods"]["first"] = port["pods"]["first"].rpartition(".")[0] + ".5"
     with pytest.raises(RailyardError, match="begin at 172.16.11.5"):
-        list(components.objects(plan, REGISTRY))
+        list(object_components.objects(plan, REGISTRY))
 
 
 # -- policies
@@ -160,7 +161,7 @@ def test_the_operator_alone_has_its_own_namespace_and_values() -> None:
     policy = made("SriovNetworkNodePolicy", "spiderpool", "ib-sriov", "none", options=options)[0]
     assert policy["metadata"]["namespace"] == "sriov-network-operator"
     assert policy["spec"]["linkType"] == "ib" and "mtu" not in policy["spec"]
-    values = components.values(document("spiderpool", "ib-sriov", "none"), options)
+    values = object_components.values(document("spiderpool", "ib-sriov", "none"), options)
     assert values["spiderpool"]["sriov"] == {"install": False}
     assert values["sriov-network-operator"]["operator"]["resourcePrefix"] == "spidernet.io"
 
@@ -179,20 +180,20 @@ def test_groups_that_change_what_a_policy_says_make_a_variant_of_their_profile()
             port["vfs"] = {"count": count, "attributes": []}
     # A node that lacks a rail is like the others of its profile.
     del plan["nodes"][4]["ports"][0]
-    labels = components.node_labels(plan)
-    assert [labels[node["name"]][base.VARIANT] for node in plan["nodes"]] == [
+    labels = object_components.node_labels(plan)
+    assert [labels[node["name"]][plan_view.VARIANT] for node in plan["nodes"]] == [
         "hgx",
         "hgx-few-vfs",
         "hgx-few-vfs",
         "hgx",
         "hgx",
     ]
-    policies = [each for each in components.objects(plan, REGISTRY) if each["kind"] == "SriovNetworkNodePolicy"]
+    policies = [each for each in object_components.objects(plan, REGISTRY) if each["kind"] == "SriovNetworkNodePolicy"]
     assert [(each["metadata"]["name"], each["spec"]["numVfs"]) for each in policies[:2]] == [
         ("ai-gpu01-hgx", 8),
         ("ai-gpu01-hgx-few-vfs", 4),
     ]
-    assert policies[1]["spec"]["nodeSelector"][base.VARIANT] == "hgx-few-vfs"
+    assert policies[1]["spec"]["nodeSelector"][plan_view.VARIANT] == "hgx-few-vfs"
 
 
 def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
@@ -226,7 +227,7 @@ def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
 
 
 def conflists(node: str, *plan: t.Any, options: t.Mapping[str, t.Any] | None = None, **more: t.Any) -> list[Object]:
-    files = dict(components.node_files(document(*plan, **more), options))[node]
+    files = dict(object_components.node_files(document(*plan, **more), options))[node]
     return [json.loads(text) for path, text in files.items() if path.startswith("/etc/cni/multus/net.d/")]
 
 
@@ -282,7 +283,7 @@ def test_without_a_gateway_no_pod_address_is_lost_to_an_invented_one() -> None:
     for node in plan["nodes"]:
         for port in node["ports"]:
             port["gateway"] = port["pods"]["gateway"] = None
-    text = dict(components.node_files(plan))["hgx-0001"]["/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist"]
+    text = dict(object_components.node_files(plan))["hgx-0001"]["/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist"]
     conf = json.loads(text)
     assert conf["plugins"][0]["ipam"]["ranges"][0][0]["gateway"] == "172.16.11.201"
     assert (conf["plugins"][-1]["table"], conf["plugins"][-1]["routes"]) == (101, [])
@@ -345,8 +346,8 @@ def nccl(**plan: t.Any) -> tuple[dict[str, str], dict[str, str]]:
     """The settings of a pod and of a host."""
     whole = document(**plan)
     whole["fabric"]["qos"] = QOS
-    config = next(each for each in components.objects(whole, REGISTRY) if "nccl.conf" in each.get("data", {}))
-    host = dict(components.node_files(whole))["hgx-0001"]["/etc/nccl.conf"]
+    config = next(each for each in object_components.objects(whole, REGISTRY) if "nccl.conf" in each.get("data", {}))
+    host = dict(object_components.node_files(whole))["hgx-0001"]["/etc/nccl.conf"]
     return _lines(config["data"]["nccl.conf"]), _lines(host)
 
 
@@ -378,15 +379,15 @@ def test_rails_without_a_way_between_them_are_not_crossed() -> None:
 
 @pytest.mark.parametrize("attachment", ["macvlan", "sriov", "ipoib", "ib-sriov"])
 def test_no_setting_fixes_a_gid_index(attachment: str) -> None:
-    text = json.dumps(list(components.objects(document("network-operator", attachment, "prefix"), REGISTRY)))
-    text += json.dumps(dict(components.node_files(document("network-operator", attachment, "prefix"))))
+    text = json.dumps(list(object_components.objects(document("network-operator", attachment, "prefix"), REGISTRY)))
+    text += json.dumps(dict(object_components.node_files(document("network-operator", attachment, "prefix"))))
     assert "GID_INDEX" not in text
 
 
 @pytest.mark.parametrize("provider", ["spiderpool", "network-operator"])
 def test_alerts_are_sound_expressions_on_the_rails_alone(provider: str) -> None:
     plan = document(provider, "macvlan", "prefix", netdev_of=lambda profile, rail: "rail.%d" % rail)
-    (rules,) = [each for each in components.objects(plan, REGISTRY) if each["kind"] == "PrometheusRule"]
+    (rules,) = [each for each in object_components.objects(plan, REGISTRY) if each["kind"] == "PrometheusRule"]
     alerts = rules["spec"]["groups"][0]["rules"]
     expected = ["RailPauseStorm", "RailOutOfSequence", "RailCongestion", "RailAsymmetry", "RailLinkFlap"]
     assert [each["alert"] for each in alerts] == (expected if provider == "spiderpool" else [expected[0], expected[4]])
@@ -398,7 +399,7 @@ def test_alerts_are_sound_expressions_on_the_rails_alone(provider: str) -> None:
         assert alert["annotations"]["description"].endswith(".")
     assert not [
         each
-        for each in components.objects(plan, {**REGISTRY, "metrics": False})
+        for each in object_components.objects(plan, {**REGISTRY, "metrics": False})
         if each["apiVersion"].startswith("monitoring")
     ]
 
@@ -406,7 +407,7 @@ def test_alerts_are_sound_expressions_on_the_rails_alone(provider: str) -> None:
 def test_priorities_that_wait_are_those_of_the_plan() -> None:
     plan = document("cni", "macvlan", "prefix")
     plan["fabric"]["qos"] = dict(QOS, pfc=[0, 0, 0, 0, 0, 1, 0, 0])
-    (rules,) = [each for each in components.objects(plan, REGISTRY) if each["kind"] == "PrometheusRule"]
+    (rules,) = [each for each in object_components.objects(plan, REGISTRY) if each["kind"] == "PrometheusRule"]
     assert "prio5_pause" in rules["spec"]["groups"][0]["rules"][0]["expr"]
 
 
@@ -429,7 +430,7 @@ def test_pods_ask_for_every_rail_by_the_plans_names() -> None:
 def test_nodes_are_labelled_and_no_object_is_a_node() -> None:
     plan = document(profile_of=two)
     plan["nodes"][0].update(unit="su1", rack="r7")
-    assert components.node_labels(plan) == {
+    assert object_components.node_labels(plan) == {
         "a-0001": {
             "railyard.fabric/fabric": "ai",
             "railyard.fabric/profile": "a",
@@ -443,7 +444,7 @@ def test_nodes_are_labelled_and_no_object_is_a_node() -> None:
             "railyard.fabric/variant": "b",
         },
     }
-    things = list(components.objects(plan, {**REGISTRY, "node_feature_rule": True}))
+    things = list(object_components.objects(plan, {**REGISTRY, "node_feature_rule": True}))
     rules = [each for each in things if each["kind"] == "NodeFeatureRule"]
     assert things[: len(rules)] == rules and names(rules) == ["ai-a", "ai-b"]
     assert rules[1]["spec"]["rules"][0]["matchFeatures"][0]["matchExpressions"]["nodename"]["value"] == ["b-0002"]
@@ -452,7 +453,7 @@ def test_nodes_are_labelled_and_no_object_is_a_node() -> None:
 
 def test_gpu_memory_reaches_the_nic_in_the_way_that_was_chosen() -> None:
     def driver(**options: t.Any) -> t.Any:
-        return components.values(document(), options)["gpu-operator"]["driver"]
+        return object_components.values(document(), options)["gpu-operator"]["driver"]
 
     assert driver() == {"kernelModuleType": "open", "rdma": {"enabled": False, "useHostMofed": False}}
     assert driver(gpudirect="peermem")["rdma"] == {"enabled": True, "useHostMofed": True}

@@ -12,9 +12,12 @@ import os
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, render
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    object_components,
+    object_files,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests import upstream
 from tests.random_fabric import FabricFile
 from tests.standins.spiderpool import Object, Settings
@@ -34,10 +37,10 @@ def problems(file: FabricFile) -> list[str]:
         return []
     document = outcome.plan.document()
     try:
-        things: list[Object] = list(components.objects(document, file.options))
-        values = components.values(document, file.options)
-        components.allocatable(document, file.options)
-        render.render(document, file.options, nodes=True)
+        things: list[Object] = list(object_components.objects(document, file.options))
+        values = object_components.values(document, file.options)
+        object_components.allocatable(document, file.options)
+        object_files.render(document, file.options, nodes=True)
     except RailyardError as error:
         # what only an option decides is the option's, and lint does not know it
         return [] if error.place.startswith("kubernetes.") else ["refused: %s" % error]

@@ -8,10 +8,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.kinds import KINDS
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.ready import Goal, alike, told
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.render import ON_DEMAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
+    Goal,
+    alike,
+    told,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import ON_DEMAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_kinds import KINDS
 
 from . import plans
 from .documents import REGISTRY, Document, combinations
@@ -27,12 +31,14 @@ OPTIONS = {
 @pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())
 def test_every_kind_that_a_plan_can_have_is_known(provider: str, attachment: str, mode: str) -> None:
     document = plans.planned(plans.fabric_file(provider, attachment, mode, (4, 6)))
-    assert {(each["apiVersion"], each["kind"]) for each in components.objects(document, OPTIONS)} <= set(KINDS)
+    assert {(each["apiVersion"], each["kind"]) for each in object_components.objects(document, OPTIONS)} <= set(KINDS)
 
 
 def goal_of(provider: str, attachment: str, mode: str) -> tuple[Goal, Document, list[Document]]:
     document = plans.planned(plans.fabric_file(provider, attachment, mode, (4,), nodes=3))
-    objects = [made for component, made in components.components(document, REGISTRY) if component not in ON_DEMAND]
+    objects = [
+        made for component, made in object_components.components(document, REGISTRY) if component not in ON_DEMAND
+    ]
     return Goal(document, {}, objects), document, objects
 
 
@@ -47,7 +53,7 @@ def node(name: str, allocatable: t.Mapping[str, int], ready: str = "True") -> Do
 
 
 def whole(document: Document) -> dict[str, Document]:
-    return {name: node(name, resources) for name, resources in components.allocatable(document, {}).items()}
+    return {name: node(name, resources) for name, resources in object_components.allocatable(document, {}).items()}
 
 
 def accepted(objects: t.Sequence[Document], document: Document) -> dict[tuple[str, str, str], Document]:
@@ -137,7 +143,7 @@ def test_a_node_is_told_with_its_likeliest_reason() -> None:
 def test_whole_thousands_are_read_as_the_server_writes_them(units: int, said: str) -> None:
     document = plans.planned(plans.fabric_file("spiderpool", "macvlan", "subnet", (4,), nodes=1))
     goal = Goal(document, {"rdma_hca_max": units}, [])
-    resources = dict.fromkeys(components.allocatable(document, {})["n-1"], t.cast(int, said))
+    resources = dict.fromkeys(object_components.allocatable(document, {})["n-1"], t.cast(int, said))
     assert goal.lacks({"n-1": node("n-1", resources)}, {}) == []
     less = dict.fromkeys(resources, t.cast(int, "9k"))
     assert "reports 9000 of %d " % units in goal.lacks({"n-1": node("n-1", less)}, {})[0].what
@@ -146,7 +152,7 @@ def test_whole_thousands_are_read_as_the_server_writes_them(units: int, said: st
 def test_vfs_for_dpdk_are_a_resource_of_their_own() -> None:
     document = plans.planned(plans.fabric_file("spiderpool", "sriov", "subnet", (4,), nodes=1))
     given = {"dpdk": {"rails": ["gpu02"], "vfs": 3}}
-    policies = [each["spec"] for each in components.objects(document, given) if "numVfs" in each.get("spec", {})]
+    policies = [each["spec"] for each in object_components.objects(document, given) if "numVfs" in each.get("spec", {})]
     count = policies[0]["numVfs"]
     gpu01, gpu02 = "spidernet.io/gpu01_sriov", "spidernet.io/gpu02_sriov"
     there = {gpu01: count, gpu02: count - 3, gpu02 + "_dpdk": 3}

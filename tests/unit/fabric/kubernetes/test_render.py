@@ -13,7 +13,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, render, yaml_text
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    object_components,
+    object_files,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import object_yaml
 
 from .documents import REGISTRY, combinations, document
 
@@ -42,7 +46,7 @@ VALUES = st.recursive(
     {"a": "1.2.3.4-5.6.7.8", "b": "1.2.3.4/24", "c": "1.2.3", "d": "1_000.5", "e": "x: y", "f": "x #y", "g": "a =b"}
 )
 def test_what_is_written_is_what_is_read(thing: dict[str, t.Any]) -> None:
-    assert yaml.safe_load(yaml_text.text(thing)) == thing
+    assert yaml.safe_load(object_yaml.text(thing)) == thing
 
 
 def test_text_is_as_people_write_it() -> None:
@@ -50,7 +54,7 @@ def test_text_is_as_people_write_it() -> None:
         "kind": "A",
         "spec": {"ips": ["10.0.0.1-10.0.0.9"], "on": "yes", "n": 1, "list": [{"a": 1, "b": []}], "t": "x\ny\n"},
     }
-    assert yaml_text.text(thing) == (
+    assert object_yaml.text(thing) == (
         'kind: A\nspec:\n  ips:\n  - 10.0.0.1-10.0.0.9\n  "on": "yes"\n  "n": 1\n'
         "  list:\n  - a: 1\n    b: []\n  t: |\n    x\n    y\n"
     )
@@ -58,31 +62,33 @@ def test_text_is_as_people_write_it() -> None:
 
 def test_what_is_no_object_is_refused() -> None:
     with pytest.raises(TypeError):
-        yaml_text.text({"a": 1.5})
+        object_yaml.text({"a": 1.5})
 
 
 @pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())
 def test_files_hold_every_object_once(provider: str, attachment: str, mode: str) -> None:
     plan = document(provider, attachment, mode, nodes=3)
     options = {"images": {"test": "registry.example/rdma:1"}, **REGISTRY}
-    files = render.render(plan, options)
-    assert files == render.render(json.loads(json.dumps(plan)), options)
+    files = object_files.render(plan, options)
+    assert files == object_files.render(json.loads(json.dumps(plan)), options)
     assert list(files) == sorted(files)
     read = []
     for path, text in files.items():
-        if path.endswith(".yaml") and not path.startswith("values/") and not path.endswith(render.KUSTOMIZATION):
+        if path.endswith(".yaml") and not path.startswith("values/") and not path.endswith(object_files.KUSTOMIZATION):
             read.extend(yaml.safe_load_all(text))
-    wanted = list(components.objects(plan, options))
+    wanted = list(object_components.objects(plan, options))
     assert sorted(map(json.dumps, read)) == sorted(map(json.dumps, wanted))
     _kustomizations_reach(files)
-    on_nodes = {"nodes/%s%s" % (node, path) for node, own in components.node_files(plan, options) for path in own}
-    assert set(render.render(plan, options, nodes=True)) - set(files) == on_nodes
+    on_nodes = {
+        "nodes/%s%s" % (node, path) for node, own in object_components.node_files(plan, options) for path in own
+    }
+    assert set(object_files.render(plan, options, nodes=True)) - set(files) == on_nodes
 
 
 def _kustomizations_reach(files: t.Mapping[str, str]) -> None:
-    reached = {render.KUSTOMIZATION}
-    for folder in yaml.safe_load(files[render.KUSTOMIZATION])["resources"]:
-        inner = "%s/%s" % (folder, render.KUSTOMIZATION)
+    reached = {object_files.KUSTOMIZATION}
+    for folder in yaml.safe_load(files[object_files.KUSTOMIZATION])["resources"]:
+        inner = "%s/%s" % (folder, object_files.KUSTOMIZATION)
         reached |= {inner} | {"%s/%s" % (folder, name) for name in yaml.safe_load(files[inner])["resources"]}
     left = {path for path in files if path not in reached and not path.startswith("values/")}
     # Test pods are started by people.
@@ -96,7 +102,7 @@ def test_pools_of_a_large_fabric_take_seconds() -> None:
     """
     plan = document("spiderpool", "sriov", "prefix", nodes=4096, rails=8)
     start = time.process_time()
-    pools = sum(text.count("kind: SpiderIPPool\n") for text in render.render(plan).values())
+    pools = sum(text.count("kind: SpiderIPPool\n") for text in object_files.render(plan).values())
     taken = time.process_time() - start
     assert pools == 32768
     assert taken < 10

@@ -8,17 +8,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import devices, spiderpool
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.base import View
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes.options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
+    device_plugins,
+    spiderpool_objects,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 
 from .documents import document
 
 
 def made(kind: str, options: t.Mapping[str, t.Any] | None = None, **values: t.Any) -> list[dict[str, t.Any]]:
     view = View(document("spiderpool", **values))
-    return [each for each in spiderpool.objects(view, Options.of(options)) if each["kind"] == kind]
+    return [each for each in spiderpool_objects.objects(view, Options.of(options)) if each["kind"] == kind]
 
 
 def names(things: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
@@ -64,7 +67,9 @@ def test_a_pattern_that_would_catch_another_pool_is_not_taken() -> None:
         for port in node["ports"]:
             port["names"]["pool"] = "%s-%s" % (node["name"], "a" if port["rail"] == "gpu01" else "x-a")
     configs = [
-        each for each in spiderpool.objects(View(plan), Options.of({"injection": False})) if "sriov" in each["spec"]
+        each
+        for each in spiderpool_objects.objects(View(plan), Options.of({"injection": False}))
+        if "sriov" in each["spec"]
     ]
     assert configs[0]["spec"]["sriov"]["ippools"]["ipv4"] == ["hgx-0001-a", "hgx-0002-a"]
     assert configs[1]["spec"]["sriov"]["ippools"]["ipv4"] == ["*-x-a"]
@@ -118,7 +123,7 @@ def test_each_rail_is_once_in_every_group_of_its_size() -> None:
     configs = made("SpiderMultusConfig", rails=8)
     members: dict[str, list[str]] = {}
     for config in configs:
-        group = config["metadata"]["annotations"][spiderpool.INJECT_RDMA]
+        group = config["metadata"]["annotations"][spiderpool_objects.INJECT_RDMA]
         members.setdefault(group, []).append(config["spec"]["macvlan"]["master"][0])
     assert len(configs) == 4 * 8 and len(set(names(configs))) == len(configs)
     assert members["ai"] == ["enp%ds0np0" % number for number in range(11, 19)]
@@ -131,7 +136,7 @@ def test_each_rail_is_once_in_every_group_of_its_size() -> None:
 def test_kinds_of_nodes_with_other_networks_have_groups_of_their_own() -> None:
     plan = document("spiderpool", nodes=2, rails=4, profile_of=lambda index: "big" if index == 1 else "small")
     del plan["nodes"][1]["ports"][2:]
-    groups = spiderpool.injection(View(plan), Options.of({"injection_groups": [2]}))
+    groups = spiderpool_objects.injection(View(plan), Options.of({"injection_groups": [2]}))
     assert groups["gpu01-macvlan"] == [
         ("gpu01-macvlan", "ai-big"),
         ("gpu01-macvlan-2x1-big", "ai-big-2x1"),
@@ -156,7 +161,7 @@ def test_ports_that_have_no_common_netdev_are_refused() -> None:
 
 
 def values(given: t.Mapping[str, t.Any] | None = None, **plan: t.Any) -> dict[str, t.Any]:
-    return spiderpool.values(View(document("spiderpool", **plan)), Options.of(given))
+    return spiderpool_objects.values(View(document("spiderpool", **plan)), Options.of(given))
 
 
 def test_the_shared_plugin_knows_each_rail_by_its_netdev() -> None:
@@ -192,7 +197,7 @@ def test_conflicts_and_gateways_are_looked_for() -> None:
 
 def test_the_device_plugin_restarts_with_its_list_and_only_then() -> None:
     def digest(options: Options | None = None, **plan: t.Any) -> str:
-        values = spiderpool.values(View(document("spiderpool", **plan)), options or Options())
+        values = spiderpool_objects.values(View(document("spiderpool", **plan)), options or Options())
         plugin = values["rdma"]["rdmaSharedDevicePlugin"]
         return str(plugin.get("podAnnotations", {}).get("railyard.fabric/config", ""))
 
@@ -207,16 +212,21 @@ def test_a_netdev_that_is_two_rails_is_refused() -> None:
 
     view = View(document("spiderpool", profile_of=lambda index: "ab"[index % 2], netdev_of=crossed))
     with pytest.raises(RailyardError, match="eth2 is a netdev of the resource gpu01_macvlan on node b-0001"):
-        devices.shared(view, Options())
+        device_plugins.shared(view, Options())
     # Each profile by itself is sound: that is how providers with a configuration a profile serve them.
-    assert [each["selectors"]["ifNames"] for each in devices.shared(view, Options(), "b")] == [["eth2"], ["eth1"]]
+    assert [each["selectors"]["ifNames"] for each in device_plugins.shared(view, Options(), "b")] == [
+        ["eth2"],
+        ["eth1"],
+    ]
 
 
 def test_what_nodes_must_report() -> None:
     view = View(document("spiderpool", attachment="sriov", vfs=6))
-    assert devices.allocatable(view, Options())["hgx-0002"] == {
+    assert device_plugins.allocatable(view, Options())["hgx-0002"] == {
         "spidernet.io/gpu01_sriov": 6,
         "spidernet.io/gpu02_sriov": 6,
     }
     view = View(document("spiderpool"))
-    assert devices.allocatable(view, Options.of({"rdma_hca_max": 7}))["hgx-0001"]["spidernet.io/gpu02_macvlan"] == 7
+    assert (
+        device_plugins.allocatable(view, Options.of({"rdma_hca_max": 7}))["hgx-0001"]["spidernet.io/gpu02_macvlan"] == 7
+    )

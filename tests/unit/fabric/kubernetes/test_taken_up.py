@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.finding import ERROR, Finding
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.kubernetes import components, derived
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.lint import lint
-from ansible_collections.railyard.fabric.plugins.module_utils.fabric.plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR, Finding
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    derived_names,
+    object_components,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from tests.standins.spiderpool import Object, Settings
 
 from . import webhooks
@@ -56,8 +59,8 @@ def errors(raw: bytes) -> list[Finding]:
 def taken_up(plan: Plan) -> list[Object]:
     """The plan's objects, which webhooks with the plan's own values take and leave as they are."""
     document = plan.document()
-    things = list(components.objects(document, OPTIONS))
-    values = components.values(document, OPTIONS)
+    things = list(object_components.objects(document, OPTIONS))
+    values = object_components.values(document, OPTIONS)
     assert webhooks.problems(things, Settings.of(values["spiderpool"])) == []
     return things
 
@@ -93,7 +96,7 @@ def test_only_families_with_pools_have_taken_addresses(words: tuple[str, ...], v
     plan = planned(file(rails(*words, 'taken: {a: .1-.4, b: "::1-::f"}')))
     things = taken_up(plan)
     assert {each["spec"]["ipVersion"] for each in things if each["kind"] == "SpiderReservedIP"} == versions
-    ipam = components.values(plan.document(), OPTIONS)["spiderpool"]["ipam"]
+    ipam = object_components.values(plan.document(), OPTIONS)["spiderpool"]["ipam"]
     # with both disabled, the chart's first pod gets no rights and the installation fails
     assert {4 * ipam["enableIPv4"], 6 * ipam["enableIPv6"]} - {0} == (versions or {4})
 
@@ -196,7 +199,7 @@ def test_names_keep_to_the_limits_of_what_others_make_of_them(provider: str) -> 
     fabric = "fabric: {name: %s, attachment: sriov, provider: %s, mtu: 4200, vfs: {count: 4}, pods_per_node: 4}"
     prefix = {"spiderpool": "spidernet.io", "network-operator": "nvidia.com", "cni": "rdma"}[provider]
     mode = "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 16}"
-    longest = derived.SOCKET.limit - len("%s/%s_.sock" % (derived.SOCKETS, prefix))
+    longest = derived_names.SOCKET.limit - len("%s/%s_.sock" % (derived_names.SOCKETS, prefix))
 
     def with_resource(size: int) -> bytes:
         names = 'names: {resource: "%s{rail}", network: "%s{rail}"}' % ("r" * (size - 5), "n" * 58)
@@ -204,8 +207,8 @@ def test_names_keep_to_the_limits_of_what_others_make_of_them(provider: str) -> 
         return file(mode, "rails: {gpu01: {}, gpu02: {}}", names, fabric=long, profiles=[profile()])
 
     plan = planned(with_resource(min(longest, 63)))
-    for made in components.objects(plan.document(), OPTIONS):
-        assert list(derived.too_long(derived.of_object(made))) == []
+    for made in object_components.objects(plan.document(), OPTIONS):
+        assert list(derived_names.too_long(derived_names.of_object(made))) == []
     if longest < 63:
         (found,) = errors(with_resource(longest + 1))
         assert (found.code, found.place) == ("RY822", "names.resource")
@@ -213,5 +216,5 @@ def test_names_keep_to_the_limits_of_what_others_make_of_them(provider: str) -> 
 
 def test_the_documentation_has_every_limit() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "kubernetes-objects.md").read_text(encoding="utf-8")
-    for each in derived.TABLE:
+    for each in derived_names.TABLE:
         assert "| %s | %s | %s | %d |" % each in page

@@ -1,0 +1,429 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From the data file to the objects that AWX is to have, in the order in which they can be created."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds, awx_rights
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import Data, Names, Schedule, rrule
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import (
+    NEEDS,
+    SITE,
+    TEMPLATES,
+    WORKFLOW,
+    WORKFLOW_QUESTIONS,
+    Question,
+    Step,
+)
+
+# The inventory of the control node, after the prefix.
+CONTROL = "control node"
+_OUTCOMES = ("started", "success", "error")
+# What AWX can do with a job and what makes it another job than the file describes: always sent.
+_FIXED: t.Mapping[str, t.Any] = {
+    "job_type": "run",
+    "job_slice_count": 1,
+    "allow_simultaneous": False,
+    "use_fact_cache": False,
+    "become_enabled": False,
+    "diff_mode": False,
+    "force_handlers": False,
+    "scm_branch": "",
+    "start_at_task": "",
+    "ask_job_slice_count_on_launch": False,
+}
+
+
+class Ref(t.NamedTuple):
+    """Another object, whose id AWX wants. ``parent``: the workflow of a step. An ``existing`` one is not ours."""
+
+    kind: str
+    name: str
+    parent: str = ""
+    existing: bool = False
+
+
+@dataclass(frozen=True)
+class Object:
+    """One object of AWX. ``kind`` is its endpoint; ``fields`` may hold a :class:`Ref` in place of an id.
+
+    :param owner: the field, and what it refers to, within which the name is unique; None: in all of AWX.
+    :param links: association -> what is to be in it; a list that is None is left as it is.
+    :param survey: the survey; empty: none; None: the kind has no surveys.
+    :param secrets: the key of the secrets that belong to it.
+    :param access: role of the object -> teams that have it; None: left as it is.
+    :param approval: what somebody approves, for a step of a workflow.
+    """
+
+    kind: str
+    name: str
+    fields: t.Mapping[str, t.Any] = field(default_factory=dict)
+    owner: tuple[str, Ref] | None = None
+    links: t.Mapping[str, tuple[Ref, ...] | None] = field(default_factory=dict)
+    survey: t.Mapping[str, t.Any] | None = None
+    secrets: str = ""
+    access: t.Mapping[str, frozenset[str]] | None = None
+    approval: t.Mapping[str, t.Any] | None = None
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(
+            self.kind,
+            self.name,
+            self.owner[1].name if self.owner and self.kind == "workflow_job_template_nodes" else "",
+        )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``objects`` in the order of their creation; ``absent``: those that are to be deleted."""
+
+    data: Data
+    objects: tuple[Object, ...]
+    absent: tuple[Object, ...]
+
+    def of(self, kind: str) -> list[Object]:
+        return [each for each in self.objects if each.kind == kind]
+
+
+def objects(data: Data) -> Wanted:
+    """All objects that the file describes, and those that must not be there."""
+    return _Maker(data).wanted()
+
+
+class _Maker:
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._organization = ("organization", Ref("organizations", data.organization))
+        self._project = Ref("projects", data.prefix)
+        existing = data.environment.existing
+        self._environment = Ref("execution_environments", existing or data.prefix, existing=bool(existing))
+
+    def wanted(self) -> Wanted:
+        data = self._data
+        keys = {name: self._keys(name) for name in data.fabrics}
+        steps = {name: _steps(keys[name]) for name in keys}
+        made = [
+            *self._credential_type(),
+            *(self._credential(key) for key, each in data.credentials.items() if not each.existing),
+            *self._execution_environment(),
+            self._the_project(),
+            *(self._notification(key) for key in data.notifications),
+            *self._control(),
+        ]
+        gone = []
+        for name, fabric in data.fabrics.items():
+            made += [self._inventory(name), self._source(name)]
+            made += [self._template(name, key) for key in keys[name]]
+            gone += [
+                self._object("job_templates", self._named(name, key)) for key in TEMPLATES if key not in keys[name]
+            ]
+            made += self._workflow(name, steps[name])
+            gone += [
+                Object("workflow_job_template_nodes", key, owner=("workflow_job_template", self._site(name)))
+                for key in WORKFLOW
+                if steps[name] and key not in steps[name]
+            ]
+            made += [
+                self._schedule(name, key, each)
+                for key, each in fabric.schedules.items()
+                if each.template in keys[name] or (each.template == SITE and steps[name])
+            ]
+        return Wanted(data, tuple(made), tuple(gone))
+
+    # -- names
+
+    def _named(self, fabric: str, what: str) -> str:
+        return "%s %s: %s" % (self._data.prefix, fabric, what)
+
+    def _prefixed(self, name: str) -> str:
+        return "%s %s" % (self._data.prefix, name)
+
+    def _site(self, fabric: str) -> Ref:
+        return Ref("workflow_job_templates", self._named(fabric, SITE))
+
+    def _credential_ref(self, key: str | None) -> Ref | None:
+        if not key:
+            return None
+        existing = self._data.credentials[key].existing
+        return Ref("credentials", existing or self._prefixed(key), existing=bool(existing))
+
+    def _object(self, kind: str, name: str, about: str = "", **fields: t.Any) -> Object:
+        """An object of the organization."""
+        given = {"description": about, **fields}
+        return Object(kind, name, {key: given[key] for key in given}, self._organization)
+
+    # -- what all fabrics share
+
+    def _credential_type(self) -> list[Object]:
+        if not any(each.type == awx_kinds.KUBECONFIG and not each.existing for each in self._data.credentials.values()):
+            return []
+        about = "A kubeconfig, as a file that KUBECONFIG names"
+        fields = {"description": about, **awx_kinds.KUBECONFIG_TYPE}
+        return [Object("credential_types", self._prefixed(awx_kinds.KUBECONFIG), fields)]
+
+    def _credential(self, key: str) -> Object:
+        credential = self._data.credentials[key]
+        known = awx_kinds.CREDENTIALS[credential.type or ""]
+        kind = Ref("credential_types", known.name or self._prefixed(awx_kinds.KUBECONFIG), existing=bool(known.name))
+        fields = {"description": "%s of Railyard" % key, "credential_type": kind, "inputs": dict(credential.inputs)}
+        access = awx_rights.of("credentials", self._data.access)
+        return Object("credentials", self._prefixed(key), fields, self._organization, secrets=key, access=access)
+
+    def _execution_environment(self) -> list[Object]:
+        environment = self._data.environment
+        if environment.existing:
+            return []
+        fields = {
+            "description": "Where jobs of Railyard run",
+            "organization": self._organization[1],
+            "image": environment.image,
+            "pull": environment.pull,
+            "credential": self._credential_ref(environment.credential),
+        }
+        return [Object("execution_environments", self._environment.name, fields)]
+
+    def _the_project(self) -> Object:
+        project = self._data.project
+        fields = {
+            "description": "Fabric files and playbooks",
+            "scm_type": "git",
+            "scm_url": project.url,
+            "scm_branch": project.branch,
+            "scm_update_on_launch": project.update_on_launch,
+            "scm_update_cache_timeout": project.update_cache,
+            "credential": self._credential_ref(project.credential),
+            "default_environment": self._environment,
+        }
+        access = awx_rights.of("projects", self._data.access)
+        return Object("projects", self._project.name, fields, self._organization, access=access)
+
+    def _notification(self, key: str) -> Object:
+        notification = self._data.notifications[key]
+        known = awx_kinds.NOTIFICATIONS[notification.type]
+        defaults = {each: default for each, default in known.secrets.items() if default is not None}
+        fields = {
+            "description": "Sent on %s" % ", ".join(notification.on),
+            "notification_type": notification.type,
+            "notification_configuration": {**defaults, **notification.settings},
+        }
+        return Object("notification_templates", self._prefixed(key), fields, self._organization, secrets=key)
+
+    def _on(self, event: str, wanted: bool = True) -> tuple[Ref, ...]:
+        names = [self._prefixed(key) for key, each in self._data.notifications.items() if event in each.on and wanted]
+        return tuple(Ref("notification_templates", name) for name in names)
+
+    def _control(self) -> list[Object]:
+        """An inventory of the control node alone, so that no update of a fabric's inventory comes before the job."""
+        about = "For jobs that read the fabric file alone"
+        access = awx_rights.of("inventories", self._data.access)
+        name = self._prefixed(CONTROL)
+        inventory = Object("inventories", name, {"description": about}, self._organization, access=access)
+        variables = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+        fields = {"description": "Where the job runs", "variables": variables}
+        return [inventory, Object("hosts", "localhost", fields, ("inventory", inventory.ref))]
+
+    # -- what each fabric has
+
+    def _keys(self, name: str) -> list[str]:
+        fabric = self._data.fabrics[name]
+        return [
+            key
+            for key, template in TEMPLATES.items()
+            if self._data.settings(name, key).enabled is not False
+            and (template.cluster != NEEDS or fabric.cluster)
+            and not (template.required and not getattr(fabric, template.directory[0]))
+        ]
+
+    def _labels(self, fabric: str) -> tuple[Ref, ...] | None:
+        own = self._data.fabrics[fabric].labels
+        return _refs("labels", self._data.labels if own is None else own)
+
+    def _groups(self, fabric: str, own: Names = None) -> tuple[Ref, ...] | None:
+        for each in (own, self._data.fabrics[fabric].instance_groups, self._data.instance_groups):
+            if each is not None:
+                return _refs("instance_groups", each)
+        return None
+
+    def _access(self, fabric: str, kind: str, key: str = "") -> t.Mapping[str, frozenset[str]] | None:
+        base = self._data.fabrics[fabric].access
+        return awx_rights.of(
+            kind, self._data.access if base is None else base, key, self._data.settings(fabric, key).access
+        )
+
+    def _inventory(self, name: str) -> Object:
+        about = "Nodes of %s" % self._data.fabrics[name].file
+        return Object(
+            "inventories",
+            self._prefixed(name),
+            {"description": about},
+            self._organization,
+            {"labels": self._labels(name), "instance_groups": self._groups(name)},
+            access=self._access(name, "inventories"),
+        )
+
+    def _source(self, name: str) -> Object:
+        inventory = Ref("inventories", self._prefixed(name))
+        fields = {
+            "description": "Read again before jobs that need the nodes",
+            "source": "scm",
+            "source_project": self._project,
+            "source_path": self._data.fabrics[name].file,
+            "execution_environment": self._environment,
+            "update_on_launch": True,
+            "update_cache_timeout": self._data.fabrics[name].inventory_cache,
+            "overwrite": True,
+            "overwrite_vars": True,
+        }
+        return Object("inventory_sources", self._named(name, "fabric file"), fields, ("inventory", inventory))
+
+    def _template(self, name: str, key: str) -> Object:
+        fabric, template, settings = self._data.fabrics[name], TEMPLATES[key], self._data.settings(name, key)
+        used = [*(fabric.credentials if template.nodes else ()), fabric.cluster if template.cluster else None]
+        asked = {each.variable for each in template.questions}
+        given: dict[str, t.Any] = {"fabric_file": fabric.file} if template.file else {}
+        if template.directory[0] and getattr(fabric, template.directory[0]):
+            given[template.directory[1]] = getattr(fabric, template.directory[0])
+        given.update({each: value for each, value in settings.extra_vars.items() if each not in asked})
+        webhook = fabric.webhook.service if fabric.webhook and fabric.webhook.template == key else ""
+        fields = {
+            **_FIXED,
+            "description": template.about,
+            "inventory": Ref("inventories", self._prefixed(name if template.hosts else CONTROL)),
+            "project": self._project,
+            "playbook": "%s/%s" % (self._data.project.playbooks, template.playbook),
+            "execution_environment": self._environment,
+            "extra_vars": given,
+            "forks": settings.forks or 0,
+            "limit": settings.limit or "",
+            "timeout": settings.timeout or 0,
+            "verbosity": settings.verbosity or 0,
+            "job_tags": ",".join(settings.tags or ()),
+            "skip_tags": ",".join(settings.skip_tags or ()),
+            "ask_limit_on_launch": template.nodes,
+            "ask_job_type_on_launch": template.check,
+            "ask_diff_mode_on_launch": template.check,
+            "ask_tags_on_launch": template.tags,
+            "ask_skip_tags_on_launch": template.tags,
+            "ask_verbosity_on_launch": template.nodes or bool(template.cluster),
+            "survey_enabled": bool(template.questions),
+            "webhook_service": webhook,
+        }
+        notify = self._notifies(name, key) if settings.notify is None else settings.notify
+        links = {
+            "credentials": tuple(each for each in map(self._credential_ref, used) if each),
+            **{"notification_templates_%s" % event: self._on(event, notify) for event in _OUTCOMES},
+            "labels": self._labels(name),
+            "instance_groups": self._groups(name, settings.instance_groups),
+        }
+        survey = _survey(template.questions, self._named(name, key), template.about, settings.extra_vars)
+        access = self._access(name, "job_templates", key)
+        return Object("job_templates", self._named(name, key), fields, self._organization, links, survey, access=access)
+
+    def _notifies(self, name: str, key: str) -> bool:
+        """The workflow reports for its steps: a failed step would be reported twice, and hosts that waits for consent
+        as an error."""
+        scheduled = any(each.template == key for each in self._data.fabrics[name].schedules.values())
+        return scheduled or key not in {step.template for step in WORKFLOW.values()}
+
+    # -- the workflow
+
+    def _workflow(self, name: str, steps: t.Mapping[str, Step]) -> list[Object]:
+        if not steps:
+            return []
+        answers = self._data.settings(name, "hosts").extra_vars
+        fabric = self._data.fabrics[name]
+        about = "Prepares the nodes and the cluster and proves the rails; asks before it reboots nodes"
+        asked = WORKFLOW_QUESTIONS if "hosts" in steps else ()
+        fields = {
+            "description": about,
+            "inventory": Ref("inventories", self._prefixed(name)),
+            "ask_limit_on_launch": True,
+            "allow_simultaneous": False,
+            "extra_vars": {},
+            "survey_enabled": bool(asked),
+            "webhook_service": fabric.webhook.service if fabric.webhook and fabric.webhook.template == SITE else "",
+        }
+        links = {
+            **{"notification_templates_%s" % event: self._on(event) for event in _OUTCOMES},
+            "notification_templates_approvals": self._on("approval"),
+            "labels": self._labels(name),
+        }
+        survey = _survey(asked, self._named(name, SITE), about, answers)
+        workflow = Object(
+            "workflow_job_templates",
+            self._named(name, SITE),
+            fields,
+            self._organization,
+            links,
+            survey,
+            access=self._access(name, "workflow_job_templates"),
+        )
+        return [workflow, *(self._step(name, key, step) for key, step in steps.items())]
+
+    def _step(self, name: str, key: str, step: Step) -> Object:
+        site = self._site(name)
+        fields: dict[str, t.Any] = {"all_parents_must_converge": False, "extra_data": dict(step.answers)}
+        approval = None
+        if step.template:
+            fields["unified_job_template"] = Ref("job_templates", self._named(name, step.template))
+        else:
+            about = "%s: reboot the nodes that %s listed" % (name, self._named(name, "reboots"))
+            approval = {
+                "name": about,
+                "description": self._data.approval.description,
+                "timeout": self._data.approval.timeout,
+            }
+        links = {
+            "%s_nodes" % event: tuple(Ref("workflow_job_template_nodes", each, site.name) for each in following)
+            for event, following in (("success", step.success), ("failure", step.failure))
+        }
+        return Object(
+            "workflow_job_template_nodes", key, fields, ("workflow_job_template", site), links, approval=approval
+        )
+
+    def _schedule(self, name: str, key: str, schedule: Schedule) -> Object:
+        kind = "workflow_job_templates" if schedule.template == SITE else "job_templates"
+        template = Ref(kind, self._named(name, schedule.template))
+        fields = {
+            "description": "Made by playbooks/awx.yml",
+            "rrule": rrule(schedule),
+            "enabled": schedule.enabled,
+            "extra_data": dict(schedule.answers),
+        }
+        return Object("schedules", self._named(name, key), fields, ("unified_job_template", template))
+
+
+def _refs(kind: str, names: Names) -> tuple[Ref, ...] | None:
+    return None if names is None else tuple(Ref(kind, name, existing=kind != "labels") for name in names)
+
+
+def _survey(questions: t.Iterable[Question], name: str, about: str, answers: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """``answers`` are the defaults of questions: AWX puts those over an extra variable of the template."""
+    asked = [
+        each.answered(answers[each.variable]) if answers.get(each.variable) is not None else each for each in questions
+    ]
+    return {"name": name, "description": about, "spec": [each.spec() for each in asked]} if asked else {}
+
+
+def _steps(wanted: t.Collection[str]) -> dict[str, Step]:
+    """The workflow's steps for the templates that there are; what followed a missing one follows those before it."""
+    there = {key: step for key, step in WORKFLOW.items() if step.template is None or step.template in wanted}
+    if "hosts" not in wanted or "reboots" not in wanted:
+        there = {key: step for key, step in there.items() if key not in ("reboots", "approval", "hosts-with-reboots")}
+
+    def bridged(names: t.Iterable[str]) -> tuple[str, ...]:
+        found: list[str] = []
+        for each in names:
+            found.extend([each] if each in there else bridged(WORKFLOW[each].success))
+        return tuple(found)
+
+    return {
+        key: step._replace(success=bridged(step.success), failure=tuple(each for each in step.failure if each in there))
+        for key, step in there.items()
+    }

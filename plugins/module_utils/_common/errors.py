@@ -1,0 +1,60 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The one tree of errors that a user may see: each names its place and its remedy."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
+
+
+class RailyardError(Exception):
+    """Something is wrong with the request or with the node. No text of it tells a password of a URL.
+
+    :param message: what is wrong, with the values, without a final full stop.
+    :param place: where, in the user's own words: an option (``ports[2].vfs.count``), a netdev, a file.
+    :param remedy: what the user can do about it, as one sentence without a final full stop.
+    """
+
+    def __init__(self, message: str, place: str = "", remedy: str = "") -> None:
+        self.message = masked(message)
+        self.place = masked(place)
+        self.remedy = masked(remedy)
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        text = "%s: %s" % (self.place, self.message) if self.place else self.message
+        return "%s. Remedy: %s." % (text, self.remedy) if self.remedy else "%s." % text
+
+    def as_dict(self) -> dict[str, str]:
+        return {"place": self.place, "message": self.message, "remedy": self.remedy}
+
+
+class Refused(RailyardError):
+    """The request is understood, and not carried out because it would do harm."""
+
+
+class Unsupported(RailyardError):
+    """The node's kernel, driver or tools cannot do what is asked."""
+
+
+class Errors(RailyardError):
+    """Several errors at once; ``errors`` holds them in the order of their places."""
+
+    def __init__(self, errors: t.Sequence[RailyardError]) -> None:
+        super().__init__("; ".join(error.message for error in errors))
+        self.errors = list(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+def raise_all(errors: t.Sequence[RailyardError]) -> None:
+    """Raise what was collected: nothing, the one error, or all of them together."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise Errors(errors)

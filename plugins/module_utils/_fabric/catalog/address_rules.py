@@ -1,0 +1,213 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY3xx: addresses, networks, routing tables and MTU."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    WARNING,
+    rule,
+)
+
+_SECOND = "  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n"
+
+_GOOD = "rails:\n  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n" + _SECOND
+
+
+def _rails(first: str) -> str:
+    return "rails:\n  gpu01: {%s}\n%s" % (first, _SECOND)
+
+
+def _cut(supernet: str, prefix: int) -> str:
+    """Rails that are cut from a supernet, with a /27 for each node."""
+    return "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: %d}\n" % (supernet, prefix) + (
+        "rails: {gpu01: {}, gpu02: {}}\n"
+    )
+
+
+_UNITS = 'units:\n  su[1:2]: {nodes: 32}\nnodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
+
+
+def _own(more: str, fabric: str = "") -> str:
+    """Rails with a prefix for each node and rail."""
+    return (
+        _fabric(fabric)
+        + "\naddresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}\n" % more
+        + ("rails: {gpu01: {}, gpu02: {}}")
+    )
+
+
+def _fabric(more: str, mtu: int = 4200) -> str:
+    return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: %d%s}" % (mtu, more)
+
+
+ADDRESS = rule(
+    "RY301",
+    "An address is none",
+    _rails("subnet: 172.16.11.0/24, gateway: 172.16.11.254/24, hosts: .201-.253"),
+    _GOOD,
+)
+
+NETWORK = rule("RY302", "A network is none", _rails("subnet: 172.16.11.0, hosts: .201-.253"), _GOOD)
+
+HOST_BITS = rule(
+    "RY303", "A network is written as an address in it", _rails("subnet: 172.16.11.1/24, hosts: .201-.253"), _GOOD
+)
+
+SUBNET_SIZE = rule(
+    "RY304",
+    "A rail's subnet is too small",
+    _rails("subnet: 172.16.11.0/32"),
+    _rails("subnet: 172.16.11.0/31, hosts: .0-.1"),
+    why="A cable between two nodes needs two addresses: a /31 of IPv4 (RFC 3021) and a /127 of IPv6 (RFC 6164) are"
+    " enough, and both of their addresses are usable.",
+)
+
+FAMILY = rule(
+    "RY305",
+    "An IPv6 address stands at a key for IPv4, or the other way round",
+    _rails("subnet: fd00:11::/64"),
+    'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n+10}::/64", hosts6: "::c9-::fd"}',
+)
+
+OUTSIDE = rule(
+    "RY306",
+    "An address is not in its rail's subnet",
+    _rails("subnet: 172.16.11.0/24, gateway: 172.16.13.254, hosts: .201-.253"),
+    _GOOD,
+    why="A value for several rails in `addresses` or in a generator is right for all of them as a short form, which"
+    " replaces whole octets, or as an offset, which counts from each rail's network address whatever its size:"
+    " `+10-+73` is 172.16.4.10-172.16.4.73 in 172.16.4.0/22.",
+)
+
+UNUSABLE = rule(
+    "RY307",
+    "An address is the network's own or its broadcast address",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .0-.200, hosts: .201-.253"),
+    _GOOD,
+)
+
+BACKWARDS = rule(
+    "RY308",
+    "A range ends before it begins",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .200-.1, hosts: .201-.253"),
+    _GOOD,
+)
+
+GATEWAY_TAKEN = rule(
+    "RY309",
+    "A range holds the gateway",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.254"),
+    _GOOD,
+)
+
+RANGES_OVERLAP = rule(
+    "RY310",
+    "A rail's ranges for pods and hosts overlap",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.210, hosts: .201-.253"),
+    _GOOD,
+)
+
+RAILS_OVERLAP = rule(
+    "RY311",
+    "Two rails' subnets overlap",
+    _rails("subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253"),
+    _GOOD,
+)
+
+RESERVED_OVERLAP = rule(
+    "RY312",
+    "A rail's subnet overlaps a reserved network",
+    _fabric(", reserved: {pods: 172.16.12.0/22}"),
+    _fabric(", reserved: {pods: 10.233.64.0/18}"),
+)
+
+HOSTS_FULL = rule(
+    "RY313",
+    "A rail has not enough host addresses",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .253"),
+    _GOOD,
+)
+
+UNUSED = rule(
+    "RY321",
+    "A key says nothing in the rail's address mode",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, node_prefix: 27"),
+    _GOOD,
+    why="Each mode has keys of its own, and what another mode would make of one is easily taken for granted.",
+)
+
+TAKEN = rule(
+    "RY322",
+    "Addresses are set aside, and given out",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.9, hosts: .201-.253, taken: {switches: .1-.9}"),
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
+    why="What `taken` holds of `pods` and `hosts` is excluded from them, so something must be left. In the modes"
+    " `prefix` and `link` it must be behind the last node's network.",
+)
+
+SHARE_SMALL = rule(
+    "RY323",
+    "A node's part of a rail is too small for its pods",
+    _own("node_prefix: 30", ", pods_per_node: 8"),
+    _own("node_prefix: 28", ", pods_per_node: 8"),
+    why="Of a node's prefix, the network's and the broadcast address, the gateway and the port's own address are no"
+    " pod's: a /27 has 28 for pods, and a /30 none.",
+)
+
+PODS_FULL = rule(
+    "RY324",
+    "A rail has not enough addresses for the pods",
+    _fabric(", pods_per_node: 128"),
+    _fabric(", pods_per_node: 64"),
+)
+
+GROWTH = rule(
+    "RY325",
+    "A rail has no room for the declared number of nodes",
+    _fabric(", max_nodes: 100"),
+    _fabric(", max_nodes: 50"),
+    why="Growing a subnet later renumbers what is in it, so the room is asked for while it costs nothing.",
+)
+
+UNITS_FULL = rule(
+    "RY326",
+    "A rail's subnet has no room for the units",
+    _cut("172.16.0.0/16", 22) + _UNITS,
+    _cut("172.16.0.0/16", 21) + _UNITS,
+)
+
+SUPERNET = rule(
+    "RY327",
+    "The supernet has no room for all rails",
+    _cut("172.16.0.0/16", 16),
+    _cut("172.16.0.0/15", 16),
+)
+
+GATEWAY_CHOICE = rule(
+    "RY328",
+    "A gateway cannot be what is written",
+    _own("node_prefix: 27, gateway: 172.16.0.1"),
+    _own("node_prefix: 27, gateway: first"),
+)
+
+ONE_FAMILY = rule(
+    "RY331",
+    "Some rails have IPv6 and others do not",
+    "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
+    + _SECOND,
+    "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
+    "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, subnet6: fd00:12::/64, hosts6: '::c9-::fd'}",
+    WARNING,
+    why="A job chooses one family for all of its rails: NCCL's NCCL_IB_ADDR_FAMILY holds for every device.",
+)
+
+REPEATED = rule(
+    "RY335",
+    "Overlapping ranges in one list",
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.100, .90-.200], hosts: .201-.253"),
+    _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.89, .100-.200], hosts: .201-.253"),
+    why="Addresses of a list are counted range by range, so an address in two of them would be given out twice.",
+)

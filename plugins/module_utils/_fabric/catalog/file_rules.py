@@ -1,0 +1,274 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY1xx: the file, its keys and the kinds of its values."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, rule
+
+SYNTAX = rule(
+    "RY101",
+    "The file is not YAML",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24
+nodes:
+  ai-1: {profile: hgx}
+""",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .1-.9}
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx}
+""",
+)
+
+TEXT = rule(
+    "RY102",
+    "The file is not text",
+    'fabric: {name: "ai\x07", attachment: macvlan, provider: spiderpool, mtu: 4200}',
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}",
+)
+
+SIZE = rule(
+    "RY103",
+    "The file is too large or nested too deep",
+    "nodes: %s1%s" % ("[" * 50, "]" * 50),
+    "nodes:\n  ai-[01:50]: {profile: hgx}",
+)
+
+EMPTY = rule(
+    "RY104",
+    "The file, or a section that needs entries, is empty",
+    """
+nodes: {}
+""",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx}
+""",
+)
+
+DOCUMENTS = rule(
+    "RY105",
+    "There is more than one YAML document",
+    """
+nodes:
+  ai-1: {profile: hgx}
+---
+nodes:
+  ai-2: {profile: hgx}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx}
+  ai-2: {profile: hgx}
+""",
+)
+
+DUPLICATE = rule(
+    "RY106",
+    "A key stands twice",
+    """
+nodes:
+  ai-1: {profile: hgx, address: 10.1.16.1}
+  ai-1: {profile: hgx, address: 10.1.16.2}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, address: 10.1.16.1}
+  ai-2: {profile: hgx, address: 10.1.16.2}
+""",
+)
+
+KEY = rule(
+    "RY107",
+    "A key is no plain word",
+    """
+nodes:
+  ai-1: {profile: hgx, address: {{ management }}}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, address: 10.1.16.1}
+""",
+)
+
+TAG = rule(
+    "RY108",
+    "A YAML tag is not read here",
+    """
+nodes:
+  ai-1: {profile: hgx, address: !vault secret}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, address: 10.1.16.1}
+""",
+)
+
+ALIAS = rule(
+    "RY109",
+    "An alias has no anchor to stand for",
+    """
+nodes:
+  ai-1: {profile: hgx}
+  ai-2: *same
+""",
+    """
+nodes:
+  ai-1: &same {profile: hgx}
+  ai-2: *same
+""",
+)
+
+UNKNOWN = rule(
+    "RY110",
+    "A key is not known",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gatway: .254, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, hosts: .201-.253}
+""",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, hosts: .201-.253}
+""",
+)
+
+MISSING = rule(
+    "RY111",
+    "A key is missing",
+    """
+fabric: {name: ai, provider: spiderpool, mtu: 4200}
+""",
+    """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+""",
+)
+
+KIND = rule(
+    "RY112",
+    "A value is of the wrong kind",
+    """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: jumbo}
+""",
+    """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+""",
+)
+
+RANGE = rule(
+    "RY113",
+    "A number is out of its range",
+    """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 42000}
+""",
+    """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+""",
+)
+
+CHOICE = rule(
+    "RY114",
+    "A value is none of its choices",
+    """
+fabric: {name: ai, attachment: macvlan, provider: spiderpod, mtu: 4200}
+""",
+    """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+""",
+)
+
+TEMPLATE = rule(
+    "RY115",
+    "A template cannot be worked out",
+    """
+rails: {count: 2, name: "gpu{i:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.253}
+""",
+    """
+rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.253}
+""",
+)
+
+PLUGIN = rule(
+    "RY116",
+    "The file names another plugin",
+    """
+plugin: railyard.fabric.rail
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx}
+""",
+    """
+plugin: railyard.fabric.rails
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx}
+""",
+)
+
+LINT_RULE = rule(
+    "RY117",
+    "A rule cannot be lowered",
+    """
+lint:
+  - {rule: RY303, place: rails.gpu01, reason: "we like it so"}
+""",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+""",
+    why="What makes the plan impossible, or would break a node, stays an error whatever the reason.",
+)
+
+LINT_IDLE = rule(
+    "RY118",
+    "There is nothing to lower",
+    """
+lint:
+  - {rule: RY314, place: rails.gpu01, reason: "proven elsewhere"}
+""",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
+""",
+    WARNING,
+    why="An entry that outlives its finding would let the next one of that kind pass unseen.",
+)
+
+ENCRYPTED = rule(
+    "RY119",
+    "Encrypted file",
+    """
+$ANSIBLE_VAULT;1.1;AES256
+62313365396662343061393464336163383764373764613633653634306231386433626436623361
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, address: 10.1.16.1}
+""",
+    why="A fabric file holds no secrets, and lint, plan and reports read it without a password. Secrets belong in"
+    " host_vars and group_vars beside it, where Ansible decrypts them.",
+)

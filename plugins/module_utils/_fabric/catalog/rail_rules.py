@@ -1,0 +1,220 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY4xx: rails, profiles, ports and nodes, and how they fit together."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    WARNING,
+    rule,
+)
+
+_GOOD_PORTS = """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", rdma: mlx5_gpu01, gpu: 0}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", rdma: mlx5_gpu02, gpu: 1}
+"""
+
+_GOOD_NODES = """
+nodes:
+  ai-[1:2]: {profile: hgx}
+"""
+
+
+def _ports(first: str, second: str) -> str:
+    return "profiles:\n  hgx:\n    ports:\n      %s\n      %s\n" % (first, second)
+
+
+PROFILE_UNKNOWN = rule(
+    "RY401",
+    "A node's profile is not described",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx-h100}
+""",
+    _GOOD_NODES,
+)
+
+RAIL_UNKNOWN = rule(
+    "RY402",
+    "A port is on a rail that is not described",
+    _ports("gpu01: {netdev: enp11s0f0np0}", "gpu2: {netdev: enp12s0f0np0}"),
+    _GOOD_PORTS,
+)
+
+RAIL_UNSERVED = rule(
+    "RY403",
+    "A profile has no port on a rail",
+    "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: enp11s0f0np0}\n",
+    _GOOD_PORTS,
+    WARNING,
+)
+
+NETDEV_TWICE = rule(
+    "RY404",
+    "Two ports have one netdev",
+    _ports("gpu01: {netdev: enp11s0f0np0}", "gpu02: {netdev: enp11s0f0np0}"),
+    _GOOD_PORTS,
+)
+
+PCI_TWICE = rule(
+    "RY405",
+    "Two ports have one PCI address",
+    _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: nic2, pci: "0b:00.0"}'),
+    _GOOD_PORTS,
+)
+
+RDMA_TWICE = rule(
+    "RY406",
+    "Two ports have one RDMA device",
+    _ports("gpu01: {netdev: nic1, rdma: mlx5_gpu01}", "gpu02: {netdev: nic2, rdma: mlx5_gpu01}"),
+    _GOOD_PORTS,
+)
+
+GPU = rule(
+    "RY408",
+    "A GPU is no number, or stands twice at one port",
+    _ports("gpu01: {netdev: nic1, gpu: [0, 0]}", "gpu02: {netdev: nic2, gpu: [1, 2]}"),
+    _GOOD_PORTS,
+)
+
+PORT_UNFOUND = rule(
+    "RY409",
+    "A port that a node adds has no netdev",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: {gpu: 1}}}
+""",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: {netdev: enp12s0f0np0, gpu: 1}}}
+""",
+)
+
+NO_INDEX = rule(
+    "RY410",
+    "A node has no index",
+    """
+nodes:
+  jupiter: {profile: hgx}
+""",
+    """
+nodes:
+  jupiter: {profile: hgx, index: 1}
+""",
+)
+
+INDEX = rule(
+    "RY411",
+    "A node's index is none",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx}
+""",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx, index: "[1:2]"}
+""",
+)
+
+INDEX_TWICE = rule(
+    "RY412",
+    "Two nodes have one index",
+    """
+nodes:
+  rack[1:2]-ai-[1:2]: {profile: hgx}
+""",
+    """
+nodes:
+  rack[1:2]-ai-[1:2]: {profile: hgx, index: "[1:4]"}
+""",
+)
+
+PROFILE_UNUSED = rule(
+    "RY413",
+    "No node has the profile",
+    _GOOD_PORTS + "  spare:\n    ports:\n      gpu01: {netdev: nic1}\n      gpu02: {netdev: nic2}\n",
+    _GOOD_PORTS,
+    WARNING,
+)
+
+OVERRIDE_IDLE = rule(
+    "RY414",
+    "A node takes away a port that its profile does not have",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: null}}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, ports: {gpu02: null}}
+  ai-2: {profile: hgx}
+""",
+    WARNING,
+)
+
+TOO_MANY_NODES = rule(
+    "RY415",
+    "There are more nodes than a fabric can have",
+    """
+nodes:
+  ai-[1:70000]: {profile: hgx}
+""",
+    _GOOD_NODES,
+)
+
+PLANES = rule(
+    "RY419",
+    "Invalid number of planes",
+    """
+rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
+profiles:
+  hgx: {ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
+""",
+    """
+rails: {count: 1, name: "gpu{n:02}", planes: 2, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
+profiles:
+  hgx: {ports: {gpu01p1: {netdev: nic1}, gpu01p2: {netdev: nic2}}}
+""",
+)
+
+GROUP_UNUSED = rule(
+    "RY433",
+    "No node is in a group that the file describes",
+    "groups:\n  rack_a: {vars: {row: 1}}\n",
+    "groups:\n  rack_a: {vars: {row: 1}}\nnodes:\n  ai-[1:2]: {profile: hgx, groups: [rack_a]}\n",
+    WARNING,
+)
+
+RAIL_EMPTY = rule(
+    "RY435",
+    "No node has a port on a rail",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx, ports: {gpu02: null}}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx}
+  ai-2: {profile: hgx, ports: {gpu02: null}}
+""",
+    WARNING,
+)
+
+MAX_NODES = 65536

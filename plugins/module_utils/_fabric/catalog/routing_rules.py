@@ -1,0 +1,78 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY3xx: routing tables, gateways, MTU, and where nodes are managed."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, rule
+
+
+def _fabric(more: str, mtu: int = 4200) -> str:
+    return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: %d%s}" % (mtu, more)
+
+
+def _own(more: str, fabric: str = "") -> str:
+    """Rails with a prefix for each node and rail."""
+    addresses = "addresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}" % more
+    return "%s\n%s\nrails: {gpu01: {}, gpu02: {}}" % (_fabric(fabric), addresses)
+
+
+NODE_ADDRESS = rule(
+    "RY315",
+    "A node's address is neither an IP address nor a host name",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1:22}",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
+)
+
+NODE_ADDRESS_TWICE = rule(
+    "RY316",
+    "Two nodes have one address",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.1}",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.2}",
+)
+
+NODE_ADDRESS_ON_RAIL = rule(
+    "RY317",
+    "A node is managed through a rail",
+    "nodes:\n  ai-1: {profile: hgx, address: 172.16.11.1}",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
+)
+
+TABLE = rule(
+    "RY318",
+    "A rail's routing table is one of the kernel's own",
+    _fabric(", routing: {first_table: 252}"),
+    _fabric(", routing: {first_table: 101}"),
+)
+
+PRIORITY = rule(
+    "RY319",
+    "A rail's rule would come after the kernel's own",
+    _fabric(", routing: {first_priority: 32765}"),
+    _fabric(", routing: {first_priority: 10001}"),
+)
+
+MTU_STEP = rule(
+    "RY320",
+    "The MTU misses a step of RoCE's by little",
+    _fabric("", 4096),
+    _fabric("", 4200),
+    WARNING,
+)
+
+NO_ROUTER = rule(
+    "RY330",
+    "Nodes have networks of their own, and no router between them",
+    _own("node_prefix: 27, gateway: none"),
+    _own("node_prefix: 27, gateway: first"),
+    WARNING,
+)
+
+DESTINATION = rule(
+    "RY332",
+    "Routing by destination needs a gateway where nodes have networks of their own",
+    _own("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
+    _own("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
+)

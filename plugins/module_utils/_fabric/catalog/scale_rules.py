@@ -1,0 +1,44 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY95x to RY99x: what grows with the number of nodes and rails."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, rule
+
+_RAILS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .16.0-.31.255, hosts: .0.1-.15.255}\n'
+
+_PREFIX = (
+    "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 15}\n"
+    "rails: {gpu01: {}, gpu02: {}}\n"
+)
+
+POOLS_MANY = rule(
+    "RY951",
+    "There are more pools than Spiderpool handles well",
+    _PREFIX + "nodes:\n  ai-[0001:2100]: {profile: hgx}\n",
+    _PREFIX + "nodes:\n  ai-[0001:2000]: {profile: hgx}\n",
+    WARNING,
+    why="Spiderpool reads all pools at each creation of one, so the work grows with the square of their number.",
+)
+
+NEIGHBOURS = rule(
+    "RY952",
+    "A rail has more neighbours in one subnet than a node's ARP table holds",
+    _RAILS + "nodes:\n  ai-[0001:1100]: {profile: hgx}\n",
+    _RAILS + "nodes:\n  ai-[0001:1000]: {profile: hgx}\n",
+    WARNING,
+    why="The kernel drops entries above net.ipv4.neigh.default.gc_thresh3, 1024 until it is raised. With a prefix for"
+    " each node a node has one neighbour a rail, its leaf.",
+)
+
+RULES_MANY = rule(
+    "RY953",
+    "The rails' priorities reach into those of others",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 999}}\n",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 10001}}\n",
+    WARNING,
+    why="Spiderpool's own rule stands at 1000, for all sources: one before it would take traffic to its pods away.",
+)

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY35x: addresses and names that mean the control node, or no host at all."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import rule
+
+_RAIL = "rails:\n  gpu01: {%s}\n  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n"
+
+_GOOD = _RAIL % "subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253"
+
+_SIX = 'rails: {count: 2, name: "gpu{n:02}", subnet6: "%s", hosts6: "::c9-::fd"}\n'
+
+NODE = rule(
+    "RY350",
+    "Invalid address of a node",
+    "nodes:\n  ai-1: {profile: hgx, address: 127.0.0.1}",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
+    why="A node with a loopback address is the control node itself, which the playbooks would then prepare and reboot."
+    " Nodes behind forwarded ports have their ansible_host and ansible_port in vars.",
+    lowers=True,
+)
+
+NODE_NAME = rule(
+    "RY351",
+    "Node name of the control node",
+    "nodes:\n  localhost: {profile: hgx, index: 1, address: 10.1.16.1}",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
+    why="Ansible takes localhost, 127.0.0.1 and ::1 for the machine on which it runs, and contacts it without SSH.",
+)
+
+RAIL = rule(
+    "RY352",
+    "Network that hosts cannot have",
+    _RAIL % "subnet: 239.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253",
+    _GOOD,
+)
+
+SELDOM = rule(
+    "RY353",
+    "Network with a special use",
+    _RAIL % "subnet: 169.254.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253",
+    _GOOD,
+    why="Hosts configure link-local addresses by themselves, and much software refuses addresses from 240.0.0.0 on.",
+    lowers=True,
+)
+
+MAPPED = rule(
+    "RY354",
+    "IPv4 network written as IPv6",
+    _SIX % "::ffff:10.{n}.0.0/112",
+    _SIX % "fd00:{n+10}::/64",
+    why="An IPv4-mapped network never overlaps the IPv4 network that it means, and Kubernetes refuses it.",
+)

@@ -1,0 +1,428 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From the addresses that ports have to schemes and node indexes with which the plan gives exactly these."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    FIRST,
+    LAST,
+    LINK,
+    NONE,
+    PREFIX,
+    SECOND,
+    SUBNET,
+    Planner,
+    Scheme,
+    planner,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV4,
+    IPV6,
+    Network,
+    Range,
+    link_local,
+    network,
+    parse_address,
+    parse_range,
+    show,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
+
+# Rail -> node -> its port.
+Ports = t.Mapping[str, t.Mapping[str, Nic]]
+# A subnet is looked for no wider than this before indexes are counted otherwise.
+_WIDEST = {IPV4: 8, IPV6: 32}
+
+
+@dataclass
+class Track:
+    """One rail in one family. ``units``: each node's place, counted in what a node takes, from any start.
+
+    ``fitting``: the units that agree with the other rails'; ``most``: the last that a node has; ``base``: the place of
+    index 0. ``known``: the rail's network, where a route says it.
+    """
+
+    rail: str
+    bits: int
+    mode: str
+    size: int
+    held: dict[str, int]
+    units: dict[str, int]
+    nets: dict[str, Network]
+    gateways: dict[str, int | None]
+    known: Network | None = None
+    fitting: dict[str, int] = field(default_factory=dict)
+    most: int = 0
+    base: int = 0
+
+
+@dataclass
+class Addressed:
+    """``schemes``: rail -> family -> its scheme. ``indexes``: node -> its index, where addresses say one.
+
+    ``modes``: rail -> mode. ``cross_rail`` and ``source``: what routes and rules say; None where they say nothing.
+    """
+
+    schemes: dict[str, dict[int, Scheme]] = field(default_factory=dict)
+    indexes: dict[str, int] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+    cross_rail: bool | None = None
+    source: bool | None = None
+
+
+def addressing(
+    ports: Ports,
+    numbers: t.Mapping[str, int | None],
+    doubts: Doubts,
+    wish: t.Mapping[str, str],
+    infiniband: bool,
+    from_first: bool = False,
+) -> Addressed:
+    """Schemes and indexes of all rails.
+
+    :param numbers: node -> the number in its name, which becomes its index where addresses let it.
+    :param wish: what the caller says of ``pods`` and ``gateway``, as short forms.
+    :param from_first: whether pods' addresses can only begin with a subnet's first, as nv-ipam's do.
+    """
+    found = Addressed()
+    tracks = [track for rail in ports for track in _tracks(rail, ports[rail], doubts)]
+    _routing(ports, tracks, found)
+    _indexes(tracks, numbers, found, doubts)
+    _left(ports, tracks, numbers, found, doubts)
+    for track in tracks:
+        scheme = _scheme(track, found, doubts, wish, from_first)
+        if scheme:
+            found.schemes.setdefault(track.rail, {})[track.bits] = scheme
+            found.modes[track.rail] = track.mode
+            _check(track, scheme, found, doubts)
+    for rail in ports:
+        if rail not in found.schemes:
+            found.modes[rail] = NONE if infiniband else SUBNET
+            if not infiniband:
+                message = "no port of the rail has an address of its own"
+                doubts.add("DS301", ("rails", rail), message, "say its subnet, and which of it are hosts' and pods'")
+    _foreign(tracks, doubts)
+    _leased(ports, doubts)
+    return found
+
+
+def _leased(ports: Ports, doubts: Doubts) -> None:
+    """What a rail's ports were given for a time: once for a rail and family, however many they are."""
+    for rail in ports:
+        for bits, family in ((IPV4, "IPv4"), (IPV6, "IPv6")):
+            given = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
+            if given:
+                first = next(iter(given.values()))
+                message = "a router's advertisement or DHCP gave ports %s addresses such as %s" % (family, first)
+                remedy = "see that nobody gives rail ports addresses, or that the rail's subnet leaves these out"
+                doubts.add("DS312", ("rails", rail), message, remedy, given)
+
+
+def _tracks(rail: str, ports: t.Mapping[str, Nic], doubts: Doubts) -> t.Iterator[Track]:
+    modes: dict[int, Track] = {}
+    for bits in (IPV4, IPV6):
+        held = {node: nic.held[bits] for node, nic in ports.items() if bits in nic.held}
+        if not held:
+            continue
+        common, _count = Counter(each.net.prefix for each in held.values()).most_common(1)[0]
+        odd = {node: each for node, each in held.items() if each.net.prefix != common}
+        for node, each in odd.items():
+            message = "%s is a /%d, and the others have /%d" % (show(each.address, bits), each.net.prefix, common)
+            doubts.add("DS304", ("rails", rail), message, "give it the others' prefix length; hosts.yml will", [node])
+            del held[node]
+        nets = {node: each.net for node, each in held.items()}
+        link = common == bits - 1
+        shared, number = Counter(nets.values()).most_common(1)[0]
+        # Several nodes in one network have it in common; one node alone tells nothing, and a subnet is the plain case.
+        mode = LINK if link else SUBNET if number > 1 or len(nets) == 1 else PREFIX
+        for node in [node for node in nets if mode == SUBNET and nets[node] != shared]:
+            message = "%s is not in %s" % (show(held[node].address, bits), shared)
+            doubts.add("DS302", ("rails", rail), message, "see that cable and address are of this rail", [node])
+            del held[node], nets[node]
+        size = 1 if mode == SUBNET else 1 << bits - common
+        addresses = {node: each.address for node, each in held.items()}
+        units = {node: address // size for node, address in addresses.items()}
+        gateways = {node: _via(ports[node], bits) for node in held}
+        known = Counter(
+            route.to
+            for node in held
+            for route in ports[node].routes
+            if route.bits == bits and route.to and route.via is not None and mode != SUBNET
+        ).most_common(1)
+        track = Track(rail, bits, mode, size, addresses, units, nets, gateways, known[0][0] if known else None)
+        if mode == SUBNET:
+            track.known = shared
+        modes[bits] = track
+    if len({track.mode for track in modes.values()}) > 1:
+        message = "IPv4 is of the mode %s and IPv6 of %s" % (modes[IPV4].mode, modes[IPV6].mode)
+        doubts.add("DS304", ("rails", rail), message, "a rail has one mode; IPv6 was left out")
+        del modes[IPV6]
+    yield from modes.values()
+
+
+def _via(nic: Nic, bits: int) -> int | None:
+    """The next hop that routes over a port have: of its table's default route, else of any."""
+    ways = [route for route in nic.routes if route.bits == bits and route.via is not None]
+    ways.sort(key=lambda route: (route.to is not None, route.table is None))
+    return ways[0].via if ways else None
+
+
+def _routing(ports: Ports, tracks: t.Sequence[Track], found: Addressed) -> None:
+    nics = [nic for rail in ports.values() for nic in rail.values() if nic.held]
+    if any(nic.table is not None for nic in nics):
+        found.source = True
+        ways = [route for nic in nics for route in nic.routes if route.table is not None and route.via is not None]
+        if ways:
+            found.cross_rail = any(route.to is None for route in ways)
+    elif any(route.via is not None and route.to and route.table is None for nic in nics for route in nic.routes):
+        found.source = False
+
+
+# -- indexes -----------------------------------------------------------------------------------------------------------
+
+
+def _indexes(tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, doubts: Doubts) -> None:
+    """Each track's places less a base of its own are the nodes' indexes: the same on all tracks."""
+    if not tracks:
+        return
+    reference = max(tracks, key=lambda track: len(track.units))
+    places = dict(reference.units)
+    for _again in range(2):
+        for track in tracks:
+            apart = Counter(place - places[node] for node, place in track.units.items() if node in places)
+            track.base = apart.most_common(1)[0][0] if apart else 0
+        votes: dict[str, Counter[int]] = {}
+        for track in tracks:
+            for node, place in track.units.items():
+                votes.setdefault(node, Counter())[place - track.base] += 1
+        places = {node: counted.most_common(1)[0][0] for node, counted in votes.items()}
+    for track in tracks:
+        # One stray address must not widen a subnet.
+        track.fitting = {node: place for node, place in track.units.items() if place - track.base == places[node]}
+        track.most = max(track.fitting.values())
+    shift = _shift(tracks, places, numbers)
+    found.indexes = {node: place + shift for node, place in places.items()}
+    for track in tracks:
+        track.base -= shift
+    taken: dict[int, str] = {}
+    for node, index in found.indexes.items():
+        first = taken.setdefault(index, node)
+        if first != node:
+            message = "%s and %s have the same place in the rails' addresses" % (first, node)
+            doubts.add("DS305", ("nodes",), message, "give one of them another address or index", [first, node])
+
+
+def _left(
+    ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, doubts: Doubts
+) -> None:
+    """Indexes of nodes without any address, and room for all on every rail."""
+    taken = set(found.indexes.values())
+    for node, number in sorted(numbers.items()):
+        if node not in found.indexes:
+            free = number if number and number not in taken else next(at for at in range(1, 65537) if at not in taken)
+            found.indexes[node] = free
+            taken.add(free)
+    for track in tracks:
+        bare = [
+            node
+            for node, nic in ports[track.rail].items()
+            if node not in track.units and track.bits not in nic.held and nic.netdev
+        ]
+        if bare:
+            message = "the port has no %s address, and others of the rail have" % (
+                "IPv6" if track.bits == IPV6 else "IPv4"
+            )
+            doubts.add("DS311", ("rails", track.rail), message, "hosts.yml gives it the plan's", bare)
+        track.most = track.base + max(found.indexes[node] for node in ports[track.rail])
+
+
+def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Mapping[str, int | None]) -> int:
+    """What to add to places so that they are indexes: from names where that can be, else so that subnets fit."""
+    lowest = min(places.values())
+    shifts: list[int] = []
+    apart = Counter(number - places[node] for node, number in numbers.items() if number is not None and node in places)
+    shifts.extend(shift for shift, _count in apart.most_common(1))
+    shifts.append(1 - lowest)
+    for track in tracks:
+        if track.mode != SUBNET:
+            net = track.known or _covering(track.fitting.values(), track.size, track.bits)
+            shifts.append(1 - (net.first // track.size) + track.base)
+    for shift in shifts:
+        if lowest + shift >= 1 and all(_fits(track, shift) for track in tracks):
+            return shift
+    return 1 - lowest
+
+
+def _fits(track: Track, shift: int) -> bool:
+    start = track.base - shift + 1
+    if track.mode == SUBNET and track.known:
+        # The range of hosts begins with index 1, also where no node has it: the gateway must not be in it.
+        via, end = _gateway(track), track.most
+        low = usable(track.known.first, track.known.last, track.bits)[0]
+        return start >= low and not (via is not None and start <= via <= end)
+    return _subnet(track, start) is not None
+
+
+def _subnet(track: Track, start: int) -> Network | None:
+    """The smallest network that begins with the place of index 1 and holds every node's."""
+    first = start * track.size
+    last = (track.most + 1) * track.size - 1
+    if track.known is not None:
+        return track.known if track.known.first == first and track.known.last >= last else None
+    for prefix in range(track.bits - (track.size.bit_length() - 1), _WIDEST[track.bits] - 1, -1):
+        net = network(first, prefix, track.bits)
+        if net.first != first:
+            return None
+        if net.last >= last:
+            return net
+    return None
+
+
+def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
+    places = list(units)
+    first, last = min(places) * size, (max(places) + 1) * size - 1
+    return network(first, bits - (first ^ last).bit_length(), bits)
+
+
+# -- schemes -----------------------------------------------------------------------------------------------------------
+
+
+def _scheme(
+    track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str], from_first: bool
+) -> Scheme | None:
+    if track.mode == SUBNET:
+        return _common(track, found, doubts, wish, from_first)
+    net = _subnet(track, track.base + 1)
+    if net is None:
+        message = "no network begins with the place of the node with index 1 (%s)" % show(
+            (track.base + 1) * track.size, track.bits
+        )
+        remedy = "say the rail's subnet and the nodes' indexes; what was written renumbers nodes"
+        doubts.add("DS302", ("rails", track.rail), message, remedy)
+        net = track.known or _covering(track.fitting.values(), track.size, track.bits)
+    if track.mode == LINK:
+        ends = Counter(address % 2 for address in track.held.values())
+        own = ends.most_common(1)[0][0]
+        return Scheme(LINK, net, leaf_end=FIRST if own else SECOND)
+    return _own(track, net)
+
+
+def _own(track: Track, net: Network) -> Scheme:
+    """The mode prefix: the ends of a node's prefix that give the most ports the addresses that they have."""
+    length = track.bits - (track.size.bit_length() - 1)
+    best: tuple[int, Scheme] | None = None
+    local = _gateway(track)
+    routers = (local,) if local is not None and link_local(local, track.bits) else (FIRST, LAST, NONE)
+    for gateway in routers:
+        for host in (FIRST, LAST):
+            scheme = Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
+            plan = planner(scheme)
+            fits = 0
+            for node, address in track.held.items():
+                share = plan.share(0, 0, track.units[node] - track.base)
+                via = track.gateways[node]
+                fits += 2 * (share.address == address) + (via is not None and share.gateway == via)
+            if best is None or fits > best[0]:
+                best = fits, scheme
+    if best is None:
+        raise AssertionError("every mode gives a scheme")
+    return replace(best[1], gateway=None if best[1].gateway == FIRST else best[1].gateway, host=_said(best[1].host))
+
+
+def _said(host: str | None) -> str | None:
+    return None if host == FIRST else host
+
+
+def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str], from_first: bool) -> Scheme:
+    net = track.known
+    if net is None:
+        raise AssertionError("the network of a track is known here")
+    place = ("rails", track.rail)
+    low, high = usable(net.first, net.last, track.bits)
+    first = max(track.base + 1, low)
+    hosts = Range(first, max(first, min(track.most, high)), track.bits)
+    vias = {via for via in track.gateways.values() if via is not None}
+    gateway = _gateway(track)
+    if len(vias) > 1:
+        message = "gateways are %s" % " and ".join(show(via, track.bits) for via in sorted(vias))
+        doubts.add("DS307", place, message, "say the leaf's; hosts.yml gives it to all")
+    six = "6" if track.bits == IPV6 else ""
+    said = wish.get("gateway" + six)
+    if gateway is None and said:
+        gateway = parse_address(said, net)
+    told = parse_range(wish["pods" + six], net) if wish.get("pods" + six) else None
+    if told:
+        pods: Ranges | None = Ranges.of(Range(told[0], told[1], track.bits))
+    else:
+        held = None if gateway is None or not net.holds(gateway) else gateway
+        free = _free(hosts, held, low, high, track.bits, from_first)
+        pods = Ranges.of(free) if free else None
+        message = "pods have what hosts and gateways leave of the rails' %ssubnets" % ("IPv6 " if six else "")
+        remedy = "see that nobody else has these addresses, or say -e discover_pods%s=FIRST-LAST" % six
+        doubts.add("DS306", ("rails",), message, remedy)
+    return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts))
+
+
+def _gateway(track: Track) -> int | None:
+    """That of most nodes."""
+    vias = Counter(via for via in track.gateways.values() if via is not None)
+    return vias.most_common(1)[0][0] if vias else None
+
+
+def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int, from_first: bool) -> Range | None:
+    """The longest run of addresses that neither hosts nor the gateway have; the first where no other is of use."""
+    stops = sorted([(hosts.first, hosts.last)] + ([(gateway, gateway)] if gateway is not None else []))
+    runs, start = [], low
+    for begin, end in stops:
+        runs.append((start, begin - 1))
+        start = max(start, end + 1)
+    runs.append((start, high))
+    first, last = max(runs, key=lambda run: run[1] - run[0])
+    if from_first and runs[0][0] <= runs[0][1]:
+        first, last = runs[0]
+    # Of a /64 nobody counts all addresses: pools of so many are of no use.
+    return Range(first, min(last, first + 4095), bits) if first <= last else None
+
+
+def _check(track: Track, scheme: Scheme, found: Addressed, doubts: Doubts) -> None:
+    """Ask the planner: where it gives another address than is there, that is said."""
+    plan: Planner = planner(scheme)
+    for node, address in sorted(track.held.items()):
+        given = plan.share(0, 0, found.indexes[node]).address
+        if given != address:
+            planned = "none" if given is None else show(given, track.bits)
+            message = "has %s, and the plan gives %s" % (show(address, track.bits), planned)
+            remedy = "correct the node's index or address; hosts.yml gives it the plan's"
+            doubts.add("DS302", ("rails", track.rail), message, remedy, [node])
+
+
+def _foreign(tracks: t.Sequence[Track], doubts: Doubts) -> None:
+    """Rails whose networks meet."""
+    first: dict[tuple[int, int], str] = {}
+    for track in tracks:
+        for node, address in track.held.items():
+            rail = first.setdefault((track.bits, address), track.rail + "\n" + node)
+            other, _line, owner = rail.partition("\n")
+            if (other, owner) != (track.rail, node):
+                message = "%s is on %s of %s and on %s of %s" % (
+                    show(address, track.bits), other, owner, track.rail, node,
+                )  # fmt: skip
+                doubts.add("DS305", ("rails", track.rail), message, "give one of them its own", [owner, node])
+    nets: dict[Network, str] = {}
+    for track in tracks:
+        for net in sorted(set(track.nets.values()), key=lambda each: each.first):
+            other = nets.setdefault(net, track.rail)
+            if other != track.rail:
+                message = "%s is the network of %s too" % (net, other)
+                remedy = "see whether cables or addresses changed places, or the ports are one rail's"
+                doubts.add("DS309", ("rails", track.rail), message, remedy)

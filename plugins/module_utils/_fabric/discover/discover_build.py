@@ -1,0 +1,431 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From nodes as they were seen to a fabric, with every doubt at its place."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import replace
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    BLOCK,
+    NONE,
+    SUBNET,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_addresses import (
+    Addressed,
+    addressing,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, Seen
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import (
+    Model,
+    Named,
+    assign,
+    models,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ATTACHMENTS,
+    ETHERNET,
+    INFINIBAND,
+    OPERATOR,
+    PROVIDERS,
+    SHARED,
+    has_vfs,
+    mode_refused,
+    rdma_mode_of,
+    refused,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Group,
+    Node,
+    OtherPort,
+    Port,
+    Profile,
+    Rail,
+    Setting,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    RDMA,
+    RDMA_OF_KERNEL,
+    trailing_number,
+)
+
+# What an attribute of a VF is where nobody has set it: such are not written.
+_UNSET: dict[str, tuple[t.Any, ...]] = {
+    "trust": (None, False),
+    "spoofchk": (None, True),
+    "vlan": (None, 0),
+    "qos": (None, 0),
+    "link_state": (None, "auto"),
+    "min_tx_rate": (None, 0),
+    "max_tx_rate": (None, 0),
+}
+_ON_INFINIBAND = ("link_state",)
+SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
+
+
+class Options(t.NamedTuple):
+    """What nodes cannot say. ``rails``: a template of rails' names; ``lldp``: node -> netdev -> ``{chassis, port}``;
+    ``wish``: ``pods``, ``gateway`` and the same with a 6, as short forms."""
+
+    name: str | None = None
+    attachment: str | None = None
+    provider: str | None = None
+    profile: str = "server"
+    rails: str | None = None
+    mtu: int | None = None
+    wish: t.Mapping[str, str] = {}
+    lldp: t.Mapping[str, t.Mapping[str, t.Any]] = {}
+
+
+class Builder:
+    """Decides section by section."""
+
+    def __init__(self, nodes: t.Sequence[Seen], options: Options, doubts: Doubts) -> None:
+        self._options = options
+        self._doubts = doubts
+        self.models = models(nodes, options.profile, doubts)
+        self.rails = assign(self.models, options.rails, doubts)
+        self.fabric = Fabric(name=options.name or "discovered")
+        layers = Counter(nic.layer for model in self.models for rail in model.rails for _node, nic in model.on(rail))
+        self._layer = layers.most_common(1)[0][0] if layers else ETHERNET
+
+    def build(self) -> Fabric:
+        fabric = self.fabric
+        if self._options.name is None:
+            remedy = "choose it before anything is made from it, with -e discover_name=NAME"
+            self._doubts.add("DS501", ("fabric", "name"), "the name was not said", remedy)
+        made = self._addresses()
+        self._attachments(made)
+        fabric.link_layer = self._layer
+        self._mtus()
+        self._rails(made)
+        self._routing(made)
+        for model in self.models:
+            fabric.profiles[model.name] = self._profile(model)
+        self._nodes(made)
+        self._vfs()
+        self._check_vfs()
+        return fabric
+
+    def _ports(self) -> dict[str, dict[str, Nic]]:
+        return {
+            rail.name: {
+                node.name: nic for model in self.models if rail.name in model.rails for node, nic in model.on(rail.name)
+            }
+            for rail in self.rails
+        }
+
+    # -- addresses, MTU, routing
+
+    def _addresses(self) -> Addressed:
+        names = [node.name for model in self.models for node in model.nodes]
+        numbers = {name: trailing_number(name) for name in names}
+        options, infiniband = self._options, self._layer == INFINIBAND
+        from_first = options.provider == OPERATOR
+        return addressing(self._ports(), numbers, self._doubts, options.wish, infiniband, from_first)
+
+    def _mtus(self) -> None:
+        said = Counter(nic.mtu for ports in self._ports().values() for nic in ports.values() if nic.mtu)
+        fallback = SAFE_MTU[self._layer]
+        self.fabric.mtu = self._options.mtu or (said.most_common(1)[0][0] if said else fallback)
+
+    def _rails(self, made: Addressed) -> None:
+        ports = self._ports()
+        planes = Counter(rail.base for rail in self.rails)
+        bases = list(dict.fromkeys(rail.base for rail in self.rails))
+        for number, named in enumerate(self.rails, 1):
+            rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1, named.plane)
+            rail.planes = planes[named.base]
+            rail.mode = made.modes.get(named.name)
+            rail.schemes = made.schemes.get(named.name, {})
+            mtus = Counter(nic.mtu for nic in ports[named.name].values() if nic.mtu)
+            common = mtus.most_common(1)[0][0] if mtus else self.fabric.mtu
+            if common != self.fabric.mtu and not self._options.mtu:
+                rail.mtu = common
+            wanted = rail.mtu or self.fabric.mtu
+            for mtu in sorted(set(mtus) - {wanted}):
+                odd = [node for node, nic in ports[named.name].items() if nic.mtu == mtu]
+                message = "a port has the MTU %d, and the plan says %d" % (mtu, wanted or 0)
+                self._doubts.add("DS401", ("rails", named.name), message, "hosts.yml gives it the plan's", odd)
+            dark = [node for node, nic in ports[named.name].items() if nic.carrier is False]
+            if dark:
+                remedy = "see the cable, the transceiver and the leaf's port, or set the port up"
+                self._doubts.add("DS212", ("rails", named.name), "the port has no carrier", remedy, dark)
+            self.fabric.rails.append(rail)
+
+    def _routing(self, made: Addressed) -> None:
+        routing = self.fabric.routing
+        if made.source is False:
+            routing.mode = "destination"
+        if made.cross_rail is False:
+            routing.cross_rail = False
+        ports = self._ports()
+        for key, attribute in (("first_table", "table"), ("first_priority", "priority")):
+            told = [
+                (rail, node, getattr(nic, attribute) - number)
+                for number, rail in enumerate(ports)
+                for node, nic in ports[rail].items()
+                if getattr(nic, attribute) is not None
+            ]
+            if not told:
+                continue
+            first = Counter(start for _rail, _node, start in told).most_common(1)[0][0]
+            if first >= 1:
+                setattr(routing, key, first)
+            for rail, node, start in told:
+                if start != getattr(routing, key):
+                    message = "the port's %s is %d, and would be %d by the rail's number" % (
+                        "routing table" if attribute == "table" else "rules' priority",
+                        start + list(ports).index(rail),
+                        getattr(routing, key) + list(ports).index(rail),
+                    )
+                    self._doubts.add("DS308", ("rails", rail), message, "hosts.yml gives it the plan's", [node])
+
+    # -- attachments
+
+    def _attachments(self, made: Addressed) -> None:
+        fabric, options = self.fabric, self._options
+        guesses = {model.name: self._attachment(model) for model in self.models}
+        counts: Counter[str] = Counter()
+        for model in self.models:
+            counts[guesses[model.name]] += len(model.nodes)
+        commonest = counts.most_common(1)[0][0] if counts else "macvlan"
+        fabric.attachment = options.attachment or commonest
+        if options.attachment is None and not has_vfs(fabric.attachment):
+            message = "nodes do not show how pods get onto the rails; without VFs it may be %s" % fabric.attachment
+            remedy = "correct it where it is another, or say -e discover_attachment=NAME"
+            self._doubts.add("DS502", ("fabric", "attachment"), message, remedy)
+        self._guesses = guesses
+        modes = set(made.modes.values()) - {NONE}
+        serving = [
+            name
+            for name in PROVIDERS
+            if not refused(name, fabric.attachment) and not any(mode_refused(name, mode) for mode in modes)
+        ]
+        fabric.provider = options.provider or (serving[0] if serving else PROVIDERS[0])
+        if options.provider is None:
+            remedy = "correct it where it is another, or say -e discover_provider=NAME"
+            self._doubts.add("DS503", ("fabric", "provider"), "nodes do not show who serves the attachments", remedy)
+        self._blocks(made)
+        self._rdma_mode()
+
+    def _blocks(self, made: Addressed) -> None:
+        """Where the provider counts on each node alone, each node needs pods' addresses of its own."""
+        provider = self.fabric.provider or ""
+        if not mode_refused(provider, SUBNET) or mode_refused(provider, BLOCK):
+            return
+        for rail in [rail for rail in made.schemes if made.modes[rail] == SUBNET]:
+            made.modes[rail] = BLOCK
+            for bits, scheme in made.schemes[rail].items():
+                each = scheme.pods.size // max(made.indexes.values()) if scheme.pods else 1
+                block = min(1 << max(each.bit_length() - 1, 0), 16)
+                made.schemes[rail][bits] = replace(scheme, mode=BLOCK, block=block)
+            message = "with %s each node has a block of pods' addresses, and its size was guessed" % provider
+            self._doubts.add("DS310", ("rails",), message, "say block, and the range of pods that it is cut from")
+
+    def _attachment(self, model: Model) -> str:
+        if any(nic.vfs for rail in model.rails for _node, nic in model.on(rail)):
+            return "ib-sriov" if self._layer == INFINIBAND else "sriov"
+        if self._layer == INFINIBAND:
+            held = any(nic.held for rail in model.rails for _node, nic in model.on(rail))
+            return "ipoib" if held else "host-device"
+        modes = {node.rdma_mode for node in model.nodes}
+        links = any(
+            held.net.prefix == bits - 1
+            for rail in model.rails
+            for _node, nic in model.on(rail)
+            for bits, held in nic.held.items()
+        )
+        return "host-device" if modes == {"exclusive"} or links else "macvlan"
+
+    def _own(self, model: Model) -> str | None:
+        """A model's attachment where it cannot be the fabric's."""
+        guess, common = self._guesses[model.name], self.fabric.attachment
+        return guess if has_vfs(guess) != has_vfs(common) else None
+
+    def _on_netdev(self, model: Model) -> bool:
+        attachment = ATTACHMENTS.get(self._own(model) or self.fabric.attachment or "")
+        return bool(attachment and attachment.master)
+
+    def _rdma_mode(self) -> None:
+        fabric = self.fabric
+        own = [node for model in self.models if self._own(model) is None for node in model.nodes]
+        modes = Counter(node.rdma_mode for node in own if node.rdma_mode)
+        if not modes:
+            return
+        follows = rdma_mode_of(fabric.attachment)
+        common = modes.most_common(1)[0][0]
+        if common != follows and common in ATTACHMENTS[fabric.attachment or ""].modes:
+            fabric.rdma_mode = common
+            if common == SHARED:
+                message = "the nodes' rdma mode is %s, and %s goes with %s" % (common, fabric.attachment, follows)
+                remedy = "take the line out where hosts.yml shall change it"
+                self._doubts.add("DS407", ("fabric", "rdma_mode"), message, remedy)
+        wanted = fabric.rdma_mode or follows
+        odd = [node.name for node in own if node.rdma_mode and node.rdma_mode != wanted]
+        if odd:
+            message = "the rdma mode is not %s" % wanted
+            self._doubts.add("DS407", ("fabric",), message, "hosts.yml sets it, where nobody stands in the way", odd)
+
+    # -- profiles
+
+    def _profile(self, model: Model) -> Profile:
+        path = ("profiles", model.name)
+        profile = Profile(model.name, path, attachment=self._own(model))
+        nics = [model.nics[model.rails[rail.name]] for rail in self.rails if rail.name in model.rails]
+        soft = {nic.soft for nic in nics}
+        if len(soft) == 1:
+            profile.soft_rdma = nics[0].soft
+        if model.nodes[0].gpus:
+            profile.gpus = dict(model.nodes[0].gpus)
+        profile.gpu_distance = model.choice.distance
+        speeds = {nic.speed for nic in nics}
+        if len(speeds) == 1 and nics[0].speed and not nics[0].soft:
+            profile.expected["speed"] = nics[0].speed
+        pcie = {nic.pcie for nic in nics}
+        if len(pcie) == 1 and nics[0].pcie and model.nodes[0].gpus:
+            profile.expected["pcie_gen"], profile.expected["pcie_lanes"] = nics[0].pcie
+        for rail in self.rails:
+            if rail.name in model.rails:
+                profile.ports[rail.name] = self._port(model, rail, profile.soft_rdma)
+        for pci, role in sorted(model.choice.others.items()):
+            nic = model.nics[pci]
+            name = nic.netdev or "port-%s" % pci.replace(":", "-").replace(".", "-")
+            port = Port(name, path + ("other_ports", name), netdev=nic.netdev, pci=pci)
+            profile.other_ports[name] = OtherPort(name, port.path, role, port)
+        return profile
+
+    def _port(self, model: Model, rail: Named, soft: str | None) -> Port:
+        path = ("profiles", model.name, "ports", rail.name)
+        pci = model.rails[rail.name]
+        port = Port(rail.name, path, pci=pci, gpus=model.gpus[rail.name])
+        ports = [(node.name, nic) for node, nic in model.on(rail.name)]
+        names = Counter(nic.netdev for _node, nic in ports if nic.netdev)
+        port.netdev = names.most_common(1)[0][0] if names else None
+        bare = [node for node, nic in ports if nic.rdma is None and not nic.hidden]
+        if bare:
+            remedy = "load its driver; or say soft_rdma, rxe or siw, at the profile"
+            self._doubts.add("DS402", path, "the port has no RDMA device", remedy, bare)
+        devices = Counter(nic.rdma for _node, nic in ports if nic.rdma)
+        device = devices.most_common(1)[0][0] if devices else None
+        if soft:
+            self._soft(path, rail, soft, ports)
+            device = None if device == "%s_%s" % (soft, rail.name) else device
+        if device and RDMA.match(device) and not RDMA_OF_KERNEL.match(device):
+            port.rdma = device
+            odd = [node for node, nic in ports if nic.rdma and nic.rdma != device]
+            if odd:
+                message = "its RDMA device is not %s" % device
+                self._doubts.add("DS405", path, message, "hosts.yml gives it that name", odd)
+        return port
+
+    def _soft(self, path: tuple[str, ...], rail: Named, soft: str, ports: t.Sequence[tuple[str, Nic]]) -> None:
+        for node, nic in ports:
+            if nic.rdma and RDMA_OF_KERNEL.match(nic.rdma):
+                message = "its soft RDMA device is %s, a name of the kernel's own; the plan's is %s_%s" % (
+                    nic.rdma, soft, rail.name,
+                )  # fmt: skip
+                self._doubts.add("DS406", path, message, "delete it before hosts.yml makes the plan's", [node])
+
+    # -- nodes
+
+    def _nodes(self, made: Addressed) -> None:
+        rows = [(made.indexes[node.name], node, model) for model in self.models for node in model.nodes]
+        for index, node, model in sorted(rows, key=lambda row: row[0]):
+            made_node = Node(node.name, ("nodes", node.name), index=index, profile=model.name)
+            made_node.address = node.address if node.address != node.name else None
+            profile = self.fabric.profiles[model.name]
+            for rail, pci in model.rails.items():
+                own = node.nics[pci].netdev
+                common = profile.ports[rail].netdev
+                if not own or own == common:
+                    continue
+                message = "the port of %s is %s, and on most nodes %s" % (rail, own, common)
+                if self._on_netdev(model):
+                    # A network of Kubernetes names one netdev for all nodes.
+                    remedy = "hosts.yml gives it the others' name"
+                else:
+                    remedy = "take the node's word out, and hosts.yml gives it the others' name"
+                    made_node.ports[rail] = Port(rail, ("nodes", node.name, "ports", rail), netdev=own)
+                self._doubts.add("DS405", ("nodes", node.name), message, remedy, [node.name])
+            self.fabric.nodes.append(made_node)
+
+    # -- VFs
+
+    def _vfs(self) -> None:
+        fabric = self.fabric
+        counts = {
+            node.name: Counter(len(node.nics[pci].vfs) for pci in model.rails.values())
+            for model in self.models
+            if has_vfs(self._own(model) or fabric.attachment)
+            for node in model.nodes
+        }
+        if not counts:
+            return
+        common = {node: counted.most_common(1)[0][0] for node, counted in counts.items()}
+        count = Counter(common.values()).most_common(1)[0][0]
+        fabric.vfs = {"count": Setting(count, ("fabric", "vfs", "count"))}
+        keys = _ON_INFINIBAND if self._layer == INFINIBAND else tuple(_UNSET)
+        for key in keys:
+            said = {vf.get(key) for model in self.models for node in model.nodes for vf in self._of(model, node)}
+            if len(said) == 1 and not said & set(_UNSET[key]):
+                fabric.vfs[key] = Setting(said.pop(), ("fabric", "vfs", key))
+            elif len(said - {None}) > 1:
+                shown = ", ".join(sorted(str(value) for value in said))
+                message = "VFs have different values of %s: %s" % (key, shown)
+                self._doubts.add("DS403", ("fabric", "vfs"), message, "say it at rails, profiles or groups")
+        for model in self.models:
+            own = {common[node.name] for node in model.nodes if node.name in common}
+            if len(own) == 1 and own != {count}:
+                self.fabric.profiles[model.name].vfs = {"count": Setting(own.pop(), ("profiles", model.name, "vfs"))}
+            elif len(own) > 1:
+                self._grouped(model, common, count)
+        for node, counted in counts.items():
+            if len(counted) > 1:
+                message = "ports have %s VFs" % " and ".join(map(str, sorted(counted)))
+                self._doubts.add("DS403", ("fabric", "vfs"), message, "hosts.yml gives all of them the same", [node])
+
+    def _of(self, model: Model, node: Seen) -> t.Iterator[t.Mapping[str, t.Any]]:
+        for pci in model.rails.values():
+            yield from node.nics[pci].vfs
+
+    def _grouped(self, model: Model, common: t.Mapping[str, int], count: int) -> None:
+        """Nodes of a model with another count are a group: nodes have no words for VFs."""
+        members = {node.name for node in model.nodes}
+        for node in self.fabric.nodes:
+            own = common.get(node.name, count)
+            if node.name in members and own != count:
+                name = "vfs_%d" % own
+                path = ("groups", name)
+                self.fabric.groups.setdefault(name, Group(name, path, vfs={"count": Setting(own, path + ("vfs",))}))
+                node.groups = node.groups + (name,)
+
+    def _check_vfs(self) -> None:
+        """Whether VFs have the addresses that follow from the fabric's name, as after a run of ours."""
+        seed = self.fabric.mac_seed or self.fabric.name or ""
+        guids = self._layer == INFINIBAND
+        make, key = (vf_identity.guid, "port_guid") if guids else (vf_identity.mac, "mac")
+        for model in self.models:
+            odd = [
+                node.name
+                for node in model.nodes
+                if any(
+                    vf.get(key) and vf[key] != make(seed, node.name, rail, at)
+                    for rail, pci in model.rails.items()
+                    for at, vf in enumerate(node.nics[pci].vfs)
+                )
+            ]
+            if odd:
+                message = "VFs have other %s than follow from the seed %s" % (
+                    "GUIDs" if guids else "MAC addresses",
+                    seed,
+                )
+                remedy = "say the name or mac_seed with which they were made, or let hosts.yml change them"
+                self._doubts.add("DS404", ("fabric",), message, remedy, odd)

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Which NICs of a server model are its rail ports, and which GPUs each serves."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
+
+# Below this, in Gb/s, a port that is on no rail is for management rather than for storage.
+STORAGE_SPEED = 25
+_PLANES = (2, 4)
+
+
+@dataclass
+class Choice:
+    """``rails``: NICs with the GPUs that each serves, in the order of rails. ``planes``: how many of them in sequence
+    are one rail. ``others``: PCI address -> role. ``said``: doubts as (code, message, remedy). ``distance``: of the GPU
+    that is farthest from its NIC."""
+
+    rails: list[tuple[Nic, tuple[int, ...]]] = field(default_factory=list)
+    planes: int = 1
+    others: dict[str, str] = field(default_factory=dict)
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+    distance: str | None = None
+
+
+def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
+    """Decide from GPU affinity; from models, link layers, speed and carrier where that leaves it open.
+
+    :param nics: the ports of one server model, in the order of their PCI addresses.
+    """
+    found = Choice()
+    free = [nic for nic in nics if not nic.carries and (nic.netdev or nic.rdma)]
+    able = [nic for nic in free if nic.has_rdma] or [nic for nic in free if nic.soft] or free
+    if not able:
+        message = "every NIC carries the connection or the default route, is in a pod, or has no driver"
+        remedy = "see that drivers are loaded, what pods hold, and whether leaves advertise default routes to rails"
+        found.said.append(("DS201", message, remedy))
+    elif gpus:
+        _by_gpus(able, gpus, found)
+    else:
+        _by_models(able, found)
+    _others(nics, found)
+    return found
+
+
+def _rank(nic: Nic, gpu: int) -> int:
+    return DISTANCES.index(nic.near.get(gpu, DISTANCES[-1]))
+
+
+# -- with GPUs ---------------------------------------------------------------------------------------------------------
+
+
+def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> None:
+    best = {gpu: min(_rank(nic, gpu) for nic in able) for gpu in gpus}
+    near = {gpu: [nic for nic in able if _rank(nic, gpu) == best[gpu]] for gpu in gpus}
+    nowhere = DISTANCES.index("SYS")
+    groups = _components(near)
+    if all(rank == nowhere for rank in best.values()):
+        message = "every NIC is as far from every GPU as another (%s)" % DISTANCES[-1]
+        remedy = "compare the order of ports and GPUs with the server's manual; PCI addresses were followed"
+        found.said.append(("DS204", message, remedy))
+    sizes = []
+    for group, ports in groups:
+        kept = _even(group, ports, found)
+        sizes.append(_planes(group, kept))
+        found.rails.extend(_paired(group, kept, sizes[-1], found))
+    if len(set(sizes)) == 1:
+        found.planes = sizes[0]
+    elif found.rails:
+        message = "some GPUs have several ports of one card beside them, and others have not"
+        found.said.append(("DS202", message, "take out ports that are on no rail, or cable the others"))
+    found.rails.sort(key=lambda rail: (min(rail[1]) if rail[1] else len(gpus), rail[0].pci))
+    ranks = [_rank(nic, gpu) for nic, served in found.rails for gpu in served]
+    found.distance = DISTANCES[max(ranks)] if ranks else None
+
+
+def _components(near: t.Mapping[int, t.Sequence[Nic]]) -> list[tuple[list[int], list[Nic]]]:
+    """GPUs that have nearest NICs in common, with these NICs; each in order."""
+    groups: list[tuple[list[int], dict[str, Nic]]] = []
+    for gpu in sorted(near):
+        ports = {nic.pci: nic for nic in near[gpu]}
+        meeting = [group for group in groups if set(group[1]) & set(ports)]
+        groups = [group for group in groups if group not in meeting]
+        members = sorted([gpu] + [each for group in meeting for each in group[0]])
+        for group in meeting:
+            ports.update(group[1])
+        groups.append((members, ports))
+    return [(members, [ports[pci] for pci in sorted(ports)]) for members, ports in sorted(groups, key=lambda g: g[0])]
+
+
+def _even(gpus: t.Sequence[int], ports: list[Nic], found: Choice) -> list[Nic]:
+    """Of more NICs than GPUs those that are the rails', by what they have in common and the others have not."""
+    if len(ports) <= len(gpus) or _planes(gpus, ports) > 1:
+        return ports
+    for what, key in _TRAITS:
+        kinds: dict[t.Any, list[Nic]] = {}
+        for nic in ports:
+            kinds.setdefault(key(nic), []).append(nic)
+        fits = [kind for value, kind in kinds.items() if value and (len(kind) == len(gpus) or _planes(gpus, kind) > 1)]
+        if len(kinds) > 1 and fits:
+            # Of several that fit, the fastest: compute fabrics are.
+            kept = max(fits, key=lambda kind: max(nic.speed or 0 for nic in kind))
+            out = [nic for nic in ports if nic not in kept]
+            message = "%s %s the rails by %s, for %s" % (_names(out), _not_on(out), what, _gpus(gpus))
+            found.said.append(("DS206", message, "swap them where it is the other way round"))
+            return kept
+    message = "%s are equally near to %s" % (_names(ports), _gpus(gpus))
+    found.said.append(("DS202", message, "take out the ports that are on no rail"))
+    return ports
+
+
+def _not_on(out: t.Sequence[Nic]) -> str:
+    return "is not on" if len(out) == 1 else "are not on"
+
+
+# What tells compute ports from others where both are as near, the surest first.
+_TRAITS: tuple[tuple[str, t.Callable[[Nic], t.Any]], ...] = (
+    ("link layer", lambda nic: nic.layer),
+    ("model", lambda nic: nic.model),
+    ("speed", lambda nic: nic.speed),
+    ("carrier", lambda nic: bool(nic.carrier)),
+)
+
+
+def _planes(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> int:
+    """Ports of one card for each GPU: 2 or 4 where they are planes, else 1."""
+    cards: dict[str, int] = {}
+    for nic in ports:
+        cards[nic.card] = cards.get(nic.card, 0) + 1
+    size = set(cards.values())
+    return size.pop() if len(cards) == len(gpus) and len(size) == 1 and size <= set(_PLANES) else 1
+
+
+def _paired(
+    gpus: t.Sequence[int], ports: t.Sequence[Nic], planes: int, found: Choice
+) -> list[tuple[Nic, tuple[int, ...]]]:
+    """GPUs to NICs, both in order; a doubt where the order alone decides."""
+    slots = len(ports) // planes
+    if (
+        slots > 1
+        and (planes > 1 or slots <= len(gpus))
+        and not any(code == "DS204" for code, _message, _remedy in found.said)
+    ):
+        message = "%s %s equally near to %s" % (_names(ports), "is" if len(ports) == 1 else "are", _gpus(gpus))
+        remedy = "both were taken in the order of their PCI addresses; compare with the server's manual or the cables"
+        found.said.append(("DS203", message, remedy))
+    if slots <= len(gpus) and len(gpus) % max(slots, 1) == 0:
+        each = len(gpus) // slots
+        return [(nic, tuple(gpus[at // planes * each : at // planes * each + each])) for at, nic in enumerate(ports)]
+    if slots < len(gpus):
+        message = "%s do not share %s evenly" % (_names(ports), _gpus(gpus))
+        found.said.append(("DS202", message, "say at each port which GPUs it serves"))
+    return [(nic, tuple(gpus[at : at + 1])) for at, nic in enumerate(ports)]
+
+
+# -- without -----------------------------------------------------------------------------------------------------------
+
+
+def _by_models(able: t.Sequence[Nic], found: Choice) -> None:
+    """Without GPUs: the ports of the model that there are most of, of several the fastest."""
+    kinds: dict[tuple[str, str], list[Nic]] = {}
+    for nic in able:
+        kinds.setdefault((nic.model, nic.layer), []).append(nic)
+    kept = max(kinds.values(), key=lambda kind: (len(kind), max(nic.speed or 0 for nic in kind)))
+    message = "there is no GPU: rails are the %d ports of the commonest model, by PCI address" % len(kept)
+    found.said.append(
+        ("DS205", message, "see that the GPUs are in and their drivers loaded, or compare with the cables")
+    )
+    found.rails = [(nic, ()) for nic in kept]
+
+
+def _others(nics: t.Sequence[Nic], found: Choice) -> None:
+    rails = {nic.pci for nic, _gpus in found.rails}
+    for nic in nics:
+        if nic.pci in rails:
+            continue
+        slow = nic.speed is not None and nic.speed < STORAGE_SPEED
+        management = bool(nic.carries) or slow or nic.routed or not (nic.has_rdma or nic.speed)
+        found.others[nic.pci] = "management" if management else "storage"
+
+
+def _names(ports: t.Sequence[Nic]) -> str:
+    texts = [nic.netdev or nic.rdma or nic.pci for nic in ports]
+    return ", ".join(texts[:-1]) + " and " + texts[-1] if len(texts) > 1 else "".join(texts)
+
+
+def _gpus(gpus: t.Sequence[int]) -> str:
+    return "GPU %d" % gpus[0] if len(gpus) == 1 else "GPUs %s" % ", ".join(map(str, gpus))

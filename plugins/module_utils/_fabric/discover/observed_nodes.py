@@ -1,0 +1,204 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What ``rail_info`` told of a node, in the shape that discovery compares: NICs with all that is theirs."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, network
+
+Row = t.Mapping[str, t.Any]
+SOFT = ("rxe", "siw")
+
+
+class Held(t.NamedTuple):
+    """An address with the network that it is in."""
+
+    address: int
+    net: Network
+
+
+class Route(t.NamedTuple):
+    """``to`` is None for a default route, ``table`` for the main table."""
+
+    to: Network | None
+    via: int | None
+    table: int | None
+    bits: int
+
+
+@dataclass
+class Nic:
+    """One port of a node. ``near``: GPU's index -> how near it is; ``speed`` in Gb/s, ``mtu`` in bytes.
+
+    ``leased``: an address that it was given for a time, by family. ``routed``: whether it has a default route in the
+    main table, whoever gave it; ``routes`` are those that somebody has set.
+    ``card``: what its functions have in common. ``carries``: why it must not be touched. ``soft``: the type of its soft
+    RDMA device. ``vfs``: attributes of each. ``table`` and ``priority``: the routing table that rules lead to.
+    """
+
+    pci: str
+    netdev: str | None
+    model: str
+    layer: str
+    card: str
+    near: dict[int, str]
+    slot: str | None = None
+    speed: int | None = None
+    mtu: int | None = None
+    carrier: bool | None = None
+    carries: str | None = None
+    rdma: str | None = None
+    soft: str | None = None
+    vfs: list[Row] = field(default_factory=list)
+    held: dict[int, Held] = field(default_factory=dict)
+    leased: dict[int, str] = field(default_factory=dict)
+    routes: list[Route] = field(default_factory=list)
+    routed: bool = False
+    table: int | None = None
+    priority: int | None = None
+    leaf: str | None = None
+    pcie: tuple[int, int] | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the node shows nothing of the port: a pod or a virtual machine holds it, or its driver is missing."""
+        return self.netdev is None and self.rdma is None
+
+    @property
+    def has_rdma(self) -> bool:
+        return self.rdma is not None and self.soft is None
+
+
+@dataclass
+class Seen:
+    """A node. ``address``: where Ansible reaches it; ``gpus``: the PCI address of each, by index."""
+
+    name: str
+    address: str | None
+    rdma_mode: str | None
+    gpus: dict[int, str]
+    nics: dict[str, Nic]
+    models: tuple[str, ...] = ()
+
+
+def see(name: str, address: str | None, told: Row, lldp: Row, doubts: Doubts) -> Seen:
+    """A node from what ``rail_info`` returned of it. ``lldp``: netdev -> ``{chassis, port}``."""
+    gpus = {int(row["index"]): str(row["pci"]) for row in told.get("gpus") or ()}
+    near: dict[str, dict[int, str]] = {}
+    for row in told.get("gpus") or ():
+        for pci, how in (row.get("nics") or {}).items():
+            near.setdefault(pci, {})[int(row["index"])] = how
+    ports = _by_netdev(told.get("rdma") or ())
+    nics: dict[str, Nic] = {}
+    for row in told.get("nics") or ():
+        if row["pci"] in nics:
+            message = "%s has the netdevs %s and %s" % (row["pci"], nics[row["pci"]].netdev, row.get("netdev"))
+            doubts.add(
+                "DS103", ("profiles",), message, "write the port by its netdev or mac; the first was taken", [name]
+            )
+            continue
+        nics[row["pci"]] = _nic(row, near.get(row["pci"], {}), ports)
+    by_name = {nic.netdev: nic for nic in nics.values() if nic.netdev}
+    for vf in told.get("vfs") or ():
+        if vf["pf"] in nics:
+            nics[vf["pf"]].vfs.append(vf.get("attributes") or {})
+    _ip(name, told.get("ip") or {}, by_name, doubts)
+    heard = {row["netdev"]: row for row in told.get("lldp") or ()}
+    for netdev, row in dict(heard, **lldp).items():
+        if netdev in by_name and row.get("chassis"):
+            by_name[netdev].leaf = shown(str(row["chassis"]))
+    system = told.get("system") or {}
+    models = tuple("%s:%s" % (row.get("maker"), row.get("device")) for row in told.get("gpus") or ())
+    return Seen(name, address, system.get("rdma_mode"), gpus, nics, models)
+
+
+def _by_netdev(rows: t.Iterable[Row]) -> dict[tuple[str | None, str | None], Row]:
+    found: dict[tuple[str | None, str | None], Row] = {}
+    for row in rows:
+        found.setdefault((row.get("pci"), row.get("netdev")), row)
+        found.setdefault((row.get("pci"), None), row)
+    return found
+
+
+def _nic(row: Row, near: dict[int, str], ports: t.Mapping[tuple[str | None, str | None], Row]) -> Nic:
+    pci = str(row["pci"])
+    port = ports.get((pci, row.get("netdev"))) or ports.get((pci, None)) or {}
+    own = list(row.get("rdma") or ())
+    soft = port.get("type") if port.get("type") in SOFT else None
+    speed = row.get("speed")
+    rate = port.get("rate") if not soft else None
+    pcie = row.get("pcie") or {}
+    return Nic(
+        pci=pci,
+        netdev=row.get("netdev"),
+        model="%s:%s" % (row.get("vendor"), row.get("device")),
+        layer=row.get("link_layer") or port.get("link_layer") or "ethernet",
+        card=str(row.get("serial") or pci.rpartition(".")[0]),
+        near=near,
+        slot=row.get("slot"),
+        speed=int(speed) // 1000 if speed and speed >= 1000 else int(rate) if rate else None,
+        mtu=row.get("mtu"),
+        carrier=row.get("carrier"),
+        carries=row.get("branch"),
+        rdma=own[0] if own else port.get("device"),
+        soft=None if own else soft,
+        pcie=_pcie(pcie),
+    )
+
+
+# GT/s of a lane -> the generation of PCIe.
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+
+
+def _pcie(link: Row) -> tuple[int, int] | None:
+    """Generation and lanes of a link that is as fast and wide as it can be."""
+    whole = link.get("speed") == link.get("max_speed") and link.get("width") == link.get("max_width")
+    generation = _GENERATIONS.get(link.get("speed") or 0.0)
+    return (generation, int(link["width"])) if whole and generation and link.get("width") else None
+
+
+def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], doubts: Doubts) -> None:
+    for row in told.get("addresses") or ():
+        nic = nics.get(row["netdev"])
+        if nic is None:
+            continue
+        plain = ipaddress.ip_interface(row["address"])
+        bits, address = plain.max_prefixlen, int(plain.ip)
+        if row.get("dynamic"):
+            nic.leased.setdefault(bits, str(row["address"]))
+            continue
+        if bits in nic.held:
+            if not row.get("secondary"):
+                message = "%s has %s beside %s" % (nic.netdev, row["address"], nic.held[bits].net)
+                doubts.add(
+                    "DS303", ("rails",), message, "take it away, or keep it by hand; the first was taken", [node]
+                )
+            continue
+        nic.held[bits] = Held(address, network(address, plain.network.prefixlen, bits))
+    for row in told.get("routes") or ():
+        nic = nics.get(row["netdev"])
+        if nic is None:
+            continue
+        to = ipaddress.ip_network(row["to"])
+        nic.routed = nic.routed or not (to.prefixlen or row.get("table"))
+        if row.get("dynamic"):
+            continue
+        net = network(int(to.network_address), to.prefixlen, to.max_prefixlen) if to.prefixlen else None
+        via = int(ipaddress.ip_address(row["via"])) if row.get("via") else None
+        nic.routes.append(Route(net, via, row.get("table"), to.max_prefixlen))
+    owners = {(held.address, bits): nic for nic in nics.values() for bits, held in nic.held.items()}
+    for row in told.get("rules") or ():
+        source = ipaddress.ip_network(row["from"]) if row.get("from") else None
+        owner = (
+            owners.get((int(source.network_address), source.max_prefixlen)) if source else nics.get(row.get("oif", ""))
+        )
+        if owner is not None and owner.table is None:
+            owner.table, owner.priority = row["table"], row["priority"]

@@ -1,0 +1,347 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Nodes that have the same are one server model; and which port of each model is on which rail."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.gpu_affinity import Choice, choose
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, Seen
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import Template
+
+# A device's name that says its rail: mlx5_gpu01, rxe_gpu01; and a netdev's: rail01, ibrail01, r1p2.
+_RDMA = re.compile(r"[a-z][a-z0-9]*_((?:gpu|rail|r)[0-9]{1,3}(?:p[1-4])?)\Z")
+_NETDEV = re.compile(r"(?:ib)?((?:gpu|rail|r)[0-9]{1,3}(?:p[1-4])?)\Z")
+_PARTS = re.compile(r"([a-z]+)([0-9]+)(?:p([1-4]))?\Z")
+
+
+@dataclass
+class Model:
+    """One server model. ``nics``: what its nodes have in common, by PCI address; ``rails``: rail -> PCI address;
+    ``gpus``: rail -> the GPUs that its port serves."""
+
+    name: str
+    nodes: list[Seen]
+    nics: dict[str, Nic]
+    choice: Choice
+    rails: dict[str, str] = field(default_factory=dict)
+    gpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def on(self, rail: str) -> t.Iterator[tuple[Seen, Nic]]:
+        """Each node with its port on a rail."""
+        for node in self.nodes:
+            yield node, node.nics[self.rails[rail]]
+
+
+class Named(t.NamedTuple):
+    """A rail or one plane of it."""
+
+    name: str
+    base: str
+    plane: int
+
+
+def models(nodes: t.Sequence[Seen], name: str, doubts: Doubts) -> list[Model]:
+    """The server models, that of the most nodes first. Nodes without a port for a rail are left out, and said."""
+    groups = _alike(nodes)
+    found: list[Model] = []
+    for members in groups:
+        nics = {pci: _common([node.nics[pci] for node in members]) for pci in sorted(members[0].nics)}
+        choice = choose(list(nics.values()), sorted(members[0].gpus))
+        number = len(found) + 1
+        own = name if number == 1 else "%s-%d" % (name, number)
+        names = [node.name for node in members]
+        for code, message, remedy in choice.said:
+            place = ("nodes",) if code == "DS201" else ("profiles", own)
+            doubts.add(code, place, message, remedy, names if code == "DS201" or len(groups) > 1 else ())
+        if choice.rails:
+            found.append(Model(own, members, nics, choice))
+    for at, model in enumerate(found):
+        any(_compare(earlier, model, doubts) for earlier in found[:at])
+    for model in found:
+        _slots(model, doubts)
+        for pci in sorted(model.nics):
+            hidden = [node.name for node in model.nodes if node.nics[pci].netdev is None]
+            if hidden and pci not in model.choice.others:
+                message = "%s shows no netdev" % pci
+                remedy = "see whether a pod or a virtual machine holds it, or its driver is missing"
+                doubts.add("DS102", ("profiles", model.name), message, remedy, hidden)
+    return found
+
+
+def _alike(nodes: t.Sequence[Seen]) -> list[list[Seen]]:
+    """The nodes of each server model, the largest first.
+
+    What a node does not show of a port, which a pod holds or whose driver is missing, makes it no model of its own.
+    """
+    groups: dict[t.Any, list[tuple[dict[t.Any, t.Any], list[int]]]] = {}
+    traits = [_traits(node) for node in nodes]
+    # Those that show most first, for the others to fit in with.
+    for at in sorted(range(len(nodes)), key=lambda at: -len(traits[at])):
+        node, own = nodes[at], traits[at]
+        cards = sorted((nic.pci, nic.model, tuple(sorted(nic.near.items()))) for nic in node.nics.values())
+        usable = any(not nic.carries and (nic.netdev or nic.rdma) for nic in node.nics.values())
+        known = groups.setdefault((tuple(sorted(node.gpus.items())), node.models, tuple(cards), usable), [])
+        for common, members in known:
+            if all(common.get(key, value) == value for key, value in own.items()):
+                common.update(own)
+                members.append(at)
+                break
+        else:
+            known.append((own, [at]))
+    found = [sorted(members) for known in groups.values() for _common, members in known]
+    return [[nodes[at] for at in members] for members in sorted(found, key=lambda group: (-len(group), group[0]))]
+
+
+def _traits(node: Seen) -> dict[t.Any, t.Any]:
+    """What tells models with the same cards apart, as far as the node shows it."""
+    found: dict[t.Any, t.Any] = {}
+    for nic in node.nics.values():
+        if not nic.hidden:
+            found[nic.pci, "layer"] = nic.layer
+            found[nic.pci, "carries"] = bool(nic.carries)
+        if nic.rdma:
+            found[nic.pci, "soft"] = nic.soft
+    return found
+
+
+def _common(nics: t.Sequence[Nic]) -> Nic:
+    speeds = Counter(nic.speed for nic in nics if nic.speed)
+    carrier = None if all(nic.carrier is None for nic in nics) else any(nic.carrier for nic in nics)
+    first = next((nic for nic in nics if nic.netdev), None) or next((nic for nic in nics if not nic.hidden), nics[0])
+    device = next((nic for nic in nics if nic.rdma), first)
+    # A serial number is a card's own: only that functions have it in common holds for a model.
+    return replace(
+        first,
+        speed=speeds.most_common(1)[0][0] if speeds else None,
+        carrier=carrier,
+        rdma=first.rdma or device.rdma,
+        soft=first.soft if first.rdma else device.soft,
+    )
+
+
+def _compare(one: Model, other: Model, doubts: Doubts) -> bool:
+    """Two models that are nearly the same: a card in another slot, or one that is missing."""
+    left, right = set(one.nics), set(other.nics)
+    apart = sorted(left ^ right)
+    near = 0 < len(apart) <= max(2, len(left) // 4) and one.nodes[0].gpus == other.nodes[0].gpus
+    if near:
+        message = "it is %s but for the NICs at %s" % (one.name, ", ".join(apart))
+        remedy = "see whether a card is missing or in another slot; a profile of their own has what is there"
+        doubts.add("DS207", ("profiles", other.name), message, remedy, [node.name for node in other.nodes])
+    return near
+
+
+def _slots(model: Model, doubts: Doubts) -> None:
+    """One address is one slot on all nodes of a model, and two cards are not in one."""
+    for pci in sorted(model.nics):
+        slots = Counter(node.nics[pci].slot for node in model.nodes if node.nics[pci].slot)
+        for slot, _count in slots.most_common()[1:]:
+            message = "%s is in the slot %s, and on most nodes in %s" % (pci, slot, slots.most_common(1)[0][0])
+            odd = [node.name for node in model.nodes if node.nics[pci].slot == slot]
+            doubts.add("DS211", ("profiles", model.name), message, "see whether boards and firmware are the same", odd)
+    cards: dict[str, Nic] = {}
+    for nic, _gpus in model.choice.rails:
+        first = cards.setdefault(nic.slot or nic.pci, nic)
+        if first.card != nic.card and first.pci.rpartition(".")[0] != nic.pci.rpartition(".")[0]:
+            message = "%s and %s are two cards, and both are in the slot %s" % (first.pci, nic.pci, nic.slot)
+            doubts.add("DS211", ("profiles", model.name), message, "do not rely on slots here; PCI addresses were used")
+
+
+# -- rails -------------------------------------------------------------------------------------------------------------
+
+
+def assign(found: t.Sequence[Model], template: str | None, doubts: Doubts) -> list[Named]:
+    """Name the rails, in order, and give each port of each model its rail."""
+    if not found:
+        return []
+    first = found[0]
+    named = _told(first)
+    order = list(named) if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
+    rails = _named(named, order, first, template)
+    _give(first, dict(zip((rail.name for rail in rails), order)))
+    _gpu_order(first, [rail.name for rail in rails], doubts)
+    for model in found[1:]:
+        matched, how = _match(model, found[0], rails)
+        if how == "order" and any(nic.held or nic.leaf for node in model.nodes for nic in node.nics.values()):
+            message = "neither names nor networks nor leaves say which port is on which rail"
+            remedy = "compare its ports with those of %s" % first.name
+            doubts.add("DS208", ("profiles", model.name), message, remedy)
+        for pci in matched:
+            matched[pci] = matched[pci] or _free(_default(model, template), rails)
+            if matched[pci] not in {rail.name for rail in rails}:
+                rails.append(_of_name(matched[pci]))
+        _give(model, {rail: pci for pci, rail in matched.items()})
+    rails = _in_order(rails)
+    _leaves(found, rails, doubts)
+    return rails
+
+
+def _free(names: Template, rails: t.Sequence[Named]) -> str:
+    """The first name after the rails' number that none of them has, nor a rail of which they are planes."""
+    taken = {name for rail in rails for name in (rail.name, rail.base)}
+    number = len(rails) + 1
+    while names.fill({"n": number}) in taken:
+        number += 1
+    return names.fill({"n": number})
+
+
+def _of_name(name: str) -> Named:
+    """A rail, or a plane, of a name that a device has."""
+    part = _PARTS.match(name)
+    plane = part.group(3) if part else None
+    return Named(name, name.rpartition("p")[0], int(plane)) if plane else Named(name, name, 1)
+
+
+def _in_order(rails: list[Named]) -> list[Named]:
+    """By the numbers in their names, where all are of one kind: a further model may have one that the first lacks."""
+    parts = [_PARTS.match(rail.name) for rail in rails]
+    keys = [(part.group(1), int(part.group(2)), int(part.group(3) or 1)) for part in parts if part]
+    if len(keys) != len(rails) or len({key[0] for key in keys}) != 1:
+        return rails
+    return [rail for _key, rail in sorted(zip(keys, rails))]
+
+
+def _give(model: Model, ports: t.Mapping[str, str]) -> None:
+    served = {nic.pci: gpus for nic, gpus in model.choice.rails}
+    model.rails = dict(ports)
+    model.gpus = {rail: served[pci] for rail, pci in ports.items()}
+
+
+def rail_name(nic: Nic) -> str | None:
+    """The rail that a port's own names say."""
+    for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.netdev)):
+        said = pattern.match(text or "")
+        if said:
+            return said.group(1)
+    return None
+
+
+def _shown(model: Model, pci: str) -> list[Nic]:
+    """A port on the nodes that show it; on all where none does."""
+    ports = [node.nics[pci] for node in model.nodes]
+    return [nic for nic in ports if nic.netdev] or [nic for nic in ports if not nic.hidden] or ports
+
+
+def _told(model: Model) -> dict[str, str]:
+    """PCI address -> the rail that names of devices say, in the rails' order; empty where not all do."""
+    found: dict[str, str] = {}
+    for nic, _gpus in model.choice.rails:
+        said = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        if said is None or said in found.values():
+            return {}
+        found[nic.pci] = said
+    parts = {pci: _PARTS.match(name) for pci, name in found.items()}
+    stems = {part.group(1) for part in parts.values() if part}
+    if len(stems) != 1:
+        return {}
+    keys = {pci: (int(part.group(2)), int(part.group(3) or 1)) for pci, part in parts.items() if part}
+    return {pci: found[pci] for pci in sorted(found, key=lambda each: keys[each])}
+
+
+def _by_tables(model: Model) -> list[str]:
+    """Ports by the routing tables that they have; empty where not each has its own."""
+    tables: dict[str, int] = {}
+    for nic, _gpus in model.choice.rails:
+        said = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        if said is None or said in tables.values():
+            return []
+        tables[nic.pci] = said
+    return sorted(tables, key=lambda pci: tables[pci])
+
+
+def _default(model: Model, template: str | None) -> Template:
+    return Template(template or ("gpu{n:02}" if model.nodes[0].gpus else "rail{n:02}"))
+
+
+def _named(told: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
+    planes = model.choice.planes
+    if told and template is None:
+        parts = [_PARTS.match(name) for name in told.values()]
+        if all(part and part.group(3) for part in parts):
+            return [_of_name(name) for name in told.values()]
+        return [Named(name, name, 1) for name in told.values()]
+    names = _default(model, template)
+    found = []
+    for at in range(len(order)):
+        base, plane = names.fill({"n": at // planes + 1}), at % planes + 1
+        found.append(Named("%sp%d" % (base, plane) if planes > 1 else base, base, plane))
+    return found
+
+
+def _gpu_order(model: Model, rails: t.Sequence[str], doubts: Doubts) -> None:
+    served = [min(model.gpus[rail]) for rail in rails if model.gpus[rail]]
+    if served != sorted(served):
+        shown = ", ".join(str(gpu) for gpu in served)
+        message = "by the names and tables that ports have, rails serve the GPUs %s in this order" % shown
+        remedy = "keep it where it is meant; else cables, names or tables of two ports changed places"
+        doubts.add("DS209", ("rails",), message, remedy)
+
+
+def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[str, str], str]:
+    """PCI address -> rail, empty for one that is none of these; and by what it was found."""
+    told = _told(model)
+    names = [rail.name for rail in rails]
+    renamed = any(first.rails.get(rail) != pci for pci, rail in _told(first).items())
+    if not renamed and set(told.values()) & set(names):
+        return dict(told), "names"
+    for how, traits in (("networks", _nets), ("leaves", _leafs)):
+        known = {rail: traits(first, first.rails[rail]) for rail in names if rail in first.rails}
+        found: dict[str, str] = {}
+        for nic, _gpus in model.choice.rails:
+            own = traits(model, nic.pci)
+            fits = [rail for rail in known if own & known[rail]]
+            found[nic.pci] = fits[0] if len(fits) == 1 else ""
+        said = [rail for rail in found.values() if rail]
+        if said and len(set(said)) == len(said):
+            return found, how
+    order = [nic.pci for nic, _gpus in model.choice.rails]
+    return {pci: names[at] if at < len(names) else "" for at, pci in enumerate(order)}, "order"
+
+
+def _nets(model: Model, pci: str) -> set[Network]:
+    """The networks that a port's addresses are in; those of links are each port's own."""
+    return {
+        held.net
+        for node in model.nodes
+        for bits, held in node.nics[pci].held.items()
+        if held.net.prefix < bits - 1
+    }  # fmt: skip
+
+
+def _leafs(model: Model, pci: str) -> set[str]:
+    return {leaf for leaf in (node.nics[pci].leaf for node in model.nodes) if leaf}
+
+
+def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], doubts: Doubts) -> None:
+    """A leaf belongs to the rail on which most nodes hear it."""
+    heard = [
+        (rail.name, node.name, nic.leaf)
+        for rail in rails
+        for model in found
+        if rail.name in model.rails
+        for node, nic in model.on(rail.name)
+        if nic.leaf
+    ]
+    counts: dict[str, Counter[str]] = {}
+    for rail_, _node, leaf in heard:
+        counts.setdefault(leaf, Counter())[rail_] += 1
+    for rail_, node_, leaf in heard:
+        most = max(counts[leaf].values())
+        owners = [each for each in counts[leaf] if counts[leaf][each] == most]
+        if counts[leaf][rail_] == most and len(owners) > 1:
+            message = "the leaf %s is heard on %s alike" % (leaf, ", ".join(owners))
+            remedy = "right where one leaf serves several rails; else see the cables"
+            doubts.add("DS210", ("rails",), message, remedy)
+        elif rail_ not in owners:
+            message = "the port hears the leaf %s, which on most nodes is on %s" % (leaf, owners[0])
+            remedy = "see whether two cables changed places"
+            doubts.add("DS210", ("rails", rail_), message, remedy, [node_])

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From the values of a fabric file to the fabric. What a value alone can have wrong is found here."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_general import (
+    read_general,
+    read_lint,
+    read_names,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_nodes import read_nodes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_profiles import (
+    read_groups,
+    read_profile,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rails import read_rails
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import read_units
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import filled
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Document
+
+PLUGIN = "railyard.fabric.rails"
+
+
+def read(document: Document, report: Report) -> Fabric:
+    """The fabric, as far as it can be read; everything unreadable has gone to ``report``."""
+    top = Section(document.root, (), report)
+    plugin = top.text("plugin", "begin the file with plugin: %s" % PLUGIN)
+    if plugin not in (None, PLUGIN):
+        message = "%s is not %s" % (shown(plugin or ""), PLUGIN)
+        report.add(file_rules.PLUGIN, ("plugin",), message, "begin the file with plugin: %s" % PLUGIN)
+    fabric = Fabric()
+    general = top.section("fabric", "describe it: name, attachment, provider, mtu")
+    if general:
+        read_general(fabric, general, report)
+    addresses = top.section("addresses")
+    units = top.section("units")
+    if units and filled(units, report, "a unit"):
+        read_units(fabric, units, report)
+    rails = top.section("rails", "describe each rail, such as gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}")
+    if rails:
+        read_rails(fabric, rails, addresses, report)
+    profiles = top.section("profiles", "describe a server model and its ports")
+    if profiles and filled(profiles, report, "a server model"):
+        for name in profiles.mapping.entries:
+            fabric.profiles[name] = read_profile(name, profiles, report)
+    groups = top.section("groups")
+    if groups:
+        read_groups(fabric, groups, report)
+    nodes = top.section("nodes", "name the nodes, such as ai-[1:2]: {profile: hgx}")
+    if nodes and filled(nodes, report, "a node"):
+        read_nodes(fabric, nodes, report)
+    names = top.section("names")
+    if names:
+        read_names(fabric, names, report)
+    if top.has("qos"):
+        section = top.section("qos")
+        fabric.qos = qos_model.read(section, report) if section else None
+    else:
+        top.value("qos")
+    read_lint(fabric, top, report)
+    top.done()
+    return fabric

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The section ``fabric``, and the sections ``names`` and ``lint``."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules, name_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_driver import read_infiniband
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_host import read_host
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
+    label,
+    read_mtu,
+    read_network,
+    read_vfs,
+    template,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    RULES,
+    Lowered,
+    Report,
+    shown,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import object_names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ATTACHMENTS,
+    ETHERNET,
+    EXCLUSIVE,
+    INFINIBAND,
+    PROVIDERS,
+    SHARED,
+    link_layer_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Lowering
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    RailTemplates,
+    Template,
+    did_you_mean,
+    nearest,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
+
+MAX_NODES = 65536
+_MAX_PODS = 4096
+
+
+def read_general(fabric: Fabric, section: Section, report: Report) -> None:
+    fabric.name = section.text("name", "name the fabric")
+    if fabric.name is not None:
+        label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
+    kinds = tuple(ATTACHMENTS)
+    fabric.attachment = section.choice("attachment", kinds, "say how pods get onto the rails: %s" % ", ".join(kinds))
+    fabric.provider = section.choice("provider", PROVIDERS, "say who serves the attachments: %s" % ", ".join(PROVIDERS))
+    fabric.link_layer = section.choice("link_layer", (ETHERNET, INFINIBAND))
+    # Where the attachment could not be read, the link layer may be either.
+    followed = fabric.attachment is not None or not (section.has("attachment") or section.misspelt("attachment"))
+    if not section.has("link_layer") and not section.misspelt("link_layer") and followed:
+        fabric.link_layer = link_layer_of(fabric.attachment)
+    fabric.rdma_mode = section.choice("rdma_mode", (SHARED, EXCLUSIVE))
+    fabric.mtu = read_mtu(fabric.link_layer, section, "say what every switch of the rails carries, such as mtu: 4200")
+    fabric.mac_seed = section.text("mac_seed")
+    fabric.max_nodes = section.number("max_nodes", 1, MAX_NODES, "nodes")
+    fabric.pods_per_node = section.number("pods_per_node", 1, _MAX_PODS, "pods")
+    reserved = section.section("reserved")
+    if reserved:
+        for name in reserved.mapping.entries:
+            text = reserved.text(name)
+            net = None if text is None else read_network(text, reserved.path + (name,), report)
+            if net:
+                fabric.reserved[name] = net
+    routing = section.section("routing")
+    if routing:
+        _routing(fabric, routing)
+    fabric.infiniband = read_infiniband(section, report)
+    fabric.vfs = read_vfs(section)
+    fabric.host = read_host(section, report)
+    section.done()
+
+
+def _routing(fabric: Fabric, section: Section) -> None:
+    routing = fabric.routing
+    routing.first_table = section.number("first_table", 1, 2**32 - 1) or routing.first_table
+    routing.first_priority = section.number("first_priority", 1, 32765) or routing.first_priority
+    routing.mode = section.choice("mode", ("source", "destination")) or routing.mode
+    cross_rail = section.flag("cross_rail")
+    routing.cross_rail = routing.cross_rail if cross_rail is None else cross_rail
+    section.done()
+
+
+def read_names(fabric: Fabric, section: Section, report: Report) -> None:
+    fabric.names_path = section.path
+    for kind, (fields, texts) in object_names.FIELDS.items():
+        if "k" in fields and isinstance(section.value(kind), Mapping):
+            _names_by_rail(fabric, kind, section, report)
+            continue
+        text = section.text(kind)
+        if text is None:
+            continue
+        found = template(text, section.path + (kind,), fields, texts, report)
+        if found:
+            fabric.names[kind] = found
+    section.done()
+
+
+def _names_by_rail(fabric: Fabric, kind: str, names: Section, report: Report) -> None:
+    """A template for each rail, by the rails' names; one is missing where a rail has none."""
+    section = names.section(kind)
+    if section is None:
+        return
+    found: dict[str, Template] = {}
+    rails = [rail.name for rail in fabric.rails]
+    for rail in rails or list(section.mapping.entries):
+        text = section.text(rail, "name the %s of %s, as of each rail" % (kind, rail))
+        path = section.path + (rail,)
+        made = None if text is None else template(text, path, *object_names.FIELDS[kind], report)
+        if made:
+            found[rail] = made
+    section.done()
+    fabric.names[kind] = RailTemplates(found)
+
+
+def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
+    value = top.value("lint")
+    if value is None:
+        return
+    if not isinstance(value, Sequence):
+        message = "%s stands where a list belongs" % value.kind
+        report.add(file_rules.KIND, ("lint",), message, "write - {rule: RY314, place: rails.gpu01, reason: ...}")
+        return
+    for at, item in enumerate(value.items):
+        section = section_of(item, ("lint", at), report)
+        if section:
+            _lowering(fabric, section, report)
+
+
+def _lowering(fabric: Fabric, section: Section, report: Report) -> None:
+    code = section.text("rule", "name the rule by its code, such as RY314")
+    place = section.text("place", "say the place that the finding names, such as rails.gpu01")
+    reason = section.text("reason", "say why the finding may stand")
+    section.done()
+    path = section.path + ("rule",)
+    if code is not None and code not in RULES:
+        near = nearest(code.upper(), RULES)
+        message = "%s is no rule%s" % (shown(code), did_you_mean(near))
+        report.add(file_rules.LINT_RULE, path, message, "write the code of the finding that may stand")
+    elif code is not None and not RULES[code].lowers:
+        message = "%s may not stand: without its remedy there is no plan" % code
+        report.add(file_rules.LINT_RULE, path, message, "mend what it says, and take this entry out")
+    elif code is not None and place is not None and reason is not None:
+        fabric.lint.append(Lowering(code, place, reason, section.path))
+        report.lower(Lowered(code, place, " ".join(reason.split()), section.path))

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The keys ``pci``, ``limits``, ``gpudirect`` and ``nccl``, which the fabric, a profile and a group may have."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import HostSettings, Setting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog import host_rules as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+
+_ARGUMENT = re.compile(r"[^\s\"'`$\\]+\Z")
+_MAX_PAGES = 1 << 24
+_MAX_NEIGHBOURS = 2**31 - 1
+
+
+def read_host(section: Section, report: Report) -> HostSettings:
+    """What the section says of each layer. A key that could not be read is there, as None."""
+    found: HostSettings = {}
+    for layer, reader in _READERS.items():
+        own = section.section(layer)
+        if own is None:
+            continue
+        values = reader(own, report)
+        own.done()
+        found[layer] = {key: Setting(each, own.path + (key,)) for key, each in values.items() if own.has(key)}
+    return found
+
+
+def _pci(section: Section, report: Report) -> dict[str, t.Any]:
+    size = section.choice("max_read_request", tuple(str(each) for each in host_model.READ_REQUESTS))
+    arguments = section.texts("kernel_arguments")
+    for at, word in enumerate(arguments):
+        if not _ARGUMENT.match(word):
+            message = "%s is not one kernel argument" % shown(word)
+            remedy = "write each as an item of its own, without quotes and white space"
+            report.add(rules.ARGUMENT, section.path + ("kernel_arguments", at), message, remedy)
+    return {
+        "acs": section.choice("acs", (host_model.LEAVE, host_model.DISABLED)),
+        "max_read_request": None if size is None else int(size),
+        "iommu": section.choice("iommu", (host_model.LEAVE, host_model.PASSTHROUGH)),
+        "kernel_arguments": tuple(arguments),
+    }
+
+
+def _limits(section: Section, report: Report) -> dict[str, t.Any]:
+    neighbours = section.section("neighbours")
+    thresholds: dict[str, int] = {}
+    if neighbours:
+        said = {key: neighbours.number(key, 1, _MAX_NEIGHBOURS, "neighbours") for key in host_model.THRESHOLDS}
+        neighbours.done()
+        thresholds = {key: number for key, number in said.items() if number is not None}
+    return {
+        "memlock": section.choice("memlock", (host_model.LEAVE, host_model.UNLIMITED)),
+        "hugepages": _hugepages(section, report),
+        "neighbours": thresholds,
+        "network_manager": section.choice("network_manager", (host_model.LEAVE, host_model.UNMANAGED)),
+        "cloud_init": section.choice("cloud_init", (host_model.LEAVE, host_model.DISABLED)),
+    }
+
+
+def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
+    """Size in kB -> how many."""
+    own = section.section("hugepages")
+    if own is None:
+        return None
+    found: dict[int, int] = {}
+    for key in own.mapping.entries:
+        count = own.number(key, 0, _MAX_PAGES, "pages")
+        size = host_model.size_kb(key)
+        if size is None:
+            message = "%s is no size of hugepages" % shown(key)
+            report.add(rules.PAGE_SIZE, own.path + (key,), message, "write it as the kernel does, such as 2M or 1G")
+        elif size in found:
+            message = "pages of %s are said twice: it is as large as another key" % shown(key)
+            report.add(rules.PAGE_SIZE, own.path + (key,), message, "keep one of the two")
+        elif count is not None:
+            found[size] = count
+    return found
+
+
+def _gpudirect(section: Section, _report: Report) -> dict[str, t.Any]:
+    return {
+        "path": section.choice("path", (host_model.AUTO, host_model.DMABUF, host_model.PEERMEM, host_model.NONE)),
+        "gdrcopy": section.flag("gdrcopy"),
+        "gpu_driver": section.choice("gpu_driver", (host_model.HOST, host_model.CONTAINER)),
+        "flavour": section.choice("flavour", (host_model.OPEN, host_model.PROPRIETARY)),
+    }
+
+
+def _nccl(section: Section, _report: Report) -> dict[str, t.Any]:
+    return {"file": section.flag("file"), "ucx": section.flag("ucx")}
+
+
+_READERS: dict[str, t.Callable[[Section, Report], dict[str, t.Any]]] = {
+    host_model.PCI: _pci,
+    host_model.LIMITS: _limits,
+    host_model.GPUDIRECT: _gpudirect,
+    host_model.NCCL: _nccl,
+}

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""One port, as profiles, groups and nodes describe it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import (
+    file_rules,
+    name_rules,
+    port_rules,
+    rail_rules,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import EXPECTED, Port
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
+
+MAX_GPU = 63
+# Key -> its range, and what it counts.
+NUMBERS = {
+    "port": (1, 16, ""),
+    "speed": (1, 3200, "Gb/s"),
+    "width": (1, 16, "lanes"),
+    "pcie_gen": (1, 7, ""),
+    "pcie_lanes": (1, 32, "lanes"),
+}
+_NAMES = ("netdev", "pci", "rdma", "slot", "serial", "mac")
+
+# Key -> (its text, where it stands); gpu has a list of them.
+Texts = t.Dict[str, t.List[t.Tuple[str, Path]]]
+
+
+class _Kind(t.NamedTuple):
+    """How a text becomes a value, and what is said where it cannot."""
+
+    make: t.Callable[[str], str | None]
+    rule: Rule
+    what: str
+    remedy: str
+
+
+def _matching(pattern: t.Pattern[str]) -> t.Callable[[str], str | None]:
+    return lambda text: text if pattern.match(text) else None
+
+
+_KINDS = {
+    "netdev": _Kind(
+        _matching(name_syntax.NETDEV),
+        name_rules.NETDEV_NAME,
+        "no name for a netdev",
+        "use at most 15 characters, without slash, colon, per cent sign and space; not lo, all or default",
+    ),
+    "pci": _Kind(
+        name_syntax.pci,
+        port_rules.PCI_ADDRESS,
+        "no PCI address",
+        "write domain:bus:device.function, such as 0000:0b:00.0",
+    ),
+    "rdma": _Kind(
+        _matching(name_syntax.RDMA),
+        name_rules.RDMA_NAME,
+        "no name for an RDMA device",
+        "use letters, digits, dots, hyphens and underscores, at most 63",
+    ),
+    "slot": _Kind(
+        _matching(name_syntax.TOKEN),
+        port_rules.IDENTITY,
+        "no slot's label",
+        "write what stands at the slot, at most 64 characters",
+    ),
+    "serial": _Kind(
+        _matching(name_syntax.TOKEN),
+        port_rules.IDENTITY,
+        "no serial number",
+        "write what stands on the card, at most 64 characters",
+    ),
+    "mac": _Kind(
+        name_syntax.mac,
+        port_rules.IDENTITY,
+        "no MAC address of a port",
+        "write six pairs of hexadecimal digits, such as b8:3f:d2:00:00:01",
+    ),
+}
+
+
+def port_texts(section: Section) -> Texts:
+    """What a section says of a port, as texts."""
+    texts: Texts = {}
+    for key in _NAMES + tuple(NUMBERS):
+        text = section.text(key)
+        if text is not None:
+            texts[key] = [(text, section.path + (key,))]
+    if section.has("gpu"):
+        listed = not isinstance(section.value("gpu"), Scalar)
+        path = section.path + ("gpu",)
+        texts["gpu"] = [(text, path + (at,) if listed else path) for at, text in enumerate(section.texts("gpu"))]
+    else:
+        section.value("gpu")
+    return texts
+
+
+def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
+    port = Port(rail, path, paths={key: path + (key,) for key in texts})
+    for key, kind in _KINDS.items():
+        for text, place in texts.get(key, ()):
+            value = kind.make(text)
+            if value is None:
+                report.add(kind.rule, place, "%s is %s" % (shown(text), kind.what), kind.remedy)
+                # A name that is none still tells which one is meant; an address or number that is none does not.
+                value = text if key in ("netdev", "rdma") else None
+            setattr(port, key, value)
+    for key, (low, high, unit) in NUMBERS.items():
+        for text, place in texts.get(key, ()):
+            setattr(port, key, _number(text, place, low, high, unit, report))
+    port.gpus = _gpus(texts.get("gpu", ()), report)
+    return port
+
+
+def identified(section: Section, texts: Texts, report: Report) -> bool:
+    """Whether a port says by what it is known; reported where it does not, and nothing looks like a misspelt key."""
+    if any(key in texts or section.has(key) for key in _NAMES):
+        return True
+    section.value("netdev", "say by what the port is known: netdev, pci, slot, serial, mac or rdma")
+    return False
+
+
+def expected(section: Section) -> dict[str, int]:
+    """What a profile expects of all its ports."""
+    found = {}
+    for key in EXPECTED:
+        low, high, unit = NUMBERS[key]
+        value = section.number(key, low, high, unit)
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def _number(text: str, path: Path, low: int, high: int, unit: str, report: Report) -> int | None:
+    remedy = "write a whole number%s from %d to %d" % (unit and " of " + unit, low, high)
+    if not re.match(r"-?(0|[1-9][0-9]*)\Z", text):
+        report.add(file_rules.KIND, path, "%s is not a whole number" % shown(text), remedy)
+    elif len(text) > 20 or not low <= int(text) <= high:
+        report.add(file_rules.RANGE, path, "%s is not from %d to %d" % (shown(text), low, high), remedy)
+    else:
+        return int(text)
+    return None
+
+
+def _gpus(texts: t.Sequence[tuple[str, Path]], report: Report) -> tuple[int, ...]:
+    gpus: list[int] = []
+    for text, place in texts:
+        if not re.match(r"[0-9]{1,2}\Z", text) or int(text) > MAX_GPU:
+            message = "%s is no GPU" % shown(text)
+            report.add(rail_rules.GPU, place, message, "write its number, from 0 to %d, or a list of numbers" % MAX_GPU)
+        elif int(text) in gpus:
+            report.add(rail_rules.GPU, place, "GPU %s stands here twice" % text, "keep one")
+        else:
+            gpus.append(int(text))
+    return tuple(gpus)

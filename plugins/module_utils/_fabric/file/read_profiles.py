@@ -1,0 +1,138 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The sections ``profiles`` and ``groups``: server models, and what is different for some nodes."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import name_rules, port_rules, rail_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_driver import (
+    read_driver,
+    read_firmware,
+    read_partitions,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_host import read_host
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_ports import (
+    MAX_GPU,
+    expected,
+    identified,
+    make_port,
+    port_texts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import filled, label, read_vfs
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_variables import (
+    group_name,
+    read_variables,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    DISTANCES,
+    ROLES,
+    Fabric,
+    Group,
+    OtherPort,
+    Port,
+    Profile,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping
+
+
+def read_profile(name: str, parent: Section, report: Report) -> Profile:
+    path = parent.path + (name,)
+    label(name, path, name_rules.PROFILE_NAME, "a profile", report)
+    profile = Profile(name, path)
+    section = parent.section(name, "describe its ports")
+    if not section:
+        return profile
+    profile.attachment = section.choice("attachment", tuple(ATTACHMENTS))
+    profile.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
+    profile.driver = read_driver(section)
+    profile.firmware = read_firmware(section, report)
+    profile.partitions = read_partitions(section, report)
+    profile.vfs = read_vfs(section)
+    profile.host = read_host(section, report)
+    profile.gpus = _gpus(section, report)
+    profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
+    profile.expected = expected(section)
+    ports = section.section("ports", "name its ports by rail, such as gpu01: {netdev: enp11s0f0np0}")
+    if ports and filled(ports, report, "at least one port"):
+        for rail, own in ports.sections():
+            texts = port_texts(own)
+            identified(own, texts, report)
+            own.done()
+            profile.ports[rail] = make_port(rail, own.path, texts, report)
+    others = section.section("other_ports")
+    for other, own in others.sections() if others else ():
+        profile.other_ports[other] = _other_port(other, own, report)
+    section.done()
+    return profile
+
+
+def _other_port(name: str, section: Section, report: Report) -> OtherPort:
+    role = section.choice("role", ROLES, "say what it is for: storage or management")
+    texts = port_texts(section)
+    identified(section, texts, report)
+    section.done()
+    return OtherPort(name, section.path, role, make_port(name, section.path, texts, report))
+
+
+def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
+    """A count of GPUs, or their PCI addresses by number."""
+    value = section.value("gpus")
+    if value is None:
+        return None
+    path = section.path + ("gpus",)
+    if not isinstance(value, Mapping):
+        count = section.number("gpus", 0, MAX_GPU + 1, "GPUs")
+        return None if count is None else {number: None for number in range(count)}
+    own = section_of(value, path, report)
+    found: dict[int, str | None] = {}
+    for key in own.mapping.entries if own else ():
+        text = own.text(key) if own else None
+        if not re.match(r"(0|[1-9][0-9]?)\Z", key) or int(key) > MAX_GPU:
+            message = "%s is no GPU" % shown(key)
+            report.add(rail_rules.GPU, path + (key,), message, "write its number, from 0 to %d" % MAX_GPU)
+            continue
+        pci = None if text is None else name_syntax.pci(text)
+        if text is not None and pci is None:
+            remedy = "write domain:bus:device.function, such as 0000:1b:00.0"
+            report.add(port_rules.PCI_ADDRESS, path + (key,), "%s is no PCI address" % shown(text), remedy)
+        found[int(key)] = pci
+    return found
+
+
+def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
+    for name, own in section.sections():
+        group_name(name, own.path, report)
+        group = Group(name, own.path)
+        group.attachment = own.choice("attachment", tuple(ATTACHMENTS))
+        group.driver = read_driver(own)
+        group.firmware = read_firmware(own, report)
+        group.partitions = read_partitions(own, report)
+        group.vfs = read_vfs(own)
+        group.host = read_host(own, report)
+        group.ports = _group_ports(own, report)
+        group.vars = read_variables(own, report)
+        own.done()
+        fabric.groups[name] = group
+
+
+def _group_ports(section: Section, report: Report) -> dict[str, Port | None]:
+    own = section.section("ports")
+    found: dict[str, Port | None] = {}
+    for rail, (_key, value) in own.mapping.entries.items() if own else ():
+        path = section.path + ("ports", rail)
+        if value.null:
+            found[rail] = None
+            continue
+        port = section_of(value, path, report)
+        if port:
+            found[rail] = make_port(rail, path, port_texts(port), report)
+            port.done()
+    return found

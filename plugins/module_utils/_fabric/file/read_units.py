@@ -1,0 +1,78 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The section ``units``: scalable units with their places and leaves."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import name_rules, unit_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import label, template
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Unit
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+
+MAX_UNITS = 4096
+MAX_PLACES = 65536
+# {n} rail number, {p} plane, {k} number with planes counted, {u} unit number, {i} place in the unit
+LEAF_FIELDS = ("n", "p", "k", "u")
+PORT_FIELDS = ("n", "p", "k", "u", "i")
+LEAF_TEXTS = ("rail", "unit")
+
+
+def bad_range(text: str, path: Path, error: name_syntax.BadRange, report: Report) -> None:
+    message = "%s cannot be expanded: %s" % (shown(text), error)
+    report.add(name_rules.HOST_RANGE, path, message, "write it as [1:16] or [01:16]")
+
+
+def read_units(fabric: Fabric, section: Section, report: Report) -> None:
+    total = 0
+    for pattern in section.mapping.entries:
+        path = section.path + (pattern,)
+        own = section.section(pattern, "say how many nodes it has room for, such as {nodes: 32}")
+        try:
+            spread = name_syntax.HostRange(pattern)
+        except name_syntax.BadRange as error:
+            bad_range(pattern, path, error, report)
+            continue
+        total += len(spread)
+        if total > MAX_UNITS:
+            message = "with %s there are %d units; %d are the most" % (shown(pattern), total, MAX_UNITS)
+            report.add(unit_rules.NUMBER, path, message, "correct the range")
+            return
+        if own:
+            _pattern(fabric, spread, own, report)
+
+
+def _pattern(fabric: Fabric, spread: name_syntax.HostRange, section: Section, report: Report) -> None:
+    path = section.path
+    count = len(spread)
+    site = section.text("site")
+    nodes = section.number("nodes", 1, MAX_PLACES, "nodes", "say how many nodes it will ever have room for")
+    number = section.number("number", 1, MAX_UNITS)
+    if number and count > 1:
+        message = "%d is one number for %d units" % (number, count)
+        report.add(unit_rules.NUMBER, path + ("number",), message, "let it follow from the names")
+        number = None
+    leaf, leaf_port = (section.text(key) for key in ("leaf", "leaf_port"))
+    leaf_form = template(leaf, path + ("leaf",), LEAF_FIELDS, LEAF_TEXTS, report) if leaf else None
+    port_form = template(leaf_port, path + ("leaf_port",), PORT_FIELDS, LEAF_TEXTS, report) if leaf_port else None
+    leaves = {}
+    own = section.section("leaves")
+    for rail in own.mapping.entries if own else ():
+        text = own.text(rail) if own else None
+        if text is not None:
+            leaves[rail] = text
+    section.done()
+    for name, counted in spread.numbered():
+        label(name, path, name_rules.UNIT_NAME, "a unit", report)
+        if name in fabric.units:
+            report.add(unit_rules.NUMBER, path, "%s is described twice" % shown(name), "let it stand in one entry")
+            continue
+        found = number or (counted if spread.ranges == 1 else None) or name_syntax.trailing_number(name)
+        if not found:
+            message = "%s has no number from 1 in its name" % shown(name)
+            report.add(unit_rules.NUMBER, path, message, "say number, which stays with the unit for good")
+            found = 0
+        fabric.units[name] = Unit(name, found, path, site, nodes, leaf_form, port_form, leaves)

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Values that several sections of a fabric file have."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import address_rules, file_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Setting, VfSettings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, text_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV4,
+    IPV6,
+    Network,
+    Range,
+    bits_of,
+    network,
+    parse_address,
+    parse_network,
+    parse_range,
+    show,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
+
+MAX_LABEL = 40
+# Ranges of one key: each is part of what nodes and pools get, and a subnet with more is better described by taken.
+MAX_RANGES = 256
+# NVIDIA documents 127 as the most VFs a port can have.
+MAX_VFS = 127
+_MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
+_MAX_RATE = 1000 * 1000
+_LABEL_REMEDY = "use lower-case letters, digits and hyphens, at most %d, a letter or digit first and last"
+_FORMS = {
+    IPV4: ("172.16.11.0/24", "172.16.11.254, .254 or +254", "172.16.11.1-172.16.11.200, .1-.200 or +1-+200"),
+    IPV6: ("fd00:11::/64", "fd00:11::fe, ::fe or +254", "fd00:11::1-fd00:11::ff, ::1-::ff or +1-+255"),
+}
+_FAMILY = {IPV4: "IPv4", IPV6: "IPv6"}
+
+
+def filled(section: Section, report: Report, what: str) -> bool:
+    """Whether a section that needs entries has some."""
+    if not section.mapping.entries:
+        report.add(file_rules.EMPTY, section.path, "%s is empty" % section.path[-1], "describe %s" % what)
+    return bool(section.mapping.entries)
+
+
+def label(text: str, path: Path, rule: Rule, what: str, report: Report, limit: int = MAX_LABEL) -> None:
+    if not name_syntax.label(text, limit):
+        report.add(rule, path, "%s is no name for %s" % (shown(text), what), _LABEL_REMEDY % limit)
+
+
+def read_mtu(link_layer: str | None, section: Section, required: str = "") -> int | None:
+    low, high = _MTU[link_layer or INFINIBAND]
+    return section.number("mtu", low, high, "bytes", required)
+
+
+def read_vfs(section: Section) -> VfSettings:
+    vfs = section.section("vfs")
+    if not vfs:
+        return {}
+    values = {
+        "count": vfs.number("count", 0, MAX_VFS, "VFs"),
+        "vlan": vfs.number("vlan", 0, 4094),
+        "qos": vfs.number("qos", 0, 7),
+        "trust": vfs.flag("trust"),
+        "spoofchk": vfs.flag("spoofchk"),
+        "link_state": vfs.choice("link_state", ("auto", "enable", "disable")),
+        "min_tx_rate": vfs.number("min_tx_rate", 0, _MAX_RATE, "Mb/s"),
+        "max_tx_rate": vfs.number("max_tx_rate", 0, _MAX_RATE, "Mb/s"),
+    }
+    vfs.done()
+    return {key: Setting(value, vfs.path + (key,)) for key, value in values.items() if vfs.has(key)}
+
+
+def template(
+    text: str, path: Path, fields: t.Collection[str], texts: t.Collection[str], report: Report
+) -> name_syntax.Template | None:
+    """A text with fields; None, reported, for one with a field that is none."""
+    try:
+        return name_syntax.Template(text, fields, texts)
+    except name_syntax.BadTemplate as error:
+        message = "%s has a part that is no template" % shown(text)
+        known = ["{%s}" % each for each in list(fields) + list(texts)]
+        remedy = "write %s, numbers also as {n+10} or {n:02} (found %s)" % (" ".join(known), shown(str(error)))
+        report.add(file_rules.TEMPLATE, path, message, remedy)
+        return None
+
+
+def read_network(text: str, path: Path, report: Report, bits: int = 0) -> Network | None:
+    """A network of a family; of either for ``bits`` 0."""
+    if _other_family(text, bits, path, report):
+        return None
+    bits = bits or bits_of(text)
+    found = parse_network(text, bits)
+    if found is None:
+        message = "%s is not a network" % shown(text)
+        report.add(address_rules.NETWORK, path, message, "write it as address/prefix, such as %s" % _FORMS[bits][0])
+        return None
+    address, prefix = found
+    net = network(address, prefix, bits)
+    if net.first != address:
+        message = "%s is an address in %s, not a network" % (text, net)
+        report.add(address_rules.HOST_BITS, path, message, "write %s" % net)
+    return net
+
+
+def read_address(text: str, path: Path, subnet: Network, report: Report) -> int | None:
+    if _other_family(text, subnet.bits, path, report):
+        return None
+    address = parse_address(text, subnet)
+    if address is None:
+        _no_address(text, path, "an address, such as %s" % _FORMS[subnet.bits][1], report)
+    return address
+
+
+def read_texts(
+    section: Section, key: str, fill: t.Callable[[str, Path], str | None]
+) -> list[tuple[str | None, Path]] | None:
+    """The texts of a key that has one range or a list of them, each with its path; None for one that has been reported.
+
+    :param fill: what fills in a text's numbers.
+    """
+    value, path, report = section.value(key), section.path + (key,), section.report
+    if value is None:
+        return None
+    if not isinstance(value, Sequence):
+        text = text_of(value, path, report)
+        return [(text and fill(text, path), path)]
+    if not value.items:
+        report.add(file_rules.EMPTY, path, "%s is empty" % key, "write one range or more, or take the key out")
+    if len(value.items) > MAX_RANGES:
+        message = "%d ranges; %d are the most" % (len(value.items), MAX_RANGES)
+        report.add(file_rules.RANGE, path, message, "join ranges, and write what is not theirs in taken")
+        return [(None, path)]
+    found: list[tuple[str | None, Path]] = []
+    for at, item in enumerate(value.items):
+        text = text_of(item, path + (at,), report)
+        found.append((text and fill(text, path + (at,)), path + (at,)))
+    return found
+
+
+def read_ranges(
+    section: Section, key: str, subnet: Network, fill: t.Callable[[str, Path], str | None]
+) -> Ranges | None:
+    """One range or a list of them; None, reported, where one of them could not be read."""
+    texts = read_texts(section, key, fill)
+    held = [None if text is None else read_range(text, path, subnet, section.report) for text, path in texts or ()]
+    parts = tuple(each for each in held if each is not None)
+    return Ranges(parts) if parts and len(parts) == len(held) else None
+
+
+def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range | None:
+    if _other_family(text, subnet.bits, path, report):
+        return None
+    found = parse_range(text, subnet)
+    if found is None:
+        form = "first-last, such as %s" % _FORMS[subnet.bits][2]
+        if "," in text:
+            form = "several ranges as a list: [%s]" % ", ".join(text.replace(",", " ").split())
+        _no_address(text, path, form, report)
+        return None
+    first, last = found
+    if first > last:
+        message = "%s comes after %s" % (show(first, subnet.bits), show(last, subnet.bits))
+        remedy = "write %s" % Range(last, first, subnet.bits)
+        start, end = first & subnet.size - 1, last & subnet.size - 1
+        if start <= end and not (subnet.holds(first) and subnet.holds(last)):
+            # A short form replaced octets of the network's own.
+            remedy = "write +%d-+%d, which counts from the network's address" % (start, end)
+        report.add(address_rules.BACKWARDS, path, message, remedy)
+        return None
+    return Range(first, last, subnet.bits)
+
+
+def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
+    """Whether a text is meant for the other family; what is none at all says no."""
+    meant = IPV6 if text.count(":") > 1 else IPV4 if text.count(".") > 2 else 0
+    if not bits or not meant or meant == bits:
+        return False
+    key = next(part for part in reversed(path) if isinstance(part, str))
+    right = key.rstrip("6") + ("6" if meant == IPV6 else "")
+    message = "%s is %s, and %s is for %s" % (shown(text), _FAMILY[meant], shown(key), _FAMILY[bits])
+    report.add(address_rules.FAMILY, path, message, "write it as %s" % right)
+    return True
+
+
+def _no_address(text: str, path: Path, form: str, report: Report) -> None:
+    report.add(address_rules.ADDRESS, path, "invalid value: %s" % shown(text), "write %s" % form)

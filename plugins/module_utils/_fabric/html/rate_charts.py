@@ -1,0 +1,238 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""How fast the rails were, now and in earlier runs: charts, who stands out, and the same as tables."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree as xml
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import html_charts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_charts import short
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_markup import Child, h, more, rows
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import (
+    BANDWIDTH,
+    DEVIATIONS,
+    LATENCY,
+    PART,
+    ROUND_TRIP,
+    Often,
+    Point,
+    Quantity,
+    Spread,
+    often,
+    spreads,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Document, took
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import DRIFT, Measure
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import (
+    Place,
+    Run,
+    between,
+    comparable,
+    when,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+
+# Outliers that are named at once, and of all.
+_NAMED, _ALL = 4, 200
+# Ports of what came and went between two runs, and transfers that are named, in one sentence.
+_PORTS = 12
+_FEW = 4
+# Runs that are shown at once.
+_NEWEST = 4
+
+
+def rates(measures: t.Sequence[Measure], plan: Document, draw: bool) -> list[Child]:
+    rails = [rail["name"] for rail in plan["rails"]]
+    latency = LATENCY if any(each.latency_us is not None for each in measures) else ROUND_TRIP
+    figures, outliers, tables = [], [], []
+    slow: list[Often] = []
+    dots = False
+    for quantity in (BANDWIDTH, latency):
+        found = spreads(measures, rails, quantity)
+        if not found:
+            continue
+        if draw:
+            dots = dots or html_charts.dotted(found)
+            picture = html_charts.spread_chart(found, quantity, "chart-" + quantity.key)
+            figures.append(h("figure", h("figcaption", "%s, %s" % (quantity.title, quantity.unit)), picture))
+        outliers += [(quantity, each, point) for each in found for point in each.outliers]
+        slow += often(found)
+        tables.append(_table(found, quantity, plan))
+    key = "The box holds the middle half of a rail's transfers, its thick line is the median. "
+    if dots:
+        key = "Each dot is a transfer between two nodes; the box holds the middle half, its thick line is the median. "
+    key += "Diamonds stand out: worse than the median by more than %d robust standard deviations and %d %%."
+    return [
+        h("p", _tried(measures)),
+        h("div", *figures, class_="charts") if figures else None,
+        h("p", key % (DEVIATIONS, PART * 100), class_="soft small") if figures else None,
+        *_outliers(outliers, slow),
+        # without pictures the tables are all there is
+        more("The figures as tables", *tables, opened=not figures),
+    ]
+
+
+def _tried(measures: t.Sequence[Measure]) -> str:
+    """How many transfers there were, and which of them failed, or of which rails where there are many."""
+    failed = [each for each in measures if not each.ok]
+    said = "%s between pairs of nodes" % count(len(measures), "transfer")
+    if not failed:
+        return said + "."
+    named = ["%s from %s to %s" % (each.rail, each.source, each.target) for each in failed]
+    if len(failed) > _FEW:
+        rails = [each.rail for each in failed]
+        named = ["%s %d times" % (rail, rails.count(rail)) for rail in sorted(set(rails))]
+    return "{}. {:,} failed, and {} in none of the figures: {}.".format(
+        said, len(failed), "are" if len(failed) > 1 else "is", ", ".join(named)
+    )
+
+
+def _outliers(found: t.Sequence[tuple[Quantity, Spread, Point]], slow: t.Sequence[Often]) -> list[Child]:
+    if not found:
+        return [h("p", "No transfer stands out.")]
+    lines = []
+    for quantity, each, point in sorted(found, key=lambda item: (-item[2].worse, item[1].rail, item[2].source)):
+        way = "below" if quantity.more else "above"
+        off = "%d %% %s the median of %s" % (round(point.worse * 100), way, short(each.median))
+        pair = "%s to %s" % (point.source, point.target)
+        lines.append((pair, each.label, "%s %s" % (short(point.value), quantity.unit), off))
+    head = ("from and to", "rail", "value", "deviation")
+    said = list(
+        dict.fromkeys("%s on %s (%d of its %d transfers)" % (each.node, each.label, *each[2:]) for each in slow)
+    )[:_NAMED]
+    left = len(lines) - _ALL
+    return [
+        h("h3", "%s" % count(len(lines), "transfer stands out", "transfers stand out")),
+        h("p", "Most often: %s." % ", ".join(said)) if said else None,
+        rows(head, lines[:_NAMED], "The worst first", brief=True),
+        more(
+            count(len(lines[_NAMED:_ALL]), "more outlier"),
+            rows(head, lines[_NAMED:_ALL], "Further outliers", brief=True),
+        )
+        if len(lines) > _NAMED
+        else None,
+        h("p", "And {:,} more.".format(left)) if left > 0 else None,
+    ]
+
+
+def _table(found: t.Sequence[Spread], quantity: Quantity, plan: Document) -> xml.Element:
+    head = (
+        "rail",
+        "transfers",
+        "median",
+        "low",
+        "quarter",
+        "three quarters",
+        "high",
+        "of the planned speed",
+        "outliers",
+    )
+    speeds = _speeds(plan) if quantity is BANDWIDTH else {}
+    lines = []
+    for each in found:
+        speed = speeds.get(each.rail)
+        part = "%.0f %% of %s" % (each.median / speed * 100, short(speed)) if speed else ""
+        numbers = [short(value) for value in (each.median, each.low, each.quarter, each.three_quarters, each.high)]
+        stand = str(len(each.outliers)) if each.outliers else ""
+        lines.append((each.label, "{:,}".format(len(each.points)), *numbers, part, stand))
+    return rows(head, lines, "%s, %s" % (quantity.title, quantity.unit), brief=True)
+
+
+def _speeds(plan: Document) -> dict[str, float]:
+    """Rail -> the lowest speed in Gb/s that the plan expects of its ports."""
+    found: dict[str, float] = {}
+    for node in plan["nodes"]:
+        for port in node["ports"]:
+            speed = (port.get("expect") or {}).get("speed")
+            if isinstance(speed, (int, float)) and speed > 0:
+                found[port["rail"]] = min(found.get(port["rail"], float(speed)), float(speed))
+    return found
+
+
+def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
+    """``runs``: the oldest first."""
+    measured = [each for each in runs if each.kind != DRIFT and (each.median or each.of_rail)]
+    rails = [rail["name"] for rail in plan["rails"] if any(rail["name"] in each.median for each in measured)]
+    parts: list[Child] = []
+    judging = [each for each in runs if each.checked]
+    same = [each for each in judging if comparable(each, judging[-1])]
+    if len(same) > 1:
+        came, went = between(same[-2], same[-1])
+        if came or went:
+            said = "Since the run before, of %s: " % when(same[-2].began)
+            parts.append(
+                h("p", said, "; ".join(filter(None, [_ports("newly failed", came), _ports("fixed", went)])), ".")
+            )
+        else:
+            parts.append(
+                h("p", "Since the run before, of %s, no port newly failed and none was fixed." % when(same[-2].began))
+            )
+    if draw and len(measured) > 1 and rails:
+        room = html_charts.trend_room(measured)
+        figures = [
+            h(
+                "figure",
+                h("figcaption", rail, ": ", _trend(rail, measured)),
+                html_charts.trend_chart(rail, measured, room, "trend-%d" % at),
+            )
+            for at, rail in enumerate(rails, 1)
+        ]
+        parts.append(h("h3", "Each rail from run to run, Gb/s"))
+        parts.append(h("div", *figures, class_="trends"))
+        said = (
+            "The line is the median of a rail's transfers, the dashes are its slowest, which may be outside the frame. "
+        )
+        said += "A cross is a run in which ports of the rail failed."
+        parts.append(h("p", said, class_="soft small"))
+    parts += _runs(runs)
+    if len(measured) > 1 and rails:
+        lines = [
+            [when(each.began), *(short(each.median[rail]) if rail in each.median else "" for rail in rails)]
+            for each in reversed(measured)
+        ]
+        parts.append(
+            more(
+                "Medians as a table",
+                rows(("run", *rails), lines, "Median Gb/s of each rail, the newest run first", brief=True),
+                opened=not draw,
+            )
+        )
+    return parts
+
+
+def _trend(rail: str, runs: t.Sequence[Run]) -> str:
+    values = [each.median[rail] for each in runs if rail in each.median]
+    failed = sum(bool(each.of_rail.get(rail)) for each in runs)
+    said = "%s now" % short(values[-1])
+    if len(values) > 1 and values[-2]:
+        change = (values[-1] / values[-2] - 1) * 100
+        said += ", %+.1f %%" % change if abs(change) >= 0.05 else ", as before"
+    return said + ("; failed in %d of %s" % (failed, count(len(runs), "run")) if failed else "")
+
+
+def _ports(word: str, places: t.Sequence[Place]) -> str:
+    if not places:
+        return ""
+    named = ", ".join(" ".join(place) for place in places[:_PORTS])
+    rest = " and %d more" % (len(places) - _PORTS) if len(places) > _PORTS else ""
+    return "%s: %s%s" % (word, named, rest)
+
+
+def _runs(runs: t.Sequence[Run]) -> list[Child]:
+    lines: list[t.Sequence[Child]] = []
+    for each in reversed(runs):
+        word, kind = ("ok", "ok") if each.ok else ("failed", "failed")
+        ports = "{:,} of {:,}".format(len(each.failed), len(each.checked)) if each.checked else ""
+        result = h("span", word, class_="word %s" % kind)
+        failures = "{:,}".format(each.failures) if each.failures else ""
+        lines.append((when(each.began), each.kind, result, failures, ports, took(each.seconds), each.plan[:12]))
+    head = ("began", "what", "result", "failures", "ports failed", "took", "plan")
+    older = lines[_NEWEST:]
+    return [
+        rows(head, lines[:_NEWEST], "Runs, the newest first", brief=True),
+        more(count(len(older), "more run"), rows(head, older, "Older runs", brief=True)) if older else None,
+    ]

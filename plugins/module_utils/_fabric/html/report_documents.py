@@ -1,0 +1,423 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The documents that a report is made of, read from their bytes: the verdicts of verify and drift, proof and findings.
+
+Whatever the bytes are, there is a value of the right shape or one :class:`RailyardError` with the place and the remedy.
+What is not known here is left alone, so that a newer writer's documents can still be read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import SEVERITIES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+
+Data = t.Mapping[str, t.Any]
+
+FORMAT = 1
+VERIFY, DRIFT, PROOF = "verify", "drift", "proof"
+OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
+NOT_PROVEN = "not proven"
+# What writes each document.
+PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift"), PROOF: playbook("verify")}
+_WHEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
+
+
+class Layer(t.NamedTuple):
+    """One layer of the way down; ``why_not``: why what is not checked was not."""
+
+    name: str
+    title: str
+    checked: int
+    failed: int
+    not_checked: int
+    why_not: str
+
+
+class Failure(t.NamedTuple):
+    """One cause. Texts are empty where there is none; ``mends`` is a playbook with its ``--limit``; ``rails``: all that
+    it is about, the node's own where it is of no rail."""
+
+    code: str
+    layer: str
+    node: str
+    rail: str
+    peer: str
+    what: str
+    expected: str
+    found: str
+    cause: str
+    remedy: str
+    mends: str
+    rails: t.Sequence[str] = ()
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Node and rail of what it is about."""
+        return [(self.node, rail) for rail in (self.rails or (self.rail,))] if self.rail else [(self.node, "")]
+
+
+class Measure(t.NamedTuple):
+    """One transfer. ``gbits``: 10^9 bits a second, ``latency_us`` and ``rtt_ms``: micro- and milliseconds, or None."""
+
+    rail: str
+    source: str
+    target: str
+    gbits: float | None
+    latency_us: float | None
+    rtt_ms: float | None
+    gpu: bool
+    ok: bool
+
+
+class Counter(t.NamedTuple):
+    """A counter of a port before and after the run, None where it could not be read."""
+
+    node: str
+    rail: str
+    name: str
+    before: int | None
+    after: int | None
+
+    @property
+    def grown(self) -> int:
+        return 0 if self.before is None or self.after is None else self.after - self.before
+
+
+class Verdict(t.NamedTuple):
+    """What a run of verify, drift or proof found. ``began`` is empty where the document does not say; ``matrix``: node
+    -> rail -> one of :data:`OK`, :data:`FAILED`, :data:`NOT_CHECKED`; ``unproven``: rail -> why no traffic has proven
+    it, None where none was asked for, or the document does not say."""
+
+    kind: str
+    fabric: str
+    plan: str
+    railyard: str
+    began: str
+    seconds: float | None
+    ok: bool
+    asked: Data
+    nodes: t.Sequence[str]
+    rails: t.Sequence[str]
+    layers: t.Sequence[Layer]
+    matrix: t.Mapping[str, t.Mapping[str, str]]
+    failures: t.Sequence[Failure]
+    warnings: t.Sequence[Failure]
+    measures: t.Sequence[Measure]
+    counters: t.Sequence[Counter]
+    boots: t.Mapping[str, str]
+    cluster: Data
+    unproven: t.Mapping[str, str] | None = None
+
+
+class Said(t.NamedTuple):
+    """One finding of lint."""
+
+    file: str
+    code: str
+    severity: str
+    place: str
+    line: int | None
+    message: str
+    remedy: str
+    reason: str
+
+
+def verdict(raw: bytes, file: str, kind: str) -> Verdict:
+    """The document of a kind in these bytes. ``file`` is what errors call it.
+
+    :raises RailyardError: where the bytes are no such document.
+    """
+    read = _Read(file, "run %s again, or take the file away" % PLAYS[kind])
+    data = read.document(raw)
+    if kind == PROOF and "kind" not in data:
+        return _proof(read, data)
+    read.format(data)
+    if data.get("kind") != kind:
+        raise read.wrong("kind", "it is %s, and not %s" % (_shown(data.get("kind")), kind))
+    if kind == PROOF:
+        return _proof(read, data)
+    return Verdict(
+        kind=kind,
+        layers=[_layer(read, each, place) for each, place in read.items(data, "layers")],
+        matrix=_matrix(read, data),
+        failures=[_failure(read, each, place) for each, place in read.items(data, "failures")],
+        warnings=[_failure(read, each, place) for each, place in read.items(data, "warnings")],
+        measures=[_measure(read, each, place) for each, place in read.items(data, "measures")],
+        counters=[_counter(read, each, place) for each, place in read.items(data, "counters")],
+        boots={node: str(boot) for node, boot in read.mapping(data, "boots").items() if boot is not None},
+        cluster=read.mapping(data, "cluster"),
+        unproven=_unproven(read, data),
+        nodes=read.names(data, "nodes"),
+        rails=read.names(data, "rails"),
+        **_head(read, data),
+    )
+
+
+def plan(raw: bytes, file: str) -> dict[str, t.Any]:
+    """The plan's document in a ``plan.json``, with the names that everything else refers to."""
+    document = plan_diff.load(raw, file)
+    wrong = [] if isinstance(document["fabric"].get("name"), str) else ["fabric.name"]
+    for key in ("rails", "nodes"):
+        for at, each in enumerate(document[key]):
+            if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+                wrong.append("%s[%d].name" % (key, at))
+            elif key == "nodes" and not _ports(each.get("ports")):
+                wrong.append("nodes[%d].ports" % at)
+    if wrong:
+        said = "it is no plan: %s is missing or wrong" % wrong[0]
+        raise RailyardError(said, file, "run %s again, with -e report_dir=DIR" % playbook("plan"))
+    return document
+
+
+def _ports(value: t.Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, dict) and isinstance(each.get("rail"), str) for each in value
+    )
+
+
+def findings(raw: bytes, file: str) -> list[Said]:
+    """The findings in a ``findings.json``."""
+    read = _Read(file, "run %s again, or take the file away" % playbook("validate"))
+    data = read.document(raw)
+    read.format(data)
+    if not isinstance(data.get("files"), list):
+        raise read.wrong("files", "it is no list")
+    found = []
+    for each, place in read.items(data, "files"):
+        name = read.text(each, "file", place)
+        for said, at in read.items(each, "findings", place):
+            severity = read.text(said, "severity", at)
+            if severity not in SEVERITIES:
+                raise read.wrong(at + ".severity", "%s is none" % _shown(severity))
+            texts = [read.text(said, key, at) for key in ("code", "place", "message", "remedy", "reason")]
+            line = read.whole(said, "line", at)
+            found.append(Said(name, texts[0], severity, texts[1], line, texts[2], texts[3], texts[4]))
+    return found
+
+
+def _shown(value: t.Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+class _Read:
+    """Values of a document by their types, each wrong one an error that names its place."""
+
+    def __init__(self, file: str, remedy: str) -> None:
+        self.file = file
+        self.remedy = remedy
+
+    def wrong(self, place: str, said: str) -> RailyardError:
+        return RailyardError("%s: %s" % (place, said) if place else said, self.file, self.remedy)
+
+    def document(self, raw: bytes) -> Data:
+        try:
+            data = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
+            said = "it is empty" if not raw.strip() else "this is not JSON, or only a part of it: %s" % error
+            raise self.wrong("", said) from None
+        if not isinstance(data, dict):
+            raise self.wrong("", "this is no document of Railyard: it is no mapping")
+        return data
+
+    def format(self, data: Data) -> None:
+        if "format" not in data:
+            raise self.wrong("", "this is no document of Railyard: it says no format")
+        said = data["format"]
+        if said != FORMAT or isinstance(said, bool):
+            raise self.wrong("format", "it is %s, and this reads format %d" % (_shown(said), FORMAT))
+
+    def text(self, data: Data, key: str, place: str = "") -> str:
+        value = data.get(key)
+        if value is None:
+            return ""
+        if isinstance(value, (dict, list)):
+            raise self.wrong(_at(place, key), "%s is no text" % _shown(value))
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value)
+
+    def flag(self, data: Data, key: str, place: str = "", missing: bool | None = None) -> bool:
+        value = data.get(key, missing)
+        if not isinstance(value, bool):
+            raise self.wrong(_at(place, key), "%s is neither true nor false" % _shown(value))
+        return value
+
+    def number(self, data: Data, key: str, place: str = "") -> float | None:
+        value = data.get(key)
+        if value is None:
+            return None
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
+        if not good or not math.isfinite(value):
+            raise self.wrong(_at(place, key), "%s is no number from 0 on" % _shown(value))
+        return float(value)
+
+    def whole(self, data: Data, key: str, place: str = "") -> int | None:
+        value = data.get(key)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 64):
+            raise self.wrong(_at(place, key), "%s is no whole number" % _shown(value))
+        return value
+
+    def items(self, data: Data, key: str, place: str = "") -> list[tuple[Data, str]]:
+        """The mappings of a list, each with its place."""
+        value = data.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.wrong(_at(place, key), "%s is no list" % _shown(value))
+        found: list[tuple[Data, str]] = []
+        for number, each in enumerate(value):
+            at = "%s[%d]" % (_at(place, key), number)
+            if not isinstance(each, dict):
+                raise self.wrong(at, "%s is no mapping" % _shown(each))
+            found.append((each, at))
+        return found
+
+    def mapping(self, data: Data, key: str) -> Data:
+        value = data.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self.wrong(key, "%s is no mapping" % _shown(value))
+        return value
+
+    def names(self, data: Data, key: str, place: str = "") -> list[str]:
+        value = data.get(key)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self.wrong(_at(place, key), "%s is no list of names" % _shown(value))
+        return value
+
+
+def _no_number(said: str) -> float:
+    raise ValueError("%s is no number" % said)
+
+
+def _at(place: str, key: str) -> str:
+    return "%s.%s" % (place, key) if place else key
+
+
+def _head(read: _Read, data: Data) -> dict[str, t.Any]:
+    """What every kind says of its run."""
+    began = read.text(data, "began")
+    if began and not _WHEN.match(began):
+        raise read.wrong("began", "%s is no time such as 2026-11-21T20:15:00Z" % _shown(began))
+    head: dict[str, t.Any] = {key: read.text(data, key) for key in ("fabric", "plan", "railyard")}
+    return dict(
+        head,
+        began=began,
+        seconds=read.number(data, "seconds"),
+        ok=read.flag(data, "ok"),
+        asked=read.mapping(data, "asked"),
+    )
+
+
+def _layer(read: _Read, data: Data, place: str) -> Layer:
+    numbers = [read.whole(data, key, place) or 0 for key in ("checked", "failed", "not_checked")]
+    name = read.text(data, "name", place)
+    title = read.text(data, "title", place) or name
+    return Layer(name, title, numbers[0], numbers[1], numbers[2], read.text(data, "why_not", place))
+
+
+def _failure(read: _Read, data: Data, place: str) -> Failure:
+    texts = {key: read.text(data, key, place) for key in Failure._fields if key != "rails"}
+    rails = read.names(data, "rails", place) if data.get("rails") is not None else ()
+    return Failure(rails=rails, **texts)
+
+
+def _measure(read: _Read, data: Data, place: str) -> Measure:
+    rail, source, target = (read.text(data, key, place) for key in ("rail", "from", "to"))
+    gbits, latency, rtt = (read.number(data, key, place) for key in ("gbits", "latency_us", "rtt_ms"))
+    gpu, good = read.flag(data, "gpu", place, False), read.flag(data, "ok", place, True)
+    return Measure(rail, source, target, gbits, latency, rtt, gpu, good)
+
+
+def _counter(read: _Read, data: Data, place: str) -> Counter:
+    node, rail, name = (read.text(data, key, place) for key in ("node", "rail", "name"))
+    before, after = (read.whole(data, key, place) for key in ("before", "after"))
+    return Counter(node, rail, name, before, after)
+
+
+def _matrix(read: _Read, data: Data) -> dict[str, dict[str, str]]:
+    made: dict[str, dict[str, str]] = {}
+    for node, rails in read.mapping(data, "matrix").items():
+        place = "matrix.%s" % node
+        if not isinstance(rails, dict):
+            raise read.wrong(place, "%s is no mapping" % _shown(rails))
+        for rail, state in rails.items():
+            if state not in (OK, FAILED, NOT_CHECKED):
+                said = "%s is none of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
+                raise read.wrong("%s.%s" % (place, rail), said)
+        made[node] = dict(rails)
+    return made
+
+
+def _unproven(read: _Read, data: Data) -> dict[str, str] | None:
+    if data.get("proof") is None:
+        return None
+    made: dict[str, str] = {}
+    for rail, each in read.mapping(data, "proof").items():
+        place = "proof.%s" % rail
+        if not isinstance(each, dict):
+            raise read.wrong(place, "%s is no mapping" % _shown(each))
+        if read.text(each, "state", place) == NOT_PROVEN:
+            made[rail] = read.text(each, "why", place)
+    return made
+
+
+def _proof(read: _Read, data: Data) -> Verdict:
+    """A proof's checks as a verdict: each is a measure, and a red one a failure."""
+    if not isinstance(data.get("checks"), list):
+        raise read.wrong("checks", "this is no proof: there is no list of checks")
+    checks = []
+    for each, place in read.items(data, "checks"):
+        measure = _measure(read, each, place)
+        checks.append((measure, read.text(each, "error", place), read.text(each, "remedy", place)))
+    measures = [measure for measure, _error, _remedy in checks]
+    failures = [
+        Failure("", "", each.source, each.rail, each.target, "RDMA transfer", "", "", error, remedy, "")
+        for each, error, remedy in checks
+        if not each.ok
+    ]
+    nodes = list(dict.fromkeys(name for each in measures for name in (each.source, each.target)))
+    return Verdict(
+        kind=PROOF,
+        layers=[],
+        matrix=blamed(measures),
+        failures=failures,
+        warnings=[],
+        measures=measures,
+        counters=[],
+        boots={},
+        cluster={},
+        nodes=nodes,
+        rails=list(dict.fromkeys(each.rail for each in measures)),
+        **_head(read, data),
+    )
+
+
+def blamed(measures: t.Sequence[Measure]) -> dict[str, dict[str, str]]:
+    """The matrix that follows from transfers alone.
+
+    A node from and to which nothing went on a rail is failed, and clears those that only failed with it. Of a failed
+    transfer between two nodes that both had better ones, both are.
+    """
+    good = {(name, each.rail) for each in measures if each.ok for name in (each.source, each.target)}
+    matrix: dict[str, dict[str, str]] = {}
+    for each in measures:
+        ends = (each.source, each.target)
+        dead = [name for name in ends if (name, each.rail) not in good]
+        for name in ends:
+            failed = not each.ok and (name in dead or not dead)
+            rails = matrix.setdefault(name, {})
+            if failed or each.rail not in rails:
+                rails[each.rail] = FAILED if failed else OK
+    return matrix

@@ -1,0 +1,305 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The report: one HTML file that needs nothing beside itself, loads nothing and runs nothing.
+
+The same documents give the same bytes; all dates in it are the documents' own.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree as xml
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
+    html_charts,
+    rate_charts,
+    report_sections,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_markup import (
+    Child,
+    code,
+    document,
+    h,
+    region,
+    rows,
+    style,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_rows import Grid, grid, rails_ok
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_table import matrix
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import anchors, steps
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.page_style import SHEET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, spreads
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material, took
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
+    DRIFT,
+    FAILED,
+    NOT_CHECKED,
+    OK,
+    PLAYS,
+    VERIFY,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import when
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import head
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS
+
+# Steps of the summary for a terminal.
+_LINES = 5
+# Pixels of width below which the picture's texts are too small.
+_LEGIBLE = 900
+
+
+class Section(t.NamedTuple):
+    name: str
+    title: str
+    parts: t.Sequence[Child]
+
+
+class Report:
+    """The page of what is known, and its summary."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self.grid = grid(material.plan, material.judged)
+        self.steps = steps(material.plan, material.said or (), list(material.verdicts.values()))
+
+    @property
+    def state(self) -> str:
+        """``ok``, ``failed``, or ``open`` where nothing was verified."""
+        verdicts = self.material.verdicts.values()
+        if any(not each.ok for each in verdicts) or self.steps or self.grid.number(FAILED):
+            return "failed"
+        return "ok" if self.material.judged else "open"
+
+    def summary(self) -> list[str]:
+        """A few lines for a terminal."""
+        said = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _word(self, self.state))]
+        for number, step in enumerate(self.steps[:_LINES], 1):
+            place = step.place(step.places[0])
+            place += " and {:,} more".format(len(step.places) - 1) if len(step.places) > 1 else ""
+            title = " ".join(filter(None, (step.code, step.title)))
+            said.append("%d. %s: %s. Remedy: %s." % (number, place, title, step.remedy or "none known"))
+        if len(self.steps) > _LINES:
+            said.append("... and %s more" % count(len(self.steps) - _LINES, "step"))
+        return said
+
+    def html(self) -> bytes:
+        fabric = self.material.plan["fabric"]["name"]
+        sections = [each for each in self._sections() if each.parts]
+        links = [h("li", h("a", each.title, href="#" + each.name)) for each in sections]
+        body = h(
+            "body",
+            h("a", "Skip to the report", class_="skip", href="#main"),
+            h("header", *_header(self)),
+            h("nav", h("ul", *links), aria_label="Sections"),
+            h("main", *(_section(each) for each in sections), id="main", tabindex="-1"),
+            h("footer", *_footer(self.material)),
+        )
+        return document("Rails of %s: %s" % (fabric, _word(self, self.state)), [style(SHEET)], body)
+
+    def _sections(self) -> t.Iterator[Section]:
+        material = self.material
+        judged = material.judged
+        kind = judged.kind if judged else VERIFY
+        yield Section("first", "What to do first", _first(self))
+        links = anchors(self.steps, kind)
+        yield Section("matrix", "Rails and nodes", [*_judged(material), *matrix(self.grid, links), *_beyond(self.grid)])
+        yield Section("layers", "Layers", [report_sections.layers(judged.layers)] if judged and judged.layers else [])
+        source, measures = material.measured
+        yield Section("rates", "Bandwidth and latency", _rates(material, source, measures))
+        if judged and (judged.failures or judged.warnings):
+            parts: list[Child] = []
+            if judged.failures:
+                parts += report_sections.failures(judged.failures, kind, count(len(judged.failures), "failure"))
+            if judged.warnings:
+                parts += [
+                    h("h3", "Warnings"),
+                    *report_sections.failures(
+                        judged.warnings, kind + "-warning", count(len(judged.warnings), "warning")
+                    ),
+                ]
+            yield Section("failures", "Failures", parts)
+        yield Section("drift", "Drift", _drift(material))
+        yield Section("findings", "Findings", _findings(material))
+        yield Section(
+            "counters", "Counters", report_sections.counters(judged.counters) if judged and judged.counters else []
+        )
+        yield Section(
+            "history",
+            "Earlier runs",
+            rate_charts.history(material.runs, material.plan, material.charts) if material.runs else [],
+        )
+        picture = html_charts.bare(xml.fromstring(topology(material.plan, "picture-of-rails").decode("utf-8")))
+        # as large as a screen is wide, but never so small that nothing can be read: then it scrolls
+        picture.set("style", "min-width: %dpx" % min(float(picture.get("width", _LEGIBLE)), _LEGIBLE))
+        yield Section(
+            "topology",
+            "Topology",
+            [region("Picture of units, leaves, rails, nodes and GPUs", picture, class_="scroll picture")],
+        )
+
+
+def _section(section: Section) -> xml.Element:
+    title = h("h2", section.title, id=section.name + "-title")
+    return h("section", title, *section.parts, id=section.name, aria_labelledby=section.name + "-title")
+
+
+def _word(report: Report, state: str) -> str:
+    if state == "open":
+        return "not verified"
+    if state == "ok":
+        return "everything that was checked is as planned"
+    return count(len(report.steps), "thing") + " to fix" if report.steps else "failed"
+
+
+def _header(report: Report) -> list[Child]:
+    material = report.material
+    state = report.state
+    signs = {"ok": "✓ ", "failed": "✕ ", "open": "– "}
+    lines = head(material.plan)
+    judged = material.judged
+    seen = "Not verified yet: run %s." % PLAYS[VERIFY]
+    if judged:
+        lasted = took(judged.seconds)
+        seen = "%s %s%s" % (judged.kind, when(judged.began), ", took %s" % lasted if lasted else "")
+    return [
+        h("h1", "Rails of fabric %s" % material.plan["fabric"]["name"]),
+        h("p", h("span", signs[state] + _word(report, state), class_="badge %s" % state)),
+        h("p", seen, h("br"), lines[0].partition(": ")[2], "; ", lines[1], class_="soft"),
+        h("ul", *(h("li", note) for note in material.notes), class_="notes", aria_label="Notes")
+        if material.notes
+        else None,
+        h("ul", *_tiles(report), class_="tiles", aria_label="In numbers"),
+    ]
+
+
+def _tiles(report: Report) -> t.Iterator[xml.Element]:
+    material = report.material
+    made = report.grid
+    judged, drift = material.judged, material.verdicts.get(DRIFT)
+    failed, unknown, good = (made.number(state) for state in (FAILED, NOT_CHECKED, OK))
+    if judged:
+        kind = "failed" if failed else "ok" if good else ""
+        yield _tile("rails without failure", "%d of %d" % (rails_ok(made), len(made.rails)), kind)
+        if judged.unproven:
+            yield _tile("rails not proven", "{:,}".format(len(judged.unproven)), "")
+        yield _tile("ports ok", "{:,} of {:,}".format(good, good + failed + unknown), kind)
+        yield _tile("nodes with failures", "{:,}".format(sum(row.failed for row in made.rows)), kind)
+    _source, measures = material.measured
+    medians = [each.median for each in spreads(measures, (), BANDWIDTH)]
+    if medians:
+        yield _tile("slowest rail's median", "%s Gb/s" % html_charts.short(min(medians)), "")
+    if drift:
+        yield _tile("drifted", "{:,}".format(len(drift.failures)), "failed" if drift.failures else "ok")
+    if material.said is not None:
+        errors = sum(each.severity == ERROR for each in material.said)
+        yield _tile("findings", "{:,}".format(len(material.said)), "failed" if errors else "")
+
+
+def _tile(title: str, value: str, kind: str) -> xml.Element:
+    return h("li", h("strong", value), title, class_=("tile %s" % kind).strip())
+
+
+def _first(report: Report) -> list[Child]:
+    if report.steps:
+        said = "In this order: an earlier step may be the cause of a later one."
+        return [h("p", said, class_="soft"), *report_sections.steps(report.steps, report.material.inventory)]
+    if report.state == "ok":
+        return [h("p", "Nothing to do: everything that was checked is as planned.")]
+    if not report.material.judged:
+        return [h("p", "Verify the rails: ", code(command(PLAYS[VERIFY], report.material.inventory)))]
+    return [h("p", "The verdict is not ok, and names no failure: run it again.")]
+
+
+def _judged(material: Material) -> list[Child]:
+    """Of which run the matrix is, and what that run was limited to."""
+    judged = material.judged
+    if not judged:
+        return [h("p", "Nothing was verified yet.", class_="soft")]
+    said = "From %s, %s." % (judged.kind, when(judged.began))
+    asked = []
+    for key, whole in (("limit", material.plan["nodes"]), ("layers", LAYERS), ("rails", material.plan["rails"])):
+        names = judged.asked.get(key)
+        if isinstance(names, list) and names and len(names) < len(whole):
+            asked.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
+    if isinstance(judged.asked.get("budget_s"), (int, float)):
+        asked.append("a budget of %s" % took(judged.asked["budget_s"]))
+    for key, said_of in (("tags", "what has the tags %s"), ("skip_tags", "what has none of the tags %s")):
+        if isinstance(judged.asked.get(key), list) and judged.asked[key]:
+            asked.append(said_of % _list(judged.asked[key]))
+    if asked:
+        said += " It was limited to %s." % "; ".join(asked)
+    # one reason is mostly that of all
+    reasons: dict[str, list[str]] = {}
+    for rail, why in (judged.unproven or {}).items():
+        reasons.setdefault(why, []).append(rail)
+    for why, rails in reasons.items():
+        said += " Not proven by traffic: %s (%s)." % (_list(rails), why)
+    return [h("p", said, class_="soft")]
+
+
+def _list(value: t.Any) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    named = ", ".join(map(str, value[:12]))
+    return "%s and %d more" % (named, len(value) - 12) if len(value) > 12 else named
+
+
+def _beyond(made: Grid) -> list[Child]:
+    if not made.beyond:
+        return []
+    return [h("p", "In the verdict and not in the plan: %s." % _list(list(made.beyond)))]
+
+
+def _rates(material: Material, source: str, measures: t.Any) -> list[Child]:
+    if not measures:
+        return []
+    return [h("p", "From %s." % source, class_="soft"), *rate_charts.rates(measures, material.plan, material.charts)]
+
+
+def _drift(material: Material) -> list[Child]:
+    drift = material.verdicts.get(DRIFT)
+    if not drift:
+        return [h("p", "Drift was not checked: run %s." % PLAYS[DRIFT], class_="soft")]
+    parts: list[Child] = [h("p", "From drift, %s." % when(drift.began), class_="soft")]
+    if not drift.failures:
+        word = "No drift" if drift.ok else "The verdict is not ok, and names no drift"
+        parts.append(h("p", "%s: %s, %s." % (word, count(len(drift.nodes), "node"), count(len(drift.rails), "rail"))))
+    else:
+        before = [each for each in material.runs if each.kind == DRIFT and each.began < drift.began]
+        parts.append(report_sections.drifted(drift, before, [rail["name"] for rail in material.plan["rails"]]))
+        parts += report_sections.failures(
+            drift.failures, DRIFT, "%s from the plan" % count(len(drift.failures), "difference")
+        )
+    if drift.layers:
+        parts.append(report_sections.layers(drift.layers))
+    if drift.warnings:
+        parts += report_sections.failures(drift.warnings, "drift-warning", count(len(drift.warnings), "warning"))
+    return parts
+
+
+def _findings(material: Material) -> list[Child]:
+    if material.said is None:
+        return [h("p", "The fabric file was not checked: run %s." % playbook("validate"), class_="soft")]
+    if not material.said:
+        return [h("p", "None: the fabric file is clean.")]
+    return report_sections.findings(material.said)
+
+
+def _footer(material: Material) -> list[Child]:
+    lines: list[t.Sequence[Child]] = [("plan", "", "", material.digest[:12])]
+    for kind, verdict in material.verdicts.items():
+        lines.append((kind, when(verdict.began), verdict.railyard, verdict.plan[:12]))
+    return [
+        rows(("document", "began", "written by version", "plan"), lines, "What this report is made of", brief=True),
+        h(
+            "p",
+            "Railyard %s. Plans are named by the first digits of the SHA-256 of plan.json." % material.version,
+            class_="soft small",
+        ),
+    ]

@@ -1,0 +1,213 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the documents say, as lists and tables: steps, layers, failures, drift, findings, counters."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree as xml
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_markup import Child, code, h, more, rows
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import Step
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
+    Counter,
+    Failure,
+    Layer,
+    Said,
+    Verdict,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import Run, clean_since
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.finding_report import SEVERITIES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+
+# Rows of a table at the most; what is left out is counted, and is in the document itself.
+MOST = 300
+# Failures of a table that is shown without being asked for; steps that are shown at once; places or values of a step.
+_OPEN = 2
+_STEPS = 8
+_PLACES = 12
+_VALUES = 3
+# Names of a step on demand, and characters of a command that is shown at once.
+_NAMES = 2000
+_LONG = 400
+_COUNTERS = 50
+
+
+def steps(found: t.Sequence[Step], inventory: str = "") -> list[xml.Element]:
+    items = [_step(each, "step-%d" % number, inventory) for number, each in enumerate(found, 1)]
+    shown = h("ol", *items[:_STEPS], class_="steps")
+    if len(found) <= _STEPS:
+        return [shown]
+    rest = h("ol", *items[_STEPS:], class_="steps", style="counter-reset: step %d" % _STEPS)
+    return [shown, more(count(len(found) - _STEPS, "more step"), rest)]
+
+
+def _step(step: Step, name: str, inventory: str) -> xml.Element:
+    """What is wrong and where; what was seen; what to do."""
+    title = "%s %s" % (step.code, step.title) if step.code else step.title
+    head = h("h3", title, " ", h("span", "(%s)" % step.origin, class_="soft small"))
+    compared = [
+        "%s %s" % (word, _few(values))
+        for word, values in (("expected", step.expected), ("found", step.found))
+        if values
+    ]
+    one = len(step.places) == 1
+    about = step.place(step.places[0]) if one else step.shared[:1].upper() + step.shared[1:]
+    seen = ": ".join(filter(None, [about, _few(step.what), ", ".join(compared)]))
+    then: list[Child] = []
+    if step.remedy:
+        then = [h("span", "Fix: ", class_="soft"), step.remedy[0].upper() + step.remedy[1:], "."]
+    if step.causes:
+        then.append(h("span", " Likely cause: %s." % _few(step.causes), class_="soft"))
+    return h(
+        "li",
+        head,
+        h("p", seen, ".") if seen else None,
+        None if one else h("p", _places(step)),
+        h("p", *then) if then else None,
+        *(_command(play, inventory) for play in step.plays),
+        id=name,
+    )
+
+
+def _command(play: str, inventory: str) -> xml.Element:
+    """One line to copy; of many nodes on demand."""
+    said = command(play, inventory)
+    if len(said) <= _LONG:
+        return h("div", code(said))
+    return more("%s with all of their names" % said.partition(" --limit")[0], code(said))
+
+
+def _places(step: Step) -> list[Child]:
+    """A rail's nodes together where several have it, else node and rail of each."""
+    places = step.places
+    rails = {rail for _node, rail in places}
+    if not any(node for node, _rail in places):
+        # of rails as a whole, whoever has them
+        named = [rail for _node, rail in places]
+        summary = count(len(places), "rail")
+    elif len(rails) == 1:
+        rail = rails.pop()
+        named = [
+            step.place((node, rail)).replace(" %s (" % rail, " (", 1) if step.cables else node for node, _ in places
+        ]
+        summary = "%s%s" % (rail + " of " if rail else "", count(len(places), "node"))
+    else:
+        named = [step.place(place) for place in places]
+        summary = "%s of %s" % (count(len(places), "port"), count(len({node for node, _rail in places}), "node"))
+    said = "%s: %s" % (summary, ", ".join(named[:_PLACES]))
+    if len(named) <= _PLACES:
+        return [said]
+    rest = ", and {:,} more".format(len(named) - _NAMES) if len(named) > _NAMES else ""
+    return [said, ", ...", more("all of them", h("p", ", ".join(named[:_NAMES]), rest))]
+
+
+def _few(texts: t.Sequence[str]) -> str:
+    said = "; ".join(texts[:_VALUES])
+    return said if len(texts) <= _VALUES else "%s; and %d more" % (said, len(texts) - _VALUES)
+
+
+def layers(found: t.Sequence[Layer]) -> xml.Element:
+    """A row per layer that failed; of the others, one for all with the same result and the same reason."""
+    groups: dict[tuple[t.Any, ...], list[Layer]] = {}
+    for each in found:
+        word, kind = ("ok", "ok") if each.checked and not each.failed else ("not checked", "open")
+        if each.failed:
+            word, kind = "failed", "failed"
+        alike = each.name if each.failed else ""
+        groups.setdefault((word, kind, each.not_checked, each.why_not, alike), []).append(each)
+    lines = []
+    for (word, kind, not_checked, why_not, _alike), members in groups.items():
+        checked = sorted({each.checked for each in members})
+        lines.append(
+            (
+                ", ".join(each.title for each in members),
+                h("span", word, class_="word %s" % kind),
+                " to ".join("{:,}".format(number) for number in (checked[:1] + checked[1:][-1:])),
+                "{:,}".format(members[0].failed) if members[0].failed else "",
+                "{:,}".format(not_checked) if not_checked else "",
+                why_not,
+            )
+        )
+    head = ("layer", "result", "checked", "failed", "not checked", "why not")
+    return rows(head, lines, "From the bottom up: where a layer fails, those above it are not checked.", brief=True)
+
+
+def failures(found: t.Sequence[Failure], kind: str, caption: str) -> list[Child]:
+    """A row a failure; many are shown on demand, for the steps tell of them."""
+    head = ("where", "code", "what", "expected", "found", "likely cause", "fix", "fixed by")
+    lines: list[t.Sequence[Child]] = []
+    for each in found[:MOST]:
+        where = " ".join(filter(None, (each.node, each.rail))) or "the cluster"
+        if each.peer:
+            where += " to %s" % each.peer
+        mends: Child = code(each.mends) if each.mends else ""
+        lines.append((where, each.code, each.what, each.expected, each.found, each.cause, each.remedy, mends))
+    parts: list[Child] = [rows(head, lines, caption), _left(len(found), "%s.json" % kind)]
+    return parts if len(lines) <= _OPEN else [more(caption, *parts)]
+
+
+def _left(number: int, file: str) -> xml.Element | None:
+    if number <= MOST:
+        return None
+    return h("p", "And {:,} more: see ".format(number - MOST), code(file), ".")
+
+
+def drifted(drift: Verdict, runs: t.Sequence[Run], rails: t.Sequence[str]) -> xml.Element | None:
+    """When each node that drifted was last seen clean. ``runs``: those before; ``rails``: the plan's."""
+    cluster = bool(drift.cluster.get("reachable"))
+    numbers: dict[str, int] = {}
+    for each in drift.failures:
+        if each.node:
+            numbers[each.node] = numbers.get(each.node, 0) + 1
+    lines = []
+    for node, number in list(numbers.items())[:MOST]:
+        boot = drift.boots.get(node, "")
+        lines.append((node, "{:,}".format(number), clean_since(runs, node, boot, rails, cluster), boot))
+    if not lines:
+        return None
+    return rows(("node", "drifted", "since", "boot"), lines, "Nodes that drifted", brief=True)
+
+
+def findings(said: t.Sequence[Said]) -> list[Child]:
+    order = {severity: at for at, severity in enumerate(SEVERITIES)}
+    found = sorted(said, key=lambda each: order[each.severity])
+    lines: list[t.Sequence[Child]] = []
+    for each in found[:MOST]:
+        kind = {"error": "failed", "note": "open"}.get(each.severity, "")
+        then = "Suppressed: %s." % each.reason if each.reason else each.remedy
+        place = "%s:%s" % (each.file, each.line) if each.line else each.file
+        word = h("span", each.severity, class_="word %s" % kind)
+        lines.append((each.code, word, place, each.place, each.message, then))
+    head = ("code", "severity", "line", "place", "what is wrong", "remedy")
+    return [rows(head, lines, "Findings in the fabric file"), _left(len(found), "findings.json")]
+
+
+def counters(found: t.Sequence[Counter]) -> list[Child]:
+    """Those that grew while traffic ran, a row per node and counter; the nodes with the greatest growth first."""
+    groups: dict[tuple[str, str], list[Counter]] = {}
+    most: dict[str, int] = {}
+    for each in found:
+        if each.grown > 0:
+            groups.setdefault((each.node, each.name), []).append(each)
+            most[each.node] = max(most.get(each.node, 0), each.grown)
+    number = sum(map(len, groups.values()))
+    if not number:
+        return [h("p", "None of %s grew while traffic ran." % count(len(found), "counter"))]
+    lines = []
+    for (node, name), members in sorted(groups.items(), key=lambda item: (-most[item[0][0]], *item[0])):
+        grown = sorted({each.grown for each in members})
+        each_one = " on each rail" if len(members) > 1 else ""
+        said = "{:,}".format(grown[0]) if len(grown) == 1 else "{:,} to {:,}".format(grown[0], grown[-1])
+        lines.append((node, name, ", ".join(each.rail for each in members), said + each_one))
+    head = ("node", "counter", "rails", "grown by")
+    rest = lines[_COUNTERS:MOST]
+    return [
+        h("p", "%s of %s grew while traffic ran." % ("{:,}".format(number), count(len(found), "counter"))),
+        rows(head, lines[:_COUNTERS], "Counters that grew", brief=True),
+        more(count(len(rest), "more row"), rows(head, rest, "Further counters", brief=True)) if rest else None,
+        _left(len(lines), "verify.json"),
+    ]

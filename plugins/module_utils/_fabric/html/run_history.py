@@ -1,0 +1,132 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Earlier runs in short: what each found, how fast its rails were, and what came and went between two of them."""
+
+from __future__ import annotations
+
+import statistics
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import FAILED, OK, Verdict
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import STATE
+
+Place = t.Tuple[str, str]
+
+
+def when(began: str) -> str:
+    """``2026-11-21 20:15 UTC``."""
+    return "%s %s UTC" % (began[:10], began[11:16]) if began else "at a time that it does not say"
+
+
+class Scope(t.NamedTuple):
+    """What a run was to look at. ``layers`` and ``rails``: those that it was asked for, empty for all; ``tags``: those
+    that Ansible was told to run or to skip; ``cluster``: whether the cluster told it anything."""
+
+    layers: t.AbstractSet[str]
+    rails: t.AbstractSet[str]
+    tags: t.AbstractSet[str]
+    cluster: bool
+
+    def has(self, layers: t.Iterable[str], rails: t.Iterable[str]) -> bool:
+        """Whether it was to look at all of these."""
+        return (
+            not self.tags
+            and (not self.layers or set(layers) <= self.layers)
+            and (not self.rails or set(rails) <= self.rails)
+        )
+
+
+class Run(t.NamedTuple):
+    """A run. ``median`` and ``worst``: Gb/s by rail; ``failed``: node and rail of what was; ``of_rail``: how many of a
+    rail failed; ``drifted``: nodes with failures."""
+
+    kind: str
+    began: str
+    seconds: float | None
+    ok: bool
+    plan: str
+    failures: int
+    checked: t.AbstractSet[Place]
+    failed: t.AbstractSet[Place]
+    of_rail: t.Mapping[str, int]
+    median: t.Mapping[str, float]
+    worst: t.Mapping[str, float]
+    boots: t.Mapping[str, str]
+    drifted: t.AbstractSet[str]
+    scope: Scope
+
+
+def run(verdict: Verdict) -> Run:
+    """What of a verdict is kept for the history."""
+    rates: dict[str, list[float]] = {}
+    for each in verdict.measures:
+        if each.ok and each.gbits is not None:
+            rates.setdefault(each.rail, []).append(each.gbits)
+    cells = [(node, rail, state) for node, rails in verdict.matrix.items() for rail, state in rails.items()]
+    failed = {(node, rail) for node, rail, state in cells if state == FAILED}
+    of_rail: dict[str, int] = {}
+    for _node, rail in failed:
+        of_rail[rail] = of_rail.get(rail, 0) + 1
+    return Run(
+        verdict.kind,
+        verdict.began,
+        verdict.seconds,
+        verdict.ok,
+        verdict.plan,
+        len(verdict.failures),
+        {(node, rail) for node, rail, state in cells if state in (OK, FAILED)},
+        failed,
+        of_rail,
+        {rail: statistics.median(values) for rail, values in rates.items()},
+        {rail: min(values) for rail, values in rates.items()},
+        verdict.boots,
+        {failure.node for failure in verdict.failures if failure.node},
+        _scope(verdict),
+    )
+
+
+def _scope(verdict: Verdict) -> Scope:
+    named = {
+        key: frozenset(map(str, value)) if isinstance(value, list) else frozenset()
+        for key, value in ((key, verdict.asked.get(key)) for key in ("layers", "rails", "tags", "skip_tags"))
+    }
+    return Scope(
+        named["layers"], named["rails"], named["tags"] | named["skip_tags"], bool(verdict.cluster.get("reachable"))
+    )
+
+
+def ordered(runs: t.Iterable[Run]) -> list[Run]:
+    """By their times, the oldest first, each once; what says no time is no history."""
+    kept = {(each.kind, each.began): each for each in runs if each.began}
+    return [kept[key] for key in sorted(kept, key=lambda key: (key[1], key[0]))]
+
+
+def between(before: Run, now: Run) -> tuple[list[Place], list[Place]]:
+    """What failed anew, and what no longer fails, of the ports that both runs looked at."""
+    both = before.checked & now.checked
+    return sorted((now.failed - before.failed) & both), sorted((before.failed - now.failed) & both)
+
+
+def comparable(before: Run, now: Run) -> bool:
+    """Whether what failed in one and not in the other came or went: both looked at the same layers."""
+    return (before.kind, before.scope.layers, before.scope.tags) == (now.kind, now.scope.layers, now.scope.tags)
+
+
+def clean_since(runs: t.Sequence[Run], node: str, boot: str, rails: t.Sequence[str], cluster: bool) -> str:
+    """When a node was last seen without drift, and whether it has booted since.
+
+    A run of some layers or rails, or with tags, has not seen that, and of nodes that it was limited to, no other's.
+
+    :param runs: those before. :param rails: the plan's. :param cluster: whether the cluster had to be looked at too.
+    """
+    for each in reversed(runs):
+        if not each.scope.has(STATE, rails) or (cluster and not each.scope.cluster):
+            continue
+        if node in each.boots and node not in each.drifted:
+            if not boot:
+                return "clean on %s" % when(each.began)
+            same = each.boots[node] == boot
+            return "clean on %s, %s" % (when(each.began), "not booted since" if same else "booted since")
+    return ""

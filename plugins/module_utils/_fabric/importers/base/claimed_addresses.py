@@ -1,0 +1,111 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Addresses that an object of the cluster can give, or has given, to somebody: no port is ever given one of them.
+
+Every text of every manifest is searched, also of kinds and fields that are not carried over: what an unknown field
+means is not known, and an address in it may be in use.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    Claim,
+    Net,
+    Pool,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import Leaf, joined
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence, Value
+
+_ADDRESS = r"[0-9a-fA-F:]*(?:\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+"
+_TEXT = re.compile(r"(?<![\w.:])(%s)(?:\s*-\s*(%s))?(/[0-9]{1,3})?(?![\w.:])" % (_ADDRESS, _ADDRESS))
+_FIRST = re.compile(r"start|first|begin|from|lower|min", re.IGNORECASE)
+_LAST = re.compile(r"end|last|stop|to\Z|upper|max", re.IGNORECASE)
+# Where packets go, and copies of the object itself: nobody gets these addresses from here.
+_OTHER = re.compile(r"(.*\.)?(dst|to|destination|hijackCIDR\[\]|managedFields.*|annotations\[kubectl.*)\Z")
+# The network around a pool's ranges. An IPPool with a range is whereabouts' record of what its networks gave.
+_SUBNET = {"SpiderSubnet": ("spec.subnet",), "IPPool": ("spec.range",)}
+
+
+def of_object(kind: str, name: str, trees: t.Iterable[tuple[str, Value]]) -> t.Iterator[Claim]:
+    """The claims of an object. The network of a field that a reader took is that reader's to interpret."""
+    owner = owner_of(kind, name)
+    for path, tree in trees:
+        for claim in _of_tree(kind, tree, path):
+            yield claim._replace(owner=owner)
+
+
+def owner_of(kind: str, name: str) -> str:
+    return ("%s %s" % (kind, name)).strip()
+
+
+def _of_tree(kind: str, tree: Value, path: str) -> t.Iterator[Claim]:
+    if isinstance(tree, Mapping):
+        yield from _pairs(tree)
+        for key, (_name, entry) in tree.entries.items():
+            yield from _of_text(key, False)
+            yield from _of_tree(kind, entry, joined(path, key))
+    elif isinstance(tree, Sequence):
+        for item in tree.items:
+            yield from _of_tree(kind, item, path + "[]")
+    elif isinstance(tree, Leaf) and not _OTHER.match(path):
+        yield from _of_text(tree.text, tree.used or path in _SUBNET.get(kind, ()))
+
+
+def _pairs(mapping: Mapping) -> t.Iterator[Claim]:
+    """Ranges whose ends are two fields of one object, such as startIP and endIP."""
+    ends: list[list[tuple[int, int]]] = [[], []]
+    for key, (_name, entry) in mapping.entries.items():
+        got = pool_ranges.address(entry.text.strip()) if isinstance(entry, Leaf) else None
+        for at, words in enumerate((_FIRST, _LAST)):
+            if got and words.search(key):
+                ends[at].append(got)
+    for version, first in ends[0]:
+        for other, last in ends[1]:
+            if version == other and first <= last:
+                yield Claim(version, first, last)
+
+
+def _of_text(text: str, interpreted: bool) -> t.Iterator[Claim]:
+    if "." not in text and ":" not in text:
+        return
+    for found in _TEXT.finditer(text):
+        first = pool_ranges.address(found.group(1))
+        last = pool_ranges.address(found.group(2)) if found.group(2) else None
+        if first is None:
+            continue
+        if last is not None and last[0] == first[0] and first[1] <= last[1]:
+            yield Claim(first[0], first[1], last[1])
+            continue
+        net = pool_ranges.exact(found.group(1) + found.group(3)) if found.group(3) else None
+        if net is None:
+            yield Claim(first[0], first[1], first[1])
+        elif not interpreted and net.prefix:
+            yield Claim(net.version, net.first, net.last)
+
+
+def of_pool(pool: Pool) -> t.Iterator[Claim]:
+    """Everything that a pool can give, what it excludes, and its routers."""
+    if pool.net is None:
+        return
+    runs = [*pool.runs, *pool.excluded, *((each, each) for each in pool.routers)]
+    if pool.block or pool.node_prefix:
+        runs = [(pool.net.first, pool.net.last)]
+    if pool.gateway is not None:
+        runs.append((pool.gateway, pool.gateway))
+    for first, last in runs:
+        yield Claim(pool.net.version, first, last, owner_of(pool.kind, pool.label))
+
+
+def within(claims: t.Iterable[Claim], net: Net) -> list[pool_ranges.Run]:
+    """The claimed addresses of a network."""
+    return pool_ranges.merged(
+        (max(claim.first, net.first), min(claim.last, net.last))
+        for claim in claims
+        if claim.version == net.version and claim.first <= net.last and net.first <= claim.last
+    )

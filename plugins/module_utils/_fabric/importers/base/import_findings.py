@@ -1,0 +1,200 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the import finds: a finding as lint's, with the file that it is in and what was written instead."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    ERROR,
+    MAX_TEXT,
+    Finding,
+    Rule,
+    shown,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import name_counting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
+
+_NUMBER = re.compile(r"[0-9]+")
+# As many findings that differ in names and numbers alone become one.
+_ALIKE = 3
+
+
+class Place(t.NamedTuple):
+    """A place in a file of manifests; ``path`` leads to it from the top of its document."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+    path: str = ""
+
+
+class Mended(t.NamedTuple):
+    """``written`` says what stands in the fabric file instead. ``also``: the places of findings that are alike."""
+
+    file: str
+    finding: Finding
+    written: str
+    also: tuple[Place, ...] = ()
+
+    def text(self) -> str:
+        """The finding as one line."""
+        return "%s Written: %s." % (self.finding.text(self.file), self.written)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        found = self.finding
+        return {
+            "file": self.file,
+            "line": found.line,
+            "column": found.column,
+            "place": found.place,
+            "code": found.code,
+            "severity": found.severity,
+            "message": found.message,
+            "remedy": found.remedy,
+            "written": self.written,
+            "also": [{"file": place.file, "line": place.line, "place": place.path} for place in self.also],
+        }
+
+
+class _Said(t.NamedTuple):
+    broken: Rule
+    place: Place
+    message: str
+    remedy: str
+    written: str
+    # the object in whose manifest it was found
+    name: str
+
+
+class _Lost(t.NamedTuple):
+    broken: Rule
+    remedy: str
+    place: Place
+    name: str
+    text: str
+
+
+class Found:
+    """Collects findings. The same rule says the same thing of one place once."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, Place, str], _Said] = {}
+        # rule, kind, path -> what is lost there
+        self._lost: dict[tuple[str, str, str], list[_Lost]] = {}
+        self._rules: dict[str, Rule] = {}
+        # the object that is being read, and the trees of JSON in its texts, each with its path
+        self.kind = ""
+        self.name = ""
+        self.trees: list[tuple[str, Value]] = []
+
+    def begin(self, kind: str, name: str) -> None:
+        """What is found from now on is found in this object."""
+        self.kind, self.name, self.trees = kind, name, []
+
+    def add(self, broken: Rule, place: Place, message: str, remedy: str, written: str) -> None:
+        """All texts end without a full stop."""
+        self._rules[broken.code] = broken
+        said = _Said(broken, place, message, remedy, written, self.name)
+        self._said.setdefault((broken.code, place, message), said)
+
+    def lose(self, broken: Rule, place: Place, path: str, text: str, remedy: str) -> None:
+        """The value at ``path`` of the object that is being read is not carried over; without a path the object."""
+        self._rules[broken.code] = broken
+        lost = self._lost.setdefault((broken.code, self.kind, path), [])
+        lost.append(_Lost(broken, remedy, place, self.name, text))
+
+    @property
+    def all(self) -> list[Mended]:
+        """In the order of files, and of lines in each."""
+        every = [*self._grouped(), *self._of_lost()]
+        files = {name: at for at, name in enumerate(dict.fromkeys(each.file for each in every))}
+        return sorted(
+            every,
+            key=lambda each: (files[each.file], each.finding.line, each.finding.column, each.finding.code),
+        )
+
+    def said(self, broken: Rule) -> bool:
+        """Whether the rule has found something."""
+        return broken.code in self._rules
+
+    @property
+    def failed(self) -> bool:
+        return any(rule.severity == ERROR for rule in self._rules.values())
+
+    def _grouped(self) -> t.Iterator[Mended]:
+        groups: dict[tuple[str, ...], list[_Said]] = {}
+        for each in self._said.values():
+            alike = tuple(_masked(text, each.name) for text in (each.message, each.remedy, each.written))
+            groups.setdefault((each.broken.code, *alike), []).append(each)
+        for group in groups.values():
+            if len(group) >= _ALIKE:
+                yield _mended(group[0], group[1:])
+            else:
+                yield from (_mended(each, []) for each in group)
+
+    def _of_lost(self) -> t.Iterator[Mended]:
+        for (_code, kind, path), lost in self._lost.items():
+            by_text: dict[str, list[_Lost]] = {}
+            for each in lost:
+                by_text.setdefault(each.text, []).append(each)
+            start = "%s of %s" % (path, kind) if path else kind
+            parts: list[str] = []
+            those: list[_Lost] = []
+            for text, alike in by_text.items():
+                names = _names(alike)
+                part = " ".join(filter(None, (text, names and path and "(%s)" % names or names)))
+                if parts and len(start) + sum(map(len, parts)) + len(part) > MAX_TEXT - 40:
+                    yield _one_lost(start, parts, those)
+                    parts, those = [], []
+                parts.append(part)
+                those.extend(alike)
+            yield _one_lost(start, parts, those)
+
+
+def _one_lost(start: str, parts: t.Sequence[str], those: t.Sequence[_Lost]) -> Mended:
+    first = those[0]
+    message = "%s is not carried over: %s" % (start, ", ".join(parts))
+    said = _Said(first.broken, first.place, message.rstrip(": "), first.remedy, "nothing of it", "")
+    return _mended(said, [], tuple(each.place for each in those[1:]))
+
+
+def _names(those: t.Sequence[_Lost]) -> str:
+    return name_counting.compact([shown(name) for name in dict.fromkeys(each.name for each in those) if name])
+
+
+def _masked(text: str, name: str) -> str:
+    return _NUMBER.sub("#", text.replace(name, "@") if name else text)
+
+
+def _mended(said: _Said, alike: t.Sequence[_Said], also: tuple[Place, ...] = ()) -> Mended:
+    place, broken = said.place, said.broken
+    message = said.message
+    if alike:
+        also = tuple(each.place for each in alike)
+        names = [name for name in dict.fromkeys(each.name for each in alike) if name and name != said.name]
+        if len(names) == len(alike) and said.name:
+            more = name_counting.compact([shown(name) for name in names])
+        else:
+            more = "at line%s %s" % ("s" if len(also) > 1 else "", _lines(said.place, also))
+        message = "%s; likewise %s" % (shown(message, MAX_TEXT - 100), more)
+    finding = Finding(
+        code=broken.code,
+        severity=broken.severity,
+        place=shown(place.path, 120),
+        line=place.line,
+        column=place.column,
+        message=shown(message, MAX_TEXT),
+        remedy=shown(said.remedy, MAX_TEXT),
+    )
+    return Mended(place.file, finding, shown(said.written, MAX_TEXT), also)
+
+
+def _lines(first: Place, places: t.Sequence[Place]) -> str:
+    texts = ["%s%d" % ("" if place.file == first.file else place.file + ":", place.line) for place in places]
+    texts = list(dict.fromkeys(texts))
+    return ", ".join(texts[:6]) + (" and %d more" % (len(texts) - 6) if len(texts) > 6 else "")

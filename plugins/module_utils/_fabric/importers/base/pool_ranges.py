@@ -1,0 +1,229 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A pool's subnet, ranges and gateway, as they must have been meant."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Net
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+
+Run = t.Tuple[int, int]
+
+_FOUR = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\Z")
+
+
+def address(text: str) -> tuple[int, int] | None:
+    """Version and number. Octets past 255 count on into the next: .256 is one past .255."""
+    four = _FOUR.match(text)
+    if four:
+        number = sum(int(octet) << shift for octet, shift in zip(four.groups(), (24, 16, 8, 0)))
+        return (4, number) if number < 1 << 32 else None
+    try:
+        return 6, int(ipaddress.IPv6Address(text.partition("%")[0]))
+    except ValueError:
+        return None
+
+
+def show(version: int, number: int) -> str:
+    four = version == 4 and 0 <= number < 1 << 32
+    return str(ipaddress.IPv4Address(number) if four else ipaddress.IPv6Address(max(0, min(number, (1 << 128) - 1))))
+
+
+def shown_net(net: Net) -> str:
+    return "%s/%d" % (show(net.version, net.first), net.prefix)
+
+
+def shown_run(net: Net, run: Run) -> str:
+    first, last = show(net.version, run[0]), show(net.version, run[1])
+    return first if first == last else "%s-%s" % (first, last)
+
+
+def around(version: int, number: int, prefix: int) -> Net:
+    """The network of that prefix length that holds the address."""
+    size = 1 << (32 if version == 4 else 128) - prefix
+    return Net(version, number - number % size, prefix)
+
+
+def prefixed(text: str) -> tuple[int, int, int] | None:
+    """Version, number and prefix length of ``address/length``."""
+    host, slash, length = text.partition("/")
+    got = address(host.strip())
+    if got is None or not slash or not re.match(r"[0-9]{1,3}\Z", length.strip()):
+        return None
+    version, number = got
+    return (version, number, int(length)) if int(length) <= (32 if version == 4 else 128) else None
+
+
+def exact(text: str) -> Net | None:
+    """A network without host bits, or None."""
+    got = prefixed(text)
+    if got is None:
+        return None
+    net = around(*got)
+    return net if net.first == got[1] else None
+
+
+def ranges(texts: t.Sequence[str], place: Place, found: Found) -> list[tuple[str, int, Run]]:
+    """Each range as (its text, version, first and last), also where it is written in another way."""
+    got: list[tuple[str, int, Run]] = []
+    for text in texts:
+        run = _range(text, place, found)
+        if run is None:
+            message = "%s is no range of addresses" % shown(text)
+            found.add(
+                import_rules.RANGE,
+                place,
+                message,
+                "write first-last, such as 172.16.11.1-172.16.11.200",
+                "nothing of it",
+            )
+        else:
+            got.append((text,) + run)
+    return got
+
+
+def _range(text: str, place: Place, found: Found) -> tuple[int, Run] | None:
+    if "/" in text:
+        whole = prefixed(text)
+        if whole is None:
+            return None
+        net = around(*whole)
+        message = "%s is a prefix, and the field takes first-last" % shown(text)
+        found.add(import_rules.RANGE, place, message, "write %s" % shown_run(net, net.usable), "that")
+        return net.version, net.usable
+    low, dash, high = text.partition("-")
+    first = address(low.strip())
+    last = address(high.strip()) if dash else first
+    if first is not None and last is None and re.match(r"[0-9]{1,3}\Z", high.strip()) and first[0] == 4:
+        number = first[1] - first[1] % 256 + int(high)
+        message = "%s has an end without its network" % shown(text)
+        found.add(import_rules.RANGE, place, message, "write the whole address, %s" % show(4, number), "that")
+        last = 4, number
+    if first is None or last is None or first[0] != last[0]:
+        return None
+    if first[1] > last[1]:
+        message = "%s goes backwards" % shown(text)
+        found.add(import_rules.RANGE, place, message, "write the lower address first", "the two in their order")
+        return first[0], (last[1], first[1])
+    return first[0], (first[1], last[1])
+
+
+def subnet(text: str, members: t.Sequence[int], place: Place, found: Found) -> Net | None:
+    """The network that ``text`` means for these addresses; None where it is none."""
+    got = prefixed(text)
+    if got is None:
+        message = "%s is not a network" % shown(text)
+        found.add(
+            import_rules.SUBNET, place, message, "write it as address/prefix, such as 172.16.11.0/24", "no subnet"
+        )
+        return None
+    version, number, prefix = got
+    canonical = around(version, number, prefix)
+    if canonical.first == number:
+        return canonical
+    meant = next((net for net in _without_host_bits(version, number, prefix) if _all_in(net, members)), canonical)
+    message = "%s has host bits: the address is not the first of a /%d" % (shown(text), prefix)
+    remedy = "write %s" % shown_net(meant)
+    if meant is not canonical:
+        remedy += ", in which the ranges and the gateway are; a /%d is %s" % (prefix, shown_net(canonical))
+    found.add(import_rules.HOST_BITS, place, message, remedy, shown_net(meant))
+    return meant
+
+
+def _without_host_bits(version: int, number: int, prefix: int) -> t.Iterator[Net]:
+    """Longer prefixes of which the address is the first one: the octet's, then the shortest."""
+    bits = 32 if version == 4 else 128
+    shortest = next((length for length in range(prefix, bits + 1) if number % (1 << bits - length) == 0), bits)
+    if version == 4 and prefix < 24 and shortest <= 24:
+        yield Net(version, number, 24)
+    if shortest < bits - 1:
+        yield Net(version, number, shortest)
+
+
+def _all_in(net: Net, members: t.Sequence[int]) -> bool:
+    # one past the end is a slip of its own, and says nothing against the network
+    return bool(members) and all(net.first <= member <= net.last + 1 for member in members)
+
+
+def cut_to(net: Net, listed: t.Sequence[tuple[str, int, Run]], place: Place, found: Found) -> list[Run]:
+    """The ranges as far as they are within the network, without the addresses that no pod can have."""
+    runs: list[Run] = []
+    low, high = net.usable
+    for text, version, (first, last) in listed:
+        if version != net.version:
+            message = "%s is not of the family of %s" % (shown(text), shown_net(net))
+            found.add(import_rules.RANGE, place, message, "make a pool of its own for it", "nothing of it")
+            continue
+        inside = max(first, net.first), min(last, net.last)
+        if inside[0] > inside[1]:
+            message = "%s is not in %s" % (shown(text), shown_net(net))
+            found.add(import_rules.OUTSIDE, place, message, "write addresses of the subnet", "nothing of it")
+            continue
+        usable = max(first, low), min(last, high)
+        if inside != (first, last):
+            message = "%s leaves %s" % (shown(text), shown_net(net))
+            remedy = "end it at %s" % show(net.version, usable[1]) if last > net.last else "begin it within the subnet"
+            found.add(import_rules.OUTSIDE, place, message, remedy, shown_run(net, usable))
+        elif usable != inside:
+            message = "%s holds the network's own address or its broadcast address" % shown(text)
+            remedy = "write %s" % shown_run(net, usable)
+            found.add(import_rules.UNUSABLE, place, message, remedy, shown_run(net, usable))
+        if usable[0] <= usable[1]:
+            runs.append(usable)
+    return merged(runs)
+
+
+def merged(runs: t.Iterable[Run]) -> list[Run]:
+    """Sorted, and apart."""
+    apart: list[Run] = []
+    for first, last in sorted(runs):
+        if apart and first <= apart[-1][1] + 1:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], last))
+        else:
+            apart.append((first, last))
+    return apart
+
+
+def without(runs: t.Sequence[Run], taken: t.Iterable[Run]) -> list[Run]:
+    """The runs with these addresses taken out."""
+    left = merged(runs)
+    for low, high in taken:
+        parts = []
+        for first, last in left:
+            if high < first or last < low:
+                parts.append((first, last))
+                continue
+            if first < low:
+                parts.append((first, low - 1))
+            if high < last:
+                parts.append((high + 1, last))
+        left = parts
+    return left
+
+
+def both(runs: t.Iterable[Run], others: t.Iterable[Run]) -> list[Run]:
+    """The addresses that are in both."""
+    every = list(others)
+    return merged(
+        (max(first, low), min(last, high))
+        for first, last in runs
+        for low, high in every
+        if first <= high and low <= last
+    )
+
+
+def size(runs: t.Iterable[Run]) -> int:
+    return sum(last - first + 1 for first, last in runs)
+
+
+def longest(runs: t.Sequence[Run]) -> Run | None:
+    """The run with most addresses, the first of equals."""
+    return max(runs, key=lambda run: (run[1] - run[0], -run[0])) if runs else None

@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Which network, pool and port belong together, and which address scheme they have.
+
+May import: _fabric.findings, _fabric.importers.base, _fabric.text.
+"""

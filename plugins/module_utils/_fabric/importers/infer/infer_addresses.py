@@ -1,0 +1,302 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The addresses of drafted rails: a subnet each, as their pools have it; prefixes of nodes are another file's."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    claimed_addresses,
+    import_rules,
+    name_counting,
+    pool_ranges,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    Facts,
+    HostPort,
+    Net,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.node_prefixes import prefixes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
+    BLOCK,
+    NONE,
+    Addressed,
+    Addressing,
+    exclude,
+)
+
+# Addresses of ports that an IPv6 rail is given: as many as there are nodes in the largest cluster, and as many again.
+_PORTS = 8192
+
+
+def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: bool, found: Found) -> Addressing:
+    """The addresses of all rails. ``nodes``: how many there are, as far as is known."""
+    if any(_by_prefix(draft) for draft in drafts) and not any(_in_one_subnet(draft) for draft in drafts):
+        return prefixes(drafts, facts, found)
+    made = Addressing()
+    for place, draft in enumerate(drafts, 1):
+        for version in (4, 6):
+            got = _of_pools(draft, version, found)
+            if got:
+                made.rails[version][place] = got
+    _from_hosts(drafts, facts, made)
+    if not made.rails[4] and not made.rails[6] and infiniband:
+        made.mode = NONE
+        return made
+    for version in (4, 6):
+        _count_subnets(drafts, facts, made.rails[version], version, found)
+    for place, draft in enumerate(drafts, 1):
+        if place not in made.rails[4] and place not in made.rails[6]:
+            message = "nothing says the subnet of %s" % shown(draft.label)
+            remedy = "write it into the fabric file, or give the rail's pool"
+            found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without its subnet")
+    _apart(drafts, made, found)
+    _of_blocks(drafts, made, found)
+    free = []
+    for place, draft in enumerate(drafts, 1):
+        rail = made.rails[4].get(place) or made.rails[6].get(place)
+        free.extend([(draft, rail)] if rail else [])
+    free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, infiniband, found)]
+    if free:
+        message = "nothing says the ports' own addresses on %s" % name_counting.compact(
+            [draft.label for draft, _rail in free]
+        )
+        ranges = name_counting.compact(
+            [pool_ranges.shown_run(rail.net, run) for _draft, rail in free for run in rail.hosts]
+        )
+        remedy = "check that nothing outside of these manifests has these addresses"
+        written = "hosts: %s, which no object of the manifests can give" % ranges
+        found.add(import_rules.HOSTS, free[0][0].place, message, remedy, written)
+    blocks = {pool.block for draft in drafts for pool in draft.pools if pool.block}
+    made.pods_per_node = max(blocks) if blocks else None
+    return made
+
+
+def _by_prefix(draft: Draft) -> bool:
+    return any(pool.nodes or pool.node_prefix for pool in draft.pools)
+
+
+def _in_one_subnet(draft: Draft) -> bool:
+    """Whether several nodes are in one subnet: a pool is for all of them, or theirs have the same one."""
+    nodes: dict[Net, set[str]] = {}
+    for pool in draft.pools:
+        if pool.net and not pool.node_prefix:
+            nodes.setdefault(pool.net, set()).update(pool.nodes)
+    return any(len(held) > 1 for held in nodes.values())
+
+
+# -- one subnet a rail -----------------------------------------------------------------------------------------------
+
+
+def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
+    mine = [pool for pool in draft.pools if pool.net and pool.net.version == version]
+    if not mine or mine[0].net is None:
+        return None
+    net = mine[0].net
+    runs: list[pool_ranges.Run] = []
+    rail = Addressed(net)
+    for pool in mine:
+        if pool.net != net:
+            message = "the pools %s and %s of one rail are of two subnets" % (shown(mine[0].label), shown(pool.label))
+            remedy = "let a rail have one subnet, or give each pool its nodeName"
+            found.add(import_rules.SUBNETS, pool.place, message, remedy, pool_ranges.shown_net(net))
+            continue
+        twice = pool_ranges.both(runs, pool.runs)
+        if twice:
+            message = "%s is in two pools of %s" % (pool_ranges.shown_run(net, twice[0]), shown(draft.label))
+            found.add(
+                import_rules.OVERLAP, pool.place, message, "let each address be in one pool", "the addresses once"
+            )
+        runs = pool_ranges.merged(runs + pool.runs)
+        rail.gateway = pool.gateway if rail.gateway is None else rail.gateway
+    if rail.gateway is not None:
+        runs = pool_ranges.without(runs, [(rail.gateway, rail.gateway)])
+    for pool in mine:
+        if pool.net == net:
+            exclude(rail, "%s-excluded" % pool.label, pool_ranges.without(pool.excluded, runs))
+    # a range goes on over what is excluded in it, so that it stays as the pool has it
+    rail.pods = _joined(runs, rail.held)
+    return rail
+
+
+def _joined(runs: t.Sequence[pool_ranges.Run], taken: t.Iterable[pool_ranges.Run]) -> list[pool_ranges.Run]:
+    """The runs, those as one between which there is nothing but what is taken."""
+    whole: list[pool_ranges.Run] = []
+    held = pool_ranges.merged(taken)
+    for first, last in pool_ranges.merged(runs):
+        if whole and (whole[-1][1] + 1, first - 1) in held:
+            whole[-1] = whole[-1][0], last
+        else:
+            whole.append((first, last))
+    return whole
+
+
+def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, made: Addressing) -> None:
+    """The subnet and the gateway that shell lines give a port, where no pool says them."""
+    for place, draft in enumerate(drafts, 1):
+        for port in _ports_of(draft, facts):
+            if port.address is None or port.prefix is None or port.prefix > 30:
+                continue
+            rail = made.rails[4].setdefault(place, Addressed(pool_ranges.around(4, port.address, port.prefix)))
+            if rail.gateway is None and port.gateway is not None and rail.net.holds(port.gateway):
+                rail.gateway = port.gateway
+                rail.pods = pool_ranges.without(rail.pods, [(port.gateway,) * 2])
+
+
+def _ports_of(draft: Draft, facts: Facts) -> list[HostPort]:
+    return [port for port in facts.host_ports if draft.netdev and port.netdev == draft.netdev]
+
+
+def _count_subnets(
+    drafts: t.Sequence[Draft], facts: Facts, known: dict[int, Addressed], version: int, found: Found
+) -> None:
+    """Subnets that no pool gives: as a page's routes show them, or counted on from the others."""
+    lost = [place for place, draft in enumerate(drafts, 1) if place not in known and _may_count(draft)]
+    if not lost or not known:
+        return
+    first = min(known)
+    model = known[first]
+    grows = _growth(known)
+    counted: list[tuple[Draft, Net, str]] = []
+    for place in lost:
+        shown_there = facts.routes.get(place) if version == 4 else None
+        start = model.net.first + grows * (place - first)
+        if shown_there is not None and shown_there.prefix == model.net.prefix:
+            net, why = shown_there, "a route table on the page has it"
+        elif start < 0 or start >> model.net.bits:
+            continue
+        else:
+            net, why = Net(version, start, model.net.prefix), "counted on from %s" % pool_ranges.shown_net(model.net)
+        moved = net.first - model.net.first
+        rail = Addressed(net, None if model.gateway is None else model.gateway + moved)
+        rail.pods = [(run[0] + moved, run[1] + moved) for run in model.given]
+        if claimed_addresses.within(facts.claims, net):
+            continue  # somebody has addresses of it
+        rail.note = "CHECK: no pool gives this rail's addresses; %s" % why
+        known[place] = rail
+        counted.append((drafts[place - 1], net, why))
+    for why in dict.fromkeys(each[2] for each in counted):
+        alike = [each for each in counted if each[2] == why]
+        message = "no pool gives the addresses of %s" % name_counting.compact(
+            [draft.label for draft, _net, _why in alike]
+        )
+        remedy = "check these subnets in the fabric file"
+        nets = name_counting.compact([pool_ranges.shown_net(net) for _draft, net, _why in alike])
+        found.add(import_rules.COUNTED, alike[0][0].place, message, remedy, "%s, for %s" % (nets, why))
+
+
+def _may_count(draft: Draft) -> bool:
+    """Whether the manifests leave a rail's pool out; a network that names no pool has no addresses of its own."""
+    return not draft.networks or any(network.pools for network in draft.networks)
+
+
+def _growth(known: t.Mapping[int, Addressed]) -> int:
+    """How far the subnets of two neighbouring rails are apart."""
+    places = sorted(known)
+    low, high = places[0], places[-1]
+    size = 1 << known[low].net.bits - known[low].net.prefix
+    if low == high:
+        return size
+    growth, rest = divmod(known[high].net.first - known[low].net.first, high - low)
+    return growth if not rest and growth % size == 0 and growth else size
+
+
+def _apart(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
+    for version in (4, 6):
+        rails = sorted(made.rails[version].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
+        for (one, left), (other, right) in zip(rails, rails[1:]):
+            if right.net.first <= left.net.last:
+                message = "%s of %s overlaps %s of %s" % (
+                    pool_ranges.shown_net(right.net),
+                    shown(drafts[other - 1].label),
+                    pool_ranges.shown_net(left.net),
+                    shown(drafts[one - 1].label),
+                )
+                remedy = "give each rail a subnet of its own: a node cannot tell two rails of one subnet apart"
+                found.add(import_rules.RAILS_OVERLAP, drafts[other - 1].place, message, remedy, "both as they are")
+
+
+def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
+    """Addresses for the nodes' own ports: those that shell lines give, else what no object can give (True)."""
+    for name, runs in facts.taken.items():
+        held = [(first, last) for version, first, last in runs if version == rail.net.version]
+        exclude(rail, name, pool_ranges.both([(rail.net.first, rail.net.last)], held))
+    exclude(rail, "routers", _routers(draft, rail))
+    claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.held
+    if rail.gateway is not None:
+        claimed.append((rail.gateway, rail.gateway))
+    free = pool_ranges.without([rail.net.usable], claimed)
+    own = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
+    own = [address for address in own if rail.net.version == 4 and rail.net.holds(address)]
+    if own:
+        free = [(own[0], last) for first, last in free if first <= own[0] <= last]
+        if not free:
+            message = "%s is a port's own address, and an object can give it to a pod" % pool_ranges.show(4, own[0])
+            remedy = "keep the ports' addresses out of the pools, and write the rail's hosts"
+            found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "no hosts")
+    elif rail.net.version == 6 and free:
+        # of IPv6 there is no end, and a plan needs one
+        first, last = max(free, key=lambda run: run[1] - run[0])
+        free = [(first, min(last, first + _PORTS - 1))]
+    longest = pool_ranges.longest(free)
+    wanted = max(nodes, 1)
+    if longest and longest[1] - longest[0] + 1 >= wanted:
+        rail.hosts = [longest]
+    elif pool_ranges.size(free) >= wanted:
+        rail.hosts = free
+    elif not infiniband:
+        message = "%s has %d addresses that no object can give, for the ports of %d nodes" % (
+            pool_ranges.shown_net(rail.net),
+            pool_ranges.size(free),
+            wanted,
+        )
+        remedy = "shorten a pool, and write hosts of the rail"
+        found.add(import_rules.NO_HOSTS, draft.place, message, remedy, "no hosts: ports get no address")
+        rail.note = "; ".join(filter(None, (rail.note, "DECIDE: hosts; the manifests leave no addresses for ports")))
+    return bool(rail.hosts) and not own
+
+
+def _routers(draft: Draft, rail: Addressed) -> list[pool_ranges.Run]:
+    """Addresses of the rail beside its gateway that the pools' routes go over: somebody has them."""
+    mine = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
+    runs = [(each, each) for pool in mine for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
+    return pool_ranges.without(runs, [*rail.held, *rail.pods])
+
+
+def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
+    """Pools of a node each in one subnet, as long as each other and side by side, are the mode block."""
+    own = {
+        place: [
+            pool for pool in draft.pools if len(pool.nodes) == 1 and pool.net and pool.net.version == 4 and pool.runs
+        ]
+        for place, draft in enumerate(drafts, 1)
+    }
+    if not any(len({pool.nodes[0] for pool in of_rail}) > 1 for of_rail in own.values()):
+        return
+    if made.rails[6]:
+        message = "nodes have pools of their own in one subnet, and there is IPv6 beside it"
+        remedy = "write mode: block, with block and block6, where each node shall keep its own"
+        found.add(import_rules.UNEVEN, drafts[0].place, message, remedy, "their addresses, for all nodes")
+        return
+    sizes = {last - first + 1 for of_rail in own.values() for pool in of_rail for first, last in pool.runs}
+    indexes: dict[str, int] = {}
+    for place, of_rail in own.items():
+        size, low = min(sizes), min((pool.runs[0][0] for pool in of_rail), default=0)
+        for pool in of_rail:
+            rest = (pool.runs[0][0] - low) % size
+            index = (pool.runs[0][0] - low) // size + 1
+            if len(sizes) > 1 or rest or len(pool.runs) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
+                message = "the nodes' pools of %s are not of one size and side by side" % shown(drafts[place - 1].label)
+                remedy = "let each node have as many addresses, in the same order on every rail, and write mode: block"
+                found.add(import_rules.UNEVEN, pool.place, message, remedy, "their addresses, for all nodes")
+                return
+        rail = made.rails[4].get(place)
+        if rail and of_rail:
+            rail.pods = [(low, max(pool.runs[-1][1] for pool in of_rail))]
+    made.mode, made.block, made.indexes = BLOCK, min(sizes), indexes

@@ -1,0 +1,222 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Shared RDMA devices: the configuration of k8s-rdma-shared-dev-plugin, wherever it stands."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    NETWORK_OPERATOR,
+    SPIDERPOOL,
+    Device,
+    Facts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, sriov_kinds
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
+    NUMBER,
+    TEXT,
+    TEXTS,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
+    Mapping,
+    Scalar,
+    Sequence,
+    Value,
+)
+
+# What the plugin puts before a resource's name where nobody says it.
+_PREFIX = "rdma"
+_SELECTORS: object_shape.Shape = {
+    "vendors": TEXTS,
+    "deviceIDs": TEXTS,
+    "drivers": TEXTS,
+    "ifNames": TEXTS,
+    "linkTypes": TEXTS,
+}
+_ENTRY: object_shape.Shape = {
+    "resourceName": TEXT,
+    "resourcePrefix": TEXT,
+    "rdmaHcaMax": NUMBER,
+    "selectors": _SELECTORS,
+    "devices": TEXTS,
+}
+# The plugin's own rule, and beyond it that of Kubernetes.
+_NAME = re.compile(r"[A-Za-z0-9_]+\Z")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?\Z")
+
+
+def config_map(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """A ConfigMap: any of its texts may be a device plugin's configuration."""
+    data = object_shape.entry(manifest.root, "data")
+    if not isinstance(data, Mapping):
+        return
+    for _key, value in data.entries.values():
+        if isinstance(value, Scalar) and ("configList" in value.text or "resourceList" in value.text):
+            _embedded(manifest, value, facts, found)
+
+
+def _embedded(manifest: manifest_texts.Manifest, value: Scalar, facts: Facts, found: Found, prefix: str = "") -> None:
+    reading = manifest_texts.embedded(manifest.file, value, "config.json", found)
+    place = Place(manifest.file, value.line, value.column, "config.json")
+    if reading.dots:
+        message = "dots stand for what was left out of the device plugin's configuration"
+        written = "what is there"
+        remedy = "give the configuration as it is in the cluster"
+        found.add(import_rules.ELIDED, Place(manifest.file, reading.dots[0]), message, remedy, written)
+    if not reading.whole:
+        message = "the device plugin's configuration is no JSON object"
+        found.add(
+            import_rules.JSON, place, message, "close its braces and quotes: the plugin ends at once", "what is there"
+        )
+    configuration(
+        manifest_texts.Manifest(manifest.file, manifest.line, manifest.root), reading.value, facts, found, prefix
+    )
+
+
+def configuration(
+    manifest: manifest_texts.Manifest, root: Value | None, facts: Facts, found: Found, prefix: str = ""
+) -> None:
+    """A device plugin's configuration as a value: shared devices, or VFs."""
+    if object_shape.entry(root, "resourceList") is not None:
+        sriov_kinds.resource_list(manifest, root, facts, found, prefix or "intel.com")
+    entries = object_shape.entry(root, "configList")
+    if entries is None:
+        return
+    if not isinstance(entries, Sequence) or not entries.items:
+        place = object_shape.place_at(manifest, entries, "configList")
+        message = "configList is empty: the plugin ends with no resources configuration found"
+        found.add(import_rules.NO_RESOURCES, place, message, "add an entry for each rail", "no shared devices")
+        return
+    names: dict[str, Place] = {}
+    for number, item in enumerate(entries.items):
+        path = "configList[%d]" % number
+        if not isinstance(item, Mapping):
+            place = object_shape.place_at(manifest, item, path)
+            found.add(
+                import_rules.KIND,
+                place,
+                "%s stands where a mapping belongs" % item.kind,
+                "write an object",
+                "nothing of it",
+            )
+            continue
+        device = _device(manifest, item, path, prefix or _PREFIX, found)
+        bare = device.resource.partition("/")[2]
+        if bare in names:
+            message = "%s is registered twice: the plugin's socket has the name without the prefix" % shown(bare)
+            found.add(
+                import_rules.RESOURCE_TWICE,
+                device.place,
+                message,
+                "give each rail a name of its own",
+                "the first of them",
+            )
+            continue
+        names[bare] = device.place
+        facts.devices.append(device)
+
+
+def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix: str, found: Found) -> Device:
+    fields = object_shape.read(manifest, item, _ENTRY, found, path=path)
+    name = fields.text("resourceName") or ""
+    if not _NAME.match(name) or not _QUALIFIED.match(name):
+        meant = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:63]
+        message = "the resource name %s is refused, and with it every resource of the node" % shown(name)
+        if _NAME.match(name):
+            message = "Kubernetes refuses the resource name %s" % shown(name)
+        elif not name:
+            message = "an entry has no resourceName"
+        remedy = "use letters, digits and underscores, a letter or digit first and last, at most 63"
+        found.add(import_rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, meant or "no resource")
+        name = meant
+    most = fields.peek("rdmaHcaMax")
+    if not most or most < 0:
+        message = "rdmaHcaMax is %s: the resource %s has no units to give" % (most or 0, shown(name))
+        found.add(
+            import_rules.NO_UNITS,
+            fields.place_of("rdmaHcaMax"),
+            message,
+            "write rdmaHcaMax: 100",
+            "as many as pods ask",
+        )
+    netdevs = fields.texts("selectors.ifNames")
+    if fields.has("devices") and netdevs:
+        message = "devices and selectors.ifNames stand together, which the plugin refuses"
+        found.add(
+            import_rules.SELECTOR,
+            fields.place_of("devices"),
+            message,
+            "keep selectors.ifNames",
+            "selectors.ifNames alone",
+        )
+    netdevs = netdevs or fields.texts("devices")
+    if not netdevs:
+        others = [key for key in _SELECTORS if fields.has("selectors." + key)]
+        message = "the resource %s selects no port by ifNames" % shown(name)
+        if others:
+            message += ", but every port by %s: its rails are not told apart" % ", ".join(others)
+        else:
+            message += ", and the plugin refuses an entry without selectors"
+        remedy = 'write selectors: {"ifNames": ["..."]}'
+        found.add(import_rules.SELECTOR, fields.place_of("selectors"), message, remedy, "the resource without a port")
+    full = "%s/%s" % (fields.text("resourcePrefix") or prefix, name)
+    return Device(fields.place, full, True, netdevs)
+
+
+def values(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> bool:
+    """A values.yaml of Spiderpool's chart; False where it is none."""
+    root = manifest.root
+    plugin = object_shape.entry(root, "rdma", "rdmaSharedDevicePlugin") or object_shape.entry(
+        root, "rdmaSharedDevicePlugin"
+    )
+    operator = object_shape.entry(root, "sriov")
+    known = isinstance(plugin, Mapping) or (
+        isinstance(operator, Mapping) and ("install" in operator.entries or "resourcePrefix" in operator.entries)
+    )
+    if not known:
+        return False
+    facts.provider(SPIDERPOOL)
+    setup = object_shape.entry(plugin, "deviceConfig")
+    install = object_shape.plain_text(object_shape.entry(plugin, "install")).lower() == "true"
+    if isinstance(setup, Mapping):
+        configuration(manifest, setup, facts, found)
+    elif install and isinstance(plugin, Mapping):
+        place = object_shape.place_at(manifest, plugin, "rdma.rdmaSharedDevicePlugin")
+        message = "the shared device plugin is installed without deviceConfig.configList, whose default is empty"
+        found.add(import_rules.NO_RESOURCES, place, message, "add an entry for each rail", "no shared devices")
+    _gone_values(manifest, found)
+    return True
+
+
+def _gone_values(manifest: manifest_texts.Manifest, found: Found) -> None:
+    settings = object_shape.entry(manifest.root, "coordinator")
+    if not isinstance(settings, Mapping):
+        return
+    for key, ours in (("detectGateway", "enableGatewayDetection"), ("detectIPConflict", "enableIPConflictDetection")):
+        if key in settings.entries:
+            use(settings.entries[key][1])
+            place = object_shape.place_at(manifest, settings.entries[key][0], "coordinator." + key)
+            message = "%s is no setting any more, and is read by nobody" % key
+            found.add(
+                import_rules.REMOVED, place, message, "write ipam.%s" % ours, "nothing: the proof reaches every gateway"
+            )
+
+
+def cluster_policy(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """A NicClusterPolicy or NicNodePolicy of NVIDIA's Network Operator."""
+    facts.provider(NETWORK_OPERATOR)
+    if isinstance(object_shape.entry(manifest.root, "spec", "ofedDriver"), Mapping):
+        facts.driver = "container"
+    # the operator starts the SR-IOV device plugin with a prefix of its own, and the other one without any
+    for key, prefix in (("rdmaSharedDevicePlugin", ""), ("sriovDevicePlugin", "nvidia.com")):
+        value = object_shape.entry(manifest.root, "spec", key, "config")
+        if isinstance(value, Scalar) and not value.null:
+            _embedded(manifest, value, facts, found, prefix)

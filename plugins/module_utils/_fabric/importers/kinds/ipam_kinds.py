@@ -1,0 +1,240 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Who gives pods their addresses: the ipam part of a CNI configuration, and nv-ipam's pools."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    NETWORK_OPERATOR,
+    SPIDERPOOL,
+    Facts,
+    Network,
+    Pool,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, pool_routes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
+    ANY,
+    FLAG,
+    ITEMS,
+    NUMBER,
+    TEXT,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
+
+GROUP = "nv-ipam.nvidia.com"
+
+_IPPOOL: object_shape.Shape = {
+    "subnet": TEXT,
+    "perNodeBlockSize": NUMBER,
+    "gateway": TEXT,
+    "exclusions": ITEMS,
+    "perNodeExclusions": ITEMS,
+    "nodeSelector": ANY,
+    "defaultGateway": FLAG,
+    "routes": ITEMS,
+}
+_CIDRPOOL: object_shape.Shape = {
+    "cidr": TEXT,
+    "gatewayIndex": NUMBER,
+    "perNodeNetworkPrefix": NUMBER,
+    "exclusions": ITEMS,
+    "perNodeExclusions": ITEMS,
+    "staticAllocations": ITEMS,
+    "nodeSelector": ANY,
+    "defaultGateway": FLAG,
+    "routes": ITEMS,
+}
+
+
+def of_text(manifest: manifest_texts.Manifest, value: Value | None, made: Network, facts: Facts, found: Found) -> None:
+    """An ``ipam`` that is JSON in a text."""
+    if not isinstance(value, Scalar) or not value.text.strip():
+        return
+    reading = manifest_texts.embedded(manifest.file, value, "spec.ipam", found)
+    if not isinstance(reading.value, Mapping) or not reading.whole:
+        place = object_shape.place_at(manifest, value, "spec.ipam")
+        found.add(
+            import_rules.JSON,
+            place,
+            "the text of ipam is no JSON object",
+            "close its braces and quotes",
+            "what is there",
+        )
+    of_value(manifest, reading.value, made, facts, found)
+
+
+def of_value(manifest: manifest_texts.Manifest, value: Value | None, made: Network, facts: Facts, found: Found) -> None:
+    """An ``ipam`` object: it names pools, or holds one."""
+    kind = object_shape.plain_text(object_shape.entry(value, "type"))
+    if not isinstance(value, Mapping) or not kind:
+        return
+    place = object_shape.place_at(manifest, value, "ipam")
+    facts.managers.add(kind)
+    if kind == "spiderpool":
+        facts.provider(SPIDERPOOL)
+        for key in ("default_ipv4_ippool", "default_ipv6_ippool"):
+            items = getattr(object_shape.entry(value, key), "items", ())
+            made.pools.extend(filter(None, map(object_shape.plain_text, items)))
+    elif kind == "nv-ipam":
+        facts.provider(NETWORK_OPERATOR)
+        name = object_shape.plain_text(object_shape.entry(value, "poolName"))
+        made.pools.extend([name] if name else [])
+    elif kind in ("whereabouts", "host-local"):
+        if kind == "host-local":
+            message = "host-local counts on each node by itself: two nodes give the same address"
+            remedy = "take an address manager for the cluster, or a block of addresses a node"
+            found.add(import_rules.IPAM, place, message, remedy, "its range for the pods of all nodes")
+        _own_pools(value, place, made, facts, found)
+    else:
+        message = "addresses come from %s, which the plan knows nothing of" % shown(kind)
+        found.add(import_rules.IPAM, place, message, "say the rail's subnet and pods in the fabric file", "no pods")
+
+
+def _own_pools(value: Mapping, place: Place, made: Network, facts: Facts, found: Found) -> None:
+    blocks: list[Value] = [value]
+    for key in ("ipRanges", "ranges"):
+        for item in getattr(object_shape.entry(value, key), "items", ()):
+            blocks.extend(getattr(item, "items", None) or [item])
+    for block in blocks:
+        pool = _own_pool(block, value, place, "%s#%d" % (made.name, len(made.pools) + 1), found)
+        if pool:
+            facts.pools.append(pool)
+            made.pools.append(pool.name)
+            pool_routes.take(pool, getattr(object_shape.entry(value, "routes"), "items", ()))
+
+
+def _own_pool(block: Value, value: Mapping, place: Place, name: str, found: Found) -> Pool | None:
+    def word(*keys: str) -> str:
+        return next(filter(None, (object_shape.plain_text(object_shape.entry(block, key)) for key in keys)), "")
+
+    subnet = word("range", "subnet")
+    if not subnet:
+        return None
+    first, last = word("range_start", "rangeStart"), word("range_end", "rangeEnd")
+    head, dash, tail = subnet.partition("-")
+    if dash:  # whereabouts takes first-last/prefix as well
+        first, (last, slash, prefix) = first or head, tail.partition("/")
+        subnet = "%s%s%s" % (last, slash, prefix)
+    fields = object_shape.Fields(place)
+    net = pool_ranges.prefixed(subnet)
+    if net:
+        around = pool_ranges.around(*net)
+        subnet = pool_ranges.shown_net(around)
+        low, high = around.usable
+        run = (first or pool_ranges.show(net[0], low), last or pool_ranges.show(net[0], high))
+        fields.put("ips", ["%s-%s" % run], place)
+    fields.put("subnet", subnet, place)
+    gateway = word("gateway") or object_shape.plain_text(object_shape.entry(value, "gateway"))
+    # a range without ends holds the gateway too, and the plugin leaves it out by itself
+    excluded = [object_shape.plain_text(item) for item in getattr(object_shape.entry(block, "exclude"), "items", ())]
+    excluded = [_as_range(text) for text in excluded if text]
+    if gateway:
+        fields.put("gateway", gateway, place)
+        excluded.append(gateway)
+    fields.put("excludeIPs", excluded, place)
+    return pool_of(fields, name, found)
+
+
+def _as_range(text: str) -> str:
+    got = pool_ranges.prefixed(text)
+    if not got:
+        return text
+    net = pool_ranges.around(*got)
+    return "%s-%s" % (pool_ranges.show(net.version, net.first), pool_ranges.show(net.version, net.last))
+
+
+def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """An IPPool: one flat subnet of which each node gets blocks, which nv-ipam chooses by itself."""
+    _namespace, name = object_shape.name_of(manifest)
+    spec = object_shape.entry(manifest.root, "spec")
+    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _IPPOOL, found)
+    facts.provider(NETWORK_OPERATOR)
+    inner = object_shape.Fields(fields.place)
+    for key in ("subnet", "gateway"):
+        if fields.text(key):
+            inner.put(key, fields.text(key), fields.place_of(key))
+    net = pool_ranges.prefixed(fields.text("subnet") or "")
+    if net:
+        low, high = pool_ranges.around(*net).usable
+        inner.put(
+            "ips",
+            ["%s-%s" % (pool_ranges.show(net[0], low), pool_ranges.show(net[0], high))],
+            fields.place_of("subnet"),
+        )
+    excluded = [_exclusion(item) for item in fields.items("exclusions")]
+    gateway = fields.text("gateway")
+    inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
+    facts.pools.append(pool_of(inner, name, found))
+    pool_routes.take(facts.pools[-1], fields.items("routes"))
+    facts.pools[-1].block = fields.number("perNodeBlockSize")
+    if facts.pools[-1].block:
+        message = "the pool %s is cut into blocks, and nv-ipam itself decides which node has which" % shown(name)
+        made = facts.pools[-1]
+        if made.net and made.gateway == made.net.usable[0]:
+            message += "; the first block begins with the gateway"
+        remedy = "take a prefix a node (a CIDRPool), or a gateway at the subnet's end"
+        found.add(import_rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")
+
+
+def _exclusion(item: Value) -> str:
+    first, last = (object_shape.plain_text(object_shape.entry(item, key)) for key in ("startIP", "endIP"))
+    return "%s-%s" % (first, last) if first and last else ""
+
+
+def _indexes(item: Value) -> tuple[int, int] | None:
+    texts_ = [object_shape.plain_text(object_shape.entry(item, key)) for key in ("startIndex", "endIndex")]
+    first, last = (int(text) if re.match(r"[0-9]{1,18}\Z", text) else -1 for text in texts_)
+    return (first, last) if 0 <= first <= last else None
+
+
+def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """A CIDRPool: each node has a network of its own."""
+    _namespace, name = object_shape.name_of(manifest)
+    spec = object_shape.entry(manifest.root, "spec")
+    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _CIDRPOOL, found)
+    facts.provider(NETWORK_OPERATOR)
+    pool = Pool(fields.place, name, None, found.kind)
+    facts.pools.append(pool)
+    text = fields.text("cidr") or ""
+    pool.net = pool_ranges.subnet(text, [], fields.place_of("cidr"), found)
+    length = fields.number("perNodeNetworkPrefix")
+    if pool.net is None or length is None or not pool.net.prefix <= length <= pool.net.bits:
+        message = "perNodeNetworkPrefix %s does not cut %s into networks of nodes" % (length, shown(text))
+        remedy = "write the length of one node's network, such as 27"
+        found.add(import_rules.SUBNET, fields.place_of("perNodeNetworkPrefix"), message, remedy, "no networks of nodes")
+        return
+    pool.node_prefix = length
+    index = fields.number("gatewayIndex")
+    if index is not None:
+        pool.gateway = pool.net.first + index
+    pool_routes.take(pool, fields.items("routes"))
+    pool.left_out = [run for run in map(_indexes, fields.items("perNodeExclusions")) if run]
+    held = [text for text in map(_exclusion, fields.items("exclusions")) if text]
+    for _text, version, run in pool_ranges.ranges(held, fields.place_of("exclusions"), found):
+        facts.taken.setdefault(name or "excluded", []).append((version, run[0], run[1]))
+    for item in fields.items("staticAllocations"):
+        node = object_shape.plain_text(object_shape.entry(item, "nodeName"))
+        if node:
+            facts.nodes.append(node)
+            pool.static[node] = object_shape.plain_text(object_shape.entry(item, "prefix"))
+            _own_gateway(item, pool.static[node], index)
+
+
+def _own_gateway(item: Value, prefix: str, index: int | None) -> None:
+    """A node's own gateway is read where it is the one that the pool's index gives; another is not carried over."""
+    net, gateway = pool_ranges.exact(prefix), object_shape.entry(item, "gateway")
+    if (
+        net
+        and index is not None
+        and pool_ranges.address(object_shape.peek(gateway)) == (net.version, net.first + index)
+    ):
+        object_shape.plain_text(gateway)

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Networks of other makers: NetworkAttachmentDefinition, and the Network Operator's own kinds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    CNI,
+    NETWORK_OPERATOR,
+    Facts,
+    Network,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
+    ipam_kinds,
+    network_vlans,
+    object_shape,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import NUMBER, TEXT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
+    Mapping,
+    Scalar,
+    Sequence,
+    Value,
+)
+
+_RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+# type of the CNI plugin -> attachment
+_PLUGINS = {
+    "macvlan": "macvlan",
+    "ipvlan": "ipvlan",
+    "sriov": "sriov",
+    "ib-sriov": "ib-sriov",
+    "ib-sriov-cni": "ib-sriov",
+    "ipoib": "ipoib",
+    "host-device": "host-device",
+}
+# kind -> (attachment, fields beside networkNamespace and ipam)
+_OPERATORS = {
+    "MacvlanNetwork": ("macvlan", {"master": TEXT, "mode": TEXT, "mtu": NUMBER, "metaPlugins": TEXT}),
+    "HostDeviceNetwork": ("host-device", {"resourceName": TEXT, "metaPlugins": TEXT}),
+    "IPoIBNetwork": ("ipoib", {"master": TEXT}),
+}
+
+
+def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """A NetworkAttachmentDefinition: its configuration is JSON in a text."""
+    namespace, name = object_shape.name_of(manifest)
+    config = object_shape.entry(manifest.root, "spec", "config")
+    if not isinstance(config, Scalar) or config.null:
+        message = "the definition %s has no config" % shown(name)
+        place = Place(manifest.file, manifest.line, 1, "spec.config")
+        found.add(import_rules.JSON, place, message, "write the CNI configuration as JSON", "nothing of it")
+        return
+    reading = manifest_texts.embedded(manifest.file, config, "spec.config", found)
+    place = object_shape.place_at(manifest, config, "spec.config")
+    if reading.value is None or not reading.whole:
+        message = "the configuration of %s is no JSON object" % shown(name)
+        found.add(import_rules.JSON, place, message, "close its braces and quotes", "what is there")
+    plugin = _main_plugin(reading.value)
+    kind = object_shape.plain_text(object_shape.entry(plugin, "type"))
+    if kind not in _PLUGINS:
+        # calico, bridge and the like concern no rail
+        return
+    facts.provider(CNI)
+    annotations = object_shape.entry(manifest.root, "metadata", "annotations")
+    resource = object_shape.plain_text(object_shape.entry(annotations, _RESOURCE))
+    master = object_shape.plain_text(object_shape.entry(plugin, "master"))
+    mtu = object_shape.plain_text(object_shape.entry(plugin, "mtu"))
+    made = Network(
+        place,
+        "NetworkAttachmentDefinition",
+        namespace,
+        name,
+        _PLUGINS[kind],
+        [network_vlans.port_below(master, kind == "ipoib", place, found)] if master else [],
+        resource or None,
+        mtu=int(mtu) if mtu.isdecimal() and 0 < len(mtu) < 6 and int(mtu) else None,
+    )
+    if kind == "host-device":
+        device = object_shape.plain_text(object_shape.entry(plugin, "device"))
+        address = pci(object_shape.plain_text(object_shape.entry(plugin, "pciBusID")))
+        made.masters = [device or address or ""] if device or address else []
+    _vf_words(plugin, made)
+    key = object_shape.entry(plugin, "pkey")
+    if made.attachment == "ib-sriov" and isinstance(key, Scalar) and key.text.strip() and not key.null:
+        network_vlans.say_partition(key, object_shape.place_at(manifest, key, "spec.config"), found)
+    ipam_kinds.of_value(manifest, object_shape.entry(plugin, "ipam"), made, facts, found)
+    facts.networks.append(made)
+
+
+def _main_plugin(value: Value | None) -> Value | None:
+    plugins = object_shape.entry(value, "plugins")
+    if isinstance(plugins, Sequence):
+        known = [
+            each for each in plugins.items if object_shape.plain_text(object_shape.entry(each, "type")) in _PLUGINS
+        ]
+        return known[0] if known else None
+    return value
+
+
+def _vf_words(plugin: Value | None, made: Network) -> None:
+    """What a plugin of VFs sets; what the fabric file cannot have stays unread, and is reported as such."""
+
+    def take(key: str, ours: str, kept: t.Callable[[str], t.Any]) -> None:
+        value = object_shape.entry(plugin, key)
+        word = kept(object_shape.peek(value).lower())
+        if word is not None:
+            use(value)
+            made.vfs[ours] = word
+
+    if made.attachment in ("sriov", "ib-sriov"):
+        states = ("auto", "disable", "enable") if made.attachment == "sriov" else ("auto", "disable")
+        take("link_state", "link_state", lambda text: text if text in states else None)
+    if made.attachment != "sriov":
+        return
+    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("min_tx_rate",) * 2, ("max_tx_rate",) * 2):
+        take(key, ours, lambda text: int(text) if text.isdecimal() and len(text) < 7 and int(text) else None)
+    for key in ("trust", "spoofchk"):
+        take(key, key, {"on": True, "off": False}.get)
+
+
+def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """A MacvlanNetwork, HostDeviceNetwork or IPoIBNetwork."""
+    namespace, name = object_shape.name_of(manifest)
+    attachment, own = _OPERATORS[kind]
+    spec = object_shape.entry(manifest.root, "spec")
+    known = dict(own, networkNamespace=TEXT, ipam=TEXT)
+    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, known, found)
+    facts.provider(NETWORK_OPERATOR)
+    master = fields.text("master")
+    made = Network(
+        fields.place,
+        kind,
+        fields.text("networkNamespace") or namespace,
+        name,
+        attachment,
+        [network_vlans.port_below(master, attachment == "ipoib", fields.place_of("master"), found)] if master else [],
+        fields.text("resourceName"),
+        mtu=fields.number("mtu") or None,
+    )
+    if "master" in own and not master:
+        message = "the network %s names no master" % shown(name)
+        found.add(import_rules.NO_PORT, fields.place, message, "write the port's netdev as master", "no port")
+    if "resourceName" in own and not made.resource:
+        message = "the network %s names no resourceName" % shown(name)
+        found.add(
+            import_rules.NO_RESOURCE,
+            fields.place,
+            message,
+            "name the resource of its ports",
+            "the resource of the rail",
+        )
+    ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), made, facts, found)
+    facts.networks.append(made)

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Routes of pools: the plan makes those between the rails by itself, and no others."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Net, Pool
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
+
+
+def take(pool: Pool, items: t.Iterable[Value]) -> None:
+    """Note where a pool's routes lead, and over which of its addresses."""
+    for item in items:
+        to = object_shape.plain_text(object_shape.entry(item, "dst")) or object_shape.plain_text(
+            object_shape.entry(item, "to")
+        )
+        via = pool_ranges.address(
+            object_shape.plain_text(object_shape.entry(item, "gw"))
+            or object_shape.plain_text(object_shape.entry(item, "via"))
+        )
+        if to:
+            pool.routes.append(to)
+        if via and pool.net and via[0] == pool.net.version and pool.net.holds(via[1]) and via[1] != pool.gateway:
+            pool.routers.append(via[1])
+
+
+def say_lost(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) -> None:
+    """Tell of routes that lead to no rail, each destination once."""
+    lost: dict[str, list[Pool]] = {}
+    for draft in drafts:
+        for pool in draft.pools:
+            for to in pool.routes:
+                if not _to_rails(to, rails):
+                    lost.setdefault(to, []).append(pool)
+    for to, of in lost.items():
+        names = list(dict.fromkeys(pool.label for pool in of))
+        more = " and of %d more pools" % (len(names) - 1) if len(names) > 2 else ""
+        more = " and of %s" % shown(names[1]) if len(names) == 2 else more
+        message = "the route to %s of %s%s leads to no rail" % (shown(to), shown(names[0]), more)
+        remedy = "let the leaves lead there, or give pods that way by another network of theirs"
+        found.add(import_rules.NOT_KNOWN, of[0].place, message, remedy, "the routes between the rails alone")
+
+
+def _to_rails(to: str, rails: t.Sequence[Net]) -> bool:
+    got = pool_ranges.prefixed(to)
+    if got is None or not got[2]:
+        return False
+    net = pool_ranges.around(*got)
+    return any(net.version == rail.version and net.first <= rail.last and rail.first <= net.last for rail in rails)

@@ -1,0 +1,356 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Spiderpool's own kinds: SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    SPIDERPOOL,
+    Facts,
+    Network,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
+    network_vlans,
+    object_shape,
+    pool_routes,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
+    ANY,
+    FAMILY,
+    FLAG,
+    ITEMS,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Fields,
+    Removed,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
+
+GROUP = "spiderpool.spidernet.io"
+
+# The field names are those of Spiderpool's CRDs, v2beta1.
+_POOL: object_shape.Shape = {
+    "subnet": TEXT,
+    "ipVersion": FAMILY,
+    "ips": TEXTS,
+    "excludeIPs": TEXTS,
+    "gateway": TEXT,
+    "routes": ITEMS,
+    "nodeName": TEXTS,
+    "namespaceName": TEXTS,
+    "multusName": TEXTS,
+    "nodeAffinity": ANY,
+    "namespaceAffinity": ANY,
+    "podAffinity": ANY,
+    "default": FLAG,
+    "disable": FLAG,
+}
+_POOLS_OF: object_shape.Shape = {"ipv4": TEXTS, "ipv6": TEXTS, "matchMasterSubnet": FLAG}
+_ON_MASTER: object_shape.Shape = {
+    "master": TEXTS,
+    "vlanID": NUMBER,
+    "bond": ANY,
+    "mtu": NUMBER,
+    "rdmaResourceName": TEXT,
+    "ippools": _POOLS_OF,
+}
+_SECTIONS: t.Mapping[str, object_shape.Shape] = {
+    "macvlan": _ON_MASTER,
+    "ipvlan": _ON_MASTER,
+    "vlan": dict(_ON_MASTER, vlanMode=TEXT),
+    "sriov": {
+        "resourceName": TEXT,
+        "rdmaIsolation": FLAG,
+        "mtu": NUMBER,
+        "vlanID": NUMBER,
+        "minTxRateMbps": NUMBER,
+        "maxTxRateMbps": NUMBER,
+        "ippools": _POOLS_OF,
+    },
+    "ibsriov": {
+        "resourceName": TEXT,
+        "rdmaIsolation": FLAG,
+        "pkey": ANY,
+        "linkState": TEXT,
+        "enableIbKubernetes": FLAG,
+        "ippools": _POOLS_OF,
+    },
+    "ipoib": {"master": TEXT, "ippools": _POOLS_OF},
+    "ovs": {"bridge": TEXT, "vlan": NUMBER, "trunk": ANY, "deviceID": TEXT, "ippools": _POOLS_OF},
+}
+# cniType -> its section
+_TYPES = {
+    "macvlan": "macvlan",
+    "ipvlan": "ipvlan",
+    "sriov": "sriov",
+    "ib-sriov": "ibsriov",
+    "ipoib": "ipoib",
+    "vlan": "vlan",
+    "ovs": "ovs",
+    "custom": "",
+}
+_ATTACHMENTS = ("macvlan", "ipvlan", "sriov", "ib-sriov", "ipoib")
+_COORDINATOR: object_shape.Shape = {
+    "mode": TEXT,
+    "podCIDRType": TEXT,
+    "hijackCIDR": TEXTS,
+    "policyRoutes": ITEMS,
+    "tunePodRoutes": FLAG,
+    "podDefaultRouteNIC": TEXT,
+    "podMACPrefix": TEXT,
+    "podRPFilter": NUMBER,
+    "hostRuleTable": NUMBER,
+    "txQueueLen": NUMBER,
+    "vethLinkAddress": TEXT,
+    "vethMTU": NUMBER,
+}
+_PROBES = "set ipam.enableGatewayDetection and ipam.enableIPConflictDetection in the Helm values"
+_COORDINATOR_GONE = {
+    "detectGateway": Removed(
+        "the address manager probes now", _PROBES, "nothing of it: the proof reaches every gateway"
+    ),
+    "detectIPConflict": Removed("the address manager probes now", _PROBES, "nothing of it"),
+    "hostRPFilter": Removed(
+        "the agent sets the node's rp_filter", "take it out", "nothing: rail ports have rp_filter 2"
+    ),
+}
+_RDMA_GONE = {
+    "enableRdma": Removed(
+        "since Spiderpool 1.0 a network has RDMA when it names its resource",
+        "take it out; with sriov and ib-sriov write rdmaIsolation: true",
+        "the rdma mode that follows from the attachment",
+    )
+}
+
+
+def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
+    _namespace, name = object_shape.name_of(manifest)
+    fields = object_shape.read(manifest, _spec(manifest), _POOL, found)
+    facts.provider(SPIDERPOOL)
+    facts.pools.append(pool_of(fields, name, found))
+    pool_routes.take(facts.pools[-1], _routes(manifest, fields, found))
+    for text in facts.pools[-1].routes:
+        net = pool_ranges.exact(text)
+        if net and net.version == 4:
+            facts.supernets.append(net)
+
+
+def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[Mapping]:
+    written = []
+    for item in fields.items("routes"):
+        place = Place(manifest.file, item.line, item.column, "spec.routes")
+        if not isinstance(item, Mapping):
+            found.add(
+                import_rules.KIND, place, "%s is no route" % item.kind, "write {dst: ..., gw: ...}", "nothing of it"
+            )
+            continue
+        if "to" in item.entries or "via" in item.entries:
+            message = "a route is written with to and via"
+            found.add(
+                import_rules.ROUTE_WORDS, place, message, "write dst and gw", "the routes that the plan itself makes"
+            )
+        written.append(item)
+    return written
+
+
+def network(manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SpiderMultusConfig."""
+    namespace, name = object_shape.name_of(manifest)
+    facts.provider(SPIDERPOOL)
+    spec = _spec(manifest)
+    kind = _type(manifest, spec, found)
+    if kind is None:
+        return
+    section = _TYPES[kind]
+    known: dict[str, t.Any] = {
+        "cniType": TEXT,
+        "enableCoordinator": FLAG,
+        "disableIPAM": FLAG,
+        "coordinator": ANY,
+        "chainCNIJsonData": ANY,
+        "customCNI": TEXT,
+    }
+    if section:
+        known[section] = _SECTIONS[section]
+    entries = {} if spec is None else spec.entries
+    others = [other for other in _SECTIONS if other != section and other in entries]
+    for other in others:
+        key = entries[other][0]
+        message = "cniType is %s, and there is a section %s" % (kind, other)
+        written = "it as %s" % section if section and section not in entries else "the section %s alone" % section
+        place = object_shape.place_at(manifest, key, "spec." + other)
+        found.add(import_rules.SECTION, place, message, "keep the section %s alone" % (section or "customCNI"), written)
+    fields = object_shape.read(manifest, _without(spec, others, section), known, found, removed=_RDMA_GONE)
+    if kind not in _ATTACHMENTS:
+        message = "%s is no attachment for rails" % kind
+        found.add(
+            import_rules.ATTACHMENT,
+            fields.place_of("cniType"),
+            message,
+            "take one of macvlan, sriov or ib-sriov",
+            "nothing",
+        )
+        return
+    facts.networks.append(_network(fields, manifest, (namespace, name), kind, section, found))
+
+
+def _network(
+    fields: Fields, manifest: Manifest, name: tuple[str, str], kind: str, section: str, found: Found
+) -> Network:
+    def at(key: str) -> str:
+        return "%s.%s" % (section, key)
+
+    masters = fields.texts(at("master")) if kind != "ipoib" else [fields.text(at("master")) or ""]
+    made = Network(
+        Place(manifest.file, manifest.line, 1, "spec"),
+        "SpiderMultusConfig",
+        name[0],
+        name[1],
+        kind,
+        [master for master in masters if master],
+        fields.text(at("rdmaResourceName")) or fields.text(at("resourceName")),
+        fields.texts(at("ippools.ipv4")) + fields.texts(at("ippools.ipv6")),
+        fields.number(at("mtu")) or None,
+        fields.flag(at("rdmaIsolation")),
+        bool(fields.flag(at("ippools.matchMasterSubnet"))),
+    )
+    if kind == "ipoib":
+        place = fields.place_of(at("master"))
+        made.masters = [network_vlans.port_below(name, True, place, found) for name in made.masters]
+    elif kind in ("macvlan", "ipvlan"):
+        _on_master(fields, made, section, found)
+    elif kind in ("sriov", "ib-sriov"):
+        _on_vfs(fields, made, section, found)
+    if made.match_master and kind != "sriov":
+        message = "matchMasterSubnet is for sriov alone; the webhook refuses it with %s" % kind
+        remedy = "take it out; give each node's pool its nodeName"
+        found.add(
+            import_rules.MATCH_MASTER,
+            fields.place_of(at("ippools.matchMasterSubnet")),
+            message,
+            remedy,
+            "nothing of it",
+        )
+        made.match_master = False
+    return made
+
+
+def _on_master(fields: Fields, made: Network, section: str, found: Found) -> None:
+    made.masters = [
+        network_vlans.port_below(name, False, fields.place_of(section + ".master"), found) for name in made.masters
+    ]
+    if not made.masters:
+        message = "the network %s names no master" % shown(made.name)
+        found.add(
+            import_rules.NO_PORT, fields.place, message, "write the port's netdev as %s.master" % section, "no port"
+        )
+    if len(made.masters) > 1 or fields.has(section + ".bond"):
+        message = "%s are one bond, and a rail is one port" % ", ".join(made.masters)
+        remedy = "make a rail of each port: RDMA of both is lost behind a bond of unlike switches"
+        found.add(import_rules.NOT_KNOWN, fields.place_of(section + ".master"), message, remedy, "the first of them")
+        made.masters = made.masters[:1]
+    if fields.number(section + ".vlanID"):
+        message = "VLAN %d on top of %s" % (fields.number(section + ".vlanID") or 0, ", ".join(made.masters))
+        remedy = "let the leaf put the port into the VLAN; the fabric file gives VLANs to VFs alone"
+        found.add(
+            import_rules.NOT_KNOWN, fields.place_of(section + ".vlanID"), message, remedy, "the rail without a VLAN"
+        )
+    if not made.resource:
+        message = "the network %s names no rdmaResourceName: the webhook cannot add the RDMA resource" % shown(
+            made.name
+        )
+        remedy = "name the resource of its master"
+        found.add(import_rules.NO_RESOURCE, fields.place, message, remedy, "the resource of the rail")
+
+
+def _on_vfs(fields: Fields, made: Network, section: str, found: Found) -> None:
+    if not made.resource:
+        message = "the network %s names no resourceName, which %s needs" % (shown(made.name), made.attachment)
+        found.add(
+            import_rules.NO_RESOURCE, fields.place, message, "name the resource of its VFs", "the resource of the rail"
+        )
+    isolated = made.isolated if made.isolated is not None else made.attachment == "ib-sriov"
+    # of enableRdma enough has been said
+    if not isolated and not any(path.endswith("enableRdma") for path in fields.removed):
+        message = "rdmaIsolation is false: in exclusive mode the pod gets a port without its RDMA device"
+        place = fields.place_of(section + ".rdmaIsolation")
+        found.add(import_rules.ISOLATION, place, message, "write rdmaIsolation: true", "rdma mode exclusive")
+    for key, ours in (("vlanID", "vlan"), ("minTxRateMbps", "min_tx_rate"), ("maxTxRateMbps", "max_tx_rate")):
+        value = fields.number("%s.%s" % (section, key))
+        if value:
+            made.vfs[ours] = value
+    state = fields.text(section + ".linkState")
+    if state and state != "enable":
+        made.vfs["link_state"] = state
+    partition = fields.any(section + ".pkey")
+    if isinstance(partition, Scalar):
+        network_vlans.say_partition(partition, fields.place_of(section + ".pkey"), found)
+
+
+def _type(manifest: Manifest, spec: Mapping | None, found: Found) -> str | None:
+    """The network's cniType, from its own word or from its only section."""
+    value = object_shape.entry(spec, "cniType")
+    text = object_shape.plain_text(value)
+    place = Place(manifest.file, manifest.line, 1, "spec.cniType")
+    sections = [kind for kind, name in _TYPES.items() if name and object_shape.entry(spec, name) is not None]
+    if text in _TYPES:
+        return text
+    close = nearest(text, _TYPES) if text else None
+    if text and isinstance(value, Scalar):
+        place = object_shape.place_at(manifest, value, "spec.cniType")
+    meant = close or (sections[0] if len(sections) == 1 else None)
+    message = "cniType %s is none of %s%s" % (shown(text), ", ".join(_TYPES), did_you_mean(close))
+    if not text:
+        message = "the network has no cniType"
+    written = "it as %s" % meant if meant else "nothing of this network"
+    remedy = "write cniType: %s" % meant if meant else "say how pods get onto the rail"
+    found.add(import_rules.SECTION, place, message, remedy, written)
+    return meant
+
+
+def _without(spec: Mapping | None, others: t.Sequence[str], section: str) -> Mapping | None:
+    """The spec without other types' sections; the only one there is taken for the type's own."""
+    if spec is None or not others:
+        return spec
+    kept = Mapping(spec.line, spec.column)
+    for key, (name, value) in spec.entries.items():
+        if key not in others:
+            kept.entries[key] = (name, value)
+    if section and section not in kept.entries and len(others) == 1:
+        kept.entries[section] = spec.entries[others[0]]
+    return kept
+
+
+def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SpiderReservedIP."""
+    _namespace, name = object_shape.name_of(manifest)
+    fields = object_shape.read(manifest, _spec(manifest), {"ips": TEXTS, "ipVersion": FAMILY}, found)
+    facts.provider(SPIDERPOOL)
+    listed = pool_ranges.ranges(fields.texts("ips"), fields.place_of("ips"), found)
+    facts.taken.setdefault(name or "reserved", []).extend((version, run[0], run[1]) for _t, version, run in listed)
+
+
+def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SpiderCoordinator: of what it says only the networks that go another way concern the rails."""
+    fields = object_shape.read(manifest, _spec(manifest), _COORDINATOR, found, removed=_COORDINATOR_GONE)
+    facts.provider(SPIDERPOOL)
+    for text in fields.texts("hijackCIDR"):
+        net = pool_ranges.exact(text)
+        if net and net.version == 4 and not text.startswith("169.254.") and text not in facts.reserved.values():
+            facts.reserved["hijack-%d" % (len(facts.reserved) + 1)] = text
+
+
+def _spec(manifest: Manifest) -> Mapping | None:
+    spec = object_shape.entry(manifest.root, "spec")
+    return spec if isinstance(spec, Mapping) else None

@@ -1,0 +1,251 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The SR-IOV network operator's kinds, and the configuration of the SR-IOV device plugin."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    NETWORK_OPERATOR,
+    Device,
+    Facts,
+    Network,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import ipam_kinds, object_shape
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
+    ANY,
+    FLAG,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Fields,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import lenient_json
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Value
+
+GROUP = "sriovnetwork.openshift.io"
+
+_SELECTORS: object_shape.Shape = {
+    "vendor": TEXT,
+    "deviceID": TEXT,
+    "pfNames": TEXTS,
+    "rootDevices": TEXTS,
+    "netFilter": TEXT,
+}
+_POLICY: object_shape.Shape = {
+    "resourceName": TEXT,
+    "nodeSelector": ANY,
+    "numVfs": NUMBER,
+    "nicSelector": _SELECTORS,
+    "priority": NUMBER,
+    "deviceType": TEXT,
+    "isRdma": FLAG,
+    "linkType": TEXT,
+    "mtu": NUMBER,
+    "eSwitchMode": TEXT,
+    "excludeTopology": FLAG,
+    "externallyManaged": FLAG,
+    "needVhostNet": FLAG,
+    "vdpaType": TEXT,
+    "bridge": ANY,
+}
+_NETWORK: object_shape.Shape = {
+    "networkNamespace": TEXT,
+    "resourceName": TEXT,
+    "ipam": TEXT,
+    "vlan": NUMBER,
+    "vlanQoS": NUMBER,
+    "vlanProto": TEXT,
+    "spoofChk": TEXT,
+    "trust": TEXT,
+    "linkState": TEXT,
+    "minTxRate": NUMBER,
+    "maxTxRate": NUMBER,
+    "capabilities": TEXT,
+    "metaPlugins": TEXT,
+    "logLevel": TEXT,
+    "logFile": TEXT,
+}
+# The operator's own rule up to its release 1.6.
+_RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
+
+
+def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SriovNetworkNodePolicy. Its resource has the operator's prefix, which the manifest does not say."""
+    _namespace, name = object_shape.name_of(manifest)
+    spec = object_shape.entry(manifest.root, "spec")
+    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _POLICY, found)
+    resource = fields.text("resourceName") or ""
+    if not _RESOURCE.match(resource):
+        message = "the operator refuses the resource name %s" % (shown(resource) if resource else "that is missing")
+        remedy = "use letters, digits and underscores"
+        found.add(
+            import_rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, "the fabric file's own names"
+        )
+    vfs = fields.number("numVfs")
+    if not vfs:
+        message = "the policy %s makes no VFs" % shown(name)
+        found.add(
+            import_rules.VFS, fields.place_of("numVfs"), message, "say numVfs, at most 127 for ConnectX", "no count"
+        )
+    if fields.text("deviceType") == "vfio-pci":
+        message = "vfio-pci has no RDMA device and no netdev in the pod"
+        remedy = "write deviceType: netdevice"
+        found.add(
+            import_rules.NOT_KNOWN, fields.place_of("deviceType"), message, remedy, "VFs with their kernel driver"
+        )
+    elif fields.flag("isRdma") is False:
+        message = "isRdma is false: pods get VFs without RDMA"
+        found.add(import_rules.NOT_KNOWN, fields.place_of("isRdma"), message, "write isRdma: true", "VFs with RDMA")
+    link = (fields.text("linkType") or "").lower() or None
+    if link not in (None, "eth", "ib"):
+        message = "linkType %s is neither eth nor ib" % shown(fields.text("linkType") or "")
+        found.add(
+            import_rules.LINK,
+            fields.place_of("linkType"),
+            message,
+            "write eth or ib",
+            "what follows from the attachment",
+        )
+        link = None
+    device = Device(
+        fields.place,
+        resource,
+        False,
+        _pf_names(fields, "nicSelector.pfNames", found),
+        _addresses(fields),
+        vfs,
+        fields.number("mtu"),
+        link,
+    )
+    if not device.netdevs and not device.pci:
+        message = "the policy %s selects no port by pfNames or rootDevices" % shown(name)
+        remedy = "name the ports: a rail is one port of each node"
+        found.add(import_rules.SELECTOR, fields.place_of("nicSelector"), message, remedy, "the resource without a port")
+    facts.devices.append(device)
+
+
+def _pf_names(fields: Fields, key: str, found: Found) -> list[str]:
+    names = []
+    for name in fields.texts(key):
+        port, part, _vfs = name.partition("#")
+        if part:
+            message = "%s is a part of the port's VFs" % shown(name)
+            remedy = "give a rail all VFs of its port"
+            found.add(import_rules.NOT_KNOWN, fields.place_of(key), message, remedy, shown(port))
+        names.append(port)
+    return list(dict.fromkeys(names))
+
+
+def _addresses(fields: Fields) -> list[str]:
+    found = [pci(text) for text in fields.texts("nicSelector.rootDevices")]
+    return [address for address in found if address]
+
+
+def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> None:
+    """A SriovNetwork or SriovIBNetwork: ``attachment`` is sriov or ib-sriov."""
+    namespace, name = object_shape.name_of(manifest)
+    spec = object_shape.entry(manifest.root, "spec")
+    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _NETWORK, found)
+    infiniband = attachment == "ib-sriov"
+    facts.provider(NETWORK_OPERATOR)
+    if not fields.text("resourceName"):
+        message = "the network %s names no resourceName" % shown(name)
+        found.add(
+            import_rules.NO_RESOURCE, fields.place, message, "name the resource of its VFs", "the resource of the rail"
+        )
+    made = Network(
+        fields.place,
+        "SriovNetwork",
+        fields.text("networkNamespace") or namespace,
+        name,
+        attachment,
+        resource=fields.text("resourceName"),
+        isolated="rdma" in _meta_plugins(fields, found),
+    )
+    if not infiniband:
+        _on_ethernet(fields, made)
+    states = ("auto", "disable") if infiniband else ("auto", "disable", "enable")
+    if fields.peek("linkState") in states:
+        made.vfs["link_state"] = fields.text("linkState")
+    ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), made, facts, found)
+    facts.networks.append(made)
+
+
+def _meta_plugins(fields: Fields, found: Found) -> set[str]:
+    """The types of the plugins that are chained to a network; they are JSON objects with commas between them."""
+    place = fields.place_of("metaPlugins")
+    reading = lenient_json.read("[%s]" % (fields.text("metaPlugins") or ""), place.line, place.column)
+    if reading.value is None:
+        return set()
+    found.trees.append(("spec.metaPlugins", reading.value))
+    return {object_shape.peek(object_shape.entry(each, "type")) for each in getattr(reading.value, "items", ())}
+
+
+def _on_ethernet(fields: Fields, made: Network) -> None:
+    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("minTxRate", "min_tx_rate"), ("maxTxRate", "max_tx_rate")):
+        value = fields.number(key)
+        if value:
+            made.vfs[ours] = value
+    for key, ours in (("trust", "trust"), ("spoofChk", "spoofchk")):
+        if (fields.peek(key) or "").lower() in ("on", "off"):
+            made.vfs[ours] = (fields.text(key) or "").lower() == "on"
+
+
+def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: Found, default_prefix: str) -> None:
+    """The SR-IOV device plugin's ``resourceList``."""
+    items = object_shape.entry(root, "resourceList")
+    for item in getattr(items, "items", ()):
+        if not isinstance(item, Mapping):
+            continue
+        known = {
+            "resourceName": TEXT,
+            "resourcePrefix": TEXT,
+            "deviceType": TEXT,
+            "excludeTopology": FLAG,
+            "additionalInfo": ANY,
+            "selectors": ANY,
+        }
+        fields = object_shape.read(manifest, item, known, found, path="resourceList[]")
+        selectors = fields.any("selectors")
+        if isinstance(selectors, Mapping):
+            selected = [selectors]
+        else:
+            selected = [each for each in getattr(selectors, "items", ()) if isinstance(each, Mapping)]
+        netdevs: list[str] = []
+        addresses: list[str] = []
+        for each in selected:
+            chosen = object_shape.read(
+                manifest,
+                each,
+                {
+                    "vendors": TEXTS,
+                    "devices": TEXTS,
+                    "drivers": TEXTS,
+                    "pfNames": TEXTS,
+                    "rootDevices": TEXTS,
+                    "pciAddresses": TEXTS,
+                    "acpiIndexes": TEXTS,
+                    "linkTypes": TEXTS,
+                    "isRdma": FLAG,
+                    "needVhostNet": FLAG,
+                    "ddpProfiles": TEXTS,
+                    "vdpaType": TEXT,
+                    "pKeys": TEXTS,
+                },
+                found,
+                path="resourceList[].selectors",
+            )
+            netdevs.extend(_pf_names(chosen, "pfNames", found))
+            addresses.extend(filter(None, map(pci, chosen.texts("rootDevices") + chosen.texts("pciAddresses"))))
+        prefix = fields.text("resourcePrefix") or default_prefix
+        name = "%s/%s" % (prefix, fields.text("resourceName") or "")
+        facts.devices.append(Device(fields.place, name, False, netdevs, addresses))

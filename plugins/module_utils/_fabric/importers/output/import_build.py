@@ -1,0 +1,502 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From drafted rails to the sections of a fabric file, and the comments in it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    import_rules,
+    name_counting,
+    pool_ranges,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    CNI,
+    NETWORK_OPERATOR,
+    SPIDERPOOL,
+    Facts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.infer_addresses import addressing
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
+    BLOCK,
+    NONE,
+    SUBNET,
+    Addressed,
+    Addressing,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import pool_routes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    BadRange,
+    HostRange,
+    trailing_number,
+)
+
+PLUGIN = "railyard.fabric.rails"
+# What Linux gives a port that nobody configures; RFC 4392's for InfiniBand is as safe.
+SAFE_MTU = {False: 1500, True: 2044}
+_STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
+_ON_VFS = ("sriov", "ib-sriov")
+
+
+class Options(t.NamedTuple):
+    """What the manifests cannot say. ``nodes``: names or ranges, each with its keys as in a fabric file."""
+
+    name: str | None = None
+    nodes: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
+    profile: str = "server"
+    mtu: int | None = None
+
+
+class Sections:
+    """The sections of a fabric file, and its comments by the path of the key below them."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, t.Any] = {}
+        self.comments: dict[Path, list[str]] = {}
+
+    def say(self, path: tuple[str, ...], line: str) -> None:
+        self.comments.setdefault(path, []).append(line)
+
+
+class Builder:
+    """Decides section by section; what it cannot decide it says in a finding and in a comment."""
+
+    def __init__(self, facts: Facts, drafts: t.Sequence[Draft], options: Options, found: Found) -> None:
+        self._facts = facts
+        self._drafts = drafts
+        self._options = options
+        self._found = found
+        self._out = Sections()
+        self._place = drafts[0].place
+        self._provider = self._choose_provider()
+        self._attachment = self._choose_attachment()
+        self._infiniband = self._attachment in ("ib-sriov", "ipoib") or self._ib_links()
+        self._names = self._rail_names()
+
+    def build(self) -> Sections:
+        out = self._out
+        made = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
+        nets = [rail.net for of_version in made.rails.values() for rail in of_version.values()]
+        if not made.proposed:
+            pool_routes.say_lost(self._drafts, nets, self._found)
+        out.data["plugin"] = PLUGIN
+        out.data["fabric"] = self._fabric(made)
+        section = self._addresses(made)
+        if section:
+            out.data["addresses"] = section
+        out.data["rails"] = self._rails(made)
+        out.data["profiles"] = self._profiles()
+        out.data["nodes"] = self._nodes(made)
+        names = Names(self._facts, self._drafts, self._names, self._provider, self._attachment, self._found).section(
+            made
+        )
+        if names:
+            out.data["names"] = names
+        if self._facts.qos and not self._infiniband:
+            keys = ("priority", "dscp", "cnp_priority", "trust", "pfc")
+            qos = {key: self._facts.qos[key] for key in keys if key in self._facts.qos}
+            if qos.get("pfc") == [qos["priority"]]:
+                del qos["pfc"]
+            out.data["qos"] = qos
+            if self._found.said(import_rules.QOS):
+                out.say(("qos",), "CHECK: as the NicConfigurationTemplate has it; do the switches agree?")
+        return out
+
+    # -- the fabric
+
+    def _choose_provider(self) -> str:
+        signs, managers = self._facts.providers, self._facts.managers
+        if NETWORK_OPERATOR in signs and SPIDERPOOL not in signs and managers and "nv-ipam" not in managers:
+            return self._other_manager(sorted(managers))
+        for name in (SPIDERPOOL, NETWORK_OPERATOR, CNI):
+            if name in signs:
+                return name
+        message = "nothing says who serves the networks inside Kubernetes"
+        remedy = "correct fabric.provider where it is not %s" % SPIDERPOOL
+        self._found.add(import_rules.PROVIDER, self._place, message, remedy, "provider: %s" % SPIDERPOOL)
+        self._out.say(("fabric",), "CHECK: provider is a guess; the manifests do not show it")
+        return SPIDERPOOL
+
+    def _other_manager(self, managers: t.Sequence[str]) -> str:
+        """The operator's networks with an address manager that the plan does not make: nv-ipam was never there."""
+        message = "the Network Operator's networks take addresses from %s, and the plan's from nv-ipam" % managers[0]
+        remedy = "check fabric.provider: spiderpool, too, has one range for all nodes; network-operator means nv-ipam"
+        self._found.add(import_rules.MANAGER, self._place, message, remedy, "provider: %s" % SPIDERPOOL)
+        self._out.say(("fabric",), "DECIDE: provider; the manifests have addresses of %s" % managers[0])
+        return SPIDERPOOL
+
+    def _choose_attachment(self) -> str:
+        counts: dict[str, int] = {}
+        for draft in self._drafts:
+            for network in draft.networks[:1]:
+                counts[network.attachment] = counts.get(network.attachment, 0) + 1
+        if not counts:
+            shared = any(device.shared for draft in self._drafts for device in draft.devices)
+            guess = "macvlan" if shared else "ib-sriov" if self._ib_links() else "sriov"
+            message = "no manifest says how pods get onto the rails"
+            remedy = "correct fabric.attachment where it is not %s" % guess
+            self._found.add(import_rules.ATTACHMENT, self._place, message, remedy, "attachment: %s" % guess)
+            self._out.say(("fabric",), "CHECK: attachment is a guess; no network's manifest is there")
+            return guess
+        chosen = max(counts, key=lambda name: counts[name])
+        for draft in self._drafts:
+            for network in draft.networks[:1]:
+                if network.attachment != chosen:
+                    message = "%s is %s, and the fabric is %s" % (shown(network.name), network.attachment, chosen)
+                    remedy = "write a fabric file for each, or another profile for the nodes that differ"
+                    self._found.add(import_rules.ATTACHMENTS, network.place, message, remedy, chosen)
+        return self._against_links(chosen)
+
+    def _ib_links(self) -> bool:
+        links = {device.link for draft in self._drafts for device in draft.devices if device.link}
+        return "ib" in (links or self._facts.links)
+
+    def _against_links(self, chosen: str) -> str:
+        links = {device.link for draft in self._drafts for device in draft.devices if device.link}
+        place = next((d.place for draft in self._drafts for d in draft.devices if d.link), self._place)
+        if "ib" in links and chosen == "sriov":
+            message = "the policy makes InfiniBand VFs, and the network is of type sriov, which is for Ethernet"
+            self._found.add(import_rules.LINK, place, message, "write ib-sriov", "attachment: ib-sriov")
+            return "ib-sriov"
+        if "eth" in links and chosen in ("ib-sriov", "ipoib"):
+            message = "the policy makes Ethernet VFs, and the network is of type %s" % chosen
+            self._found.add(
+                import_rules.LINK, place, message, "write linkType: ib, or the type sriov", "attachment: %s" % chosen
+            )
+        if "ib" in links and chosen in ("macvlan", "ipvlan"):
+            message = "%s does not exist on InfiniBand" % chosen
+            self._found.add(import_rules.LINK, place, message, "write ib-sriov or ipoib", "attachment: ib-sriov")
+            return "ib-sriov"
+        return chosen
+
+    def _fabric(self, made: Addressing) -> dict[str, t.Any]:
+        options = self._options
+        section: dict[str, t.Any] = {"name": options.name or "imported"}
+        if options.name is None:
+            self._out.say(("fabric", "name"), "CHECK: choose the fabric's name before anything is made from it")
+        section["attachment"] = self._attachment
+        section["provider"] = self._provider
+        if self._infiniband and self._attachment == "host-device":
+            section["link_layer"] = "infiniband"
+        section["mtu"] = self._mtu()
+        vfs = self._vfs()
+        if made.pods_per_node:
+            counts = [count for count in self._counts() if count] if vfs else []
+            section["pods_per_node"] = min([made.pods_per_node, *counts])
+            self._out.say(
+                ("fabric", "pods_per_node"), "DECIDE: nv-ipam's blocks have so many addresses; see its finding"
+            )
+        reserved = self._facts.reserved
+        if reserved:
+            section["reserved"] = dict(reserved)
+        if vfs:
+            section["vfs"] = vfs
+        return section
+
+    def _mtu(self) -> int:
+        """The fabric's; rails that have another say it themselves."""
+        said = [self._mtu_of(draft) for draft in self._drafts]
+        known = [mtu for mtu in said if mtu]
+        if self._options.mtu:
+            return self._options.mtu
+        if known:
+            return max(set(known), key=known.count)
+        mtu = SAFE_MTU[self._infiniband]
+        message = "nothing says the MTU of the rails"
+        remedy = "say what every switch of the rails carries"
+        remedy += ": 4092 is usual for InfiniBand" if self._infiniband else ": 4200 gives RoCE its transfers of 4096"
+        self._found.add(import_rules.MTU, self._place, message, remedy, "mtu: %d" % mtu)
+        self._out.say(("fabric", "mtu"), "DECIDE: what every switch of the rails carries; no manifest says it")
+        return mtu
+
+    def _mtu_of(self, draft: Draft) -> int | None:
+        ports = [port.mtu for port in self._facts.host_ports if port.netdev == draft.netdev and port.mtu]
+        devices = [device.mtu for device in draft.devices if device.mtu]
+        networks = [network.mtu for network in draft.networks if network.mtu]
+        every = ports + devices + networks
+        if len(set(every)) > 1:
+            message = "the MTU of %s is %s" % (shown(draft.label), " and ".join(map(str, sorted(set(every)))))
+            remedy = "let the port have at least what its pods have, and the switches at least the port's"
+            written = "mtu: %d" % max(every)
+            self._found.add(import_rules.MTUS, draft.place, message, remedy, written)
+        return max(every) if every else None
+
+    # -- VFs
+
+    def _counts(self) -> list[int | None]:
+        return [max((d.vfs for d in draft.devices if d.vfs), default=None) for draft in self._drafts]
+
+    def _vfs(self) -> dict[str, t.Any]:
+        if self._attachment not in _ON_VFS:
+            return {}
+        section: dict[str, t.Any] = {}
+        known = [count for count in self._counts() if count]
+        if known:
+            section["count"] = min(max(set(known), key=known.count), 127)
+        else:
+            section["count"] = 8
+            message = "nothing says how many VFs a port has"
+            self._found.add(import_rules.VFS, self._place, message, "say fabric.vfs.count: one for each pod", "vfs: 8")
+            self._out.say(("fabric", "vfs"), "DECIDE: as many VFs a port as pods of a node; no policy says it")
+        words = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
+        for word in words[:1]:
+            section.update({key: value for key, value in word.items() if all(each.get(key) == value for each in words)})
+        return section
+
+    def _own_vfs(self, place: int, draft: Draft) -> dict[str, t.Any]:
+        """What a rail's VFs have beside the fabric's."""
+        if self._attachment not in _ON_VFS:
+            return {}
+        common = self._out.data["fabric"].get("vfs", {})
+        own = dict(draft.networks[0].vfs) if draft.networks else {}
+        count = self._counts()[place - 1]
+        if count:
+            own["count"] = min(count, 127)
+        return {key: value for key, value in own.items() if common.get(key) != value}
+
+    # -- rails
+
+    def _rail_names(self) -> list[str]:
+        stems = []
+        for draft in self._drafts:
+            texts = [draft.network, draft.resource] + [pool.name for pool in draft.pools]
+            match = next((found for found in (_STEM.search(text) for text in texts if text) if found), None)
+            stems.append(match.group(1).lower() if match else "")
+        numbers = [draft.number or 0 for draft in self._drafts]
+        stem = stems[0] if len(set(stems)) == 1 and stems[0] else "rail"
+        if stem == "rail":
+            numbers = list(range(1, len(self._drafts) + 1)) if "" in stems else numbers
+        return ["%s%02d" % (stem, number) for number in numbers]
+
+    def _rails(self, made: Addressing) -> dict[str, t.Any]:
+        section: dict[str, t.Any] = {}
+        notes: dict[str, list[str]] = {}
+        mtu = self._out.data["fabric"]["mtu"]
+        for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
+            rail: dict[str, t.Any] = {}
+            for version, suffix in ((4, ""), (6, "6")):
+                got = made.rails[version].get(place)
+                if got:
+                    rail.update(_family(got, suffix))
+                    if got.note:
+                        notes.setdefault(got.note, []).append(name)
+            if place not in made.rails[4] and place not in made.rails[6] and made.mode != NONE:
+                decide = made.proposed.get(place, "this rail's subnet; no manifest says it")
+                self._out.say(("rails", name), "DECIDE: %s" % decide)
+            own = self._mtu_of(draft)
+            if own and own != mtu and not self._options.mtu:
+                rail["mtu"] = own
+            vfs = self._own_vfs(place, draft)
+            if vfs:
+                rail["vfs"] = vfs
+            section[name] = rail
+        for note, names in notes.items():
+            for path in [("rails",)] if len(names) == len(self._names) > 1 else [("rails", name) for name in names]:
+                self._out.say(path, note)
+        hosts = [rail for rail in section.values() if "hosts" in rail]
+        if hosts and self._found.said(import_rules.HOSTS):
+            self._out.say(
+                ("rails",), "CHECK: hosts are what the manifests leave free; has nobody else these addresses?"
+            )
+        return section
+
+    def _addresses(self, made: Addressing) -> dict[str, t.Any]:
+        section: dict[str, t.Any] = {}
+        if made.mode != SUBNET:
+            section["mode"] = made.mode
+        if made.node_prefix:
+            section["node_prefix6" if made.rails[6] and not made.rails[4] else "node_prefix"] = made.node_prefix
+        if made.block:
+            section["block"] = made.block
+        if made.gateway:
+            section["gateway6" if made.rails[6] and not made.rails[4] else "gateway"] = made.gateway
+        if made.host:
+            section["host"] = made.host
+            if made.host == "none":
+                self._out.say(("addresses", "host"), "DECIDE: the pools leave no address for a node's port")
+        if made.leaf_end:
+            section["leaf_end"] = made.leaf_end
+        if self._provider == CNI and made.mode == SUBNET and any(rail.pods for rail in made.rails[4].values()):
+            section.update(self._blocks(made))
+        return section
+
+    def _blocks(self, made: Addressing) -> dict[str, t.Any]:
+        """Plain CNI plugins know no cluster: a node gets a block of its own out of the rail's pod addresses."""
+        rails = [rail.pods for rail in made.rails[4].values() if rail.pods]
+        wanted, block = max(self._node_count(), 2), 16
+        while block > 1 and any(sum((run[1] - run[0] + 1) // block for run in runs) < wanted for runs in rails):
+            block //= 2
+        message = "no address manager of this collection's serves these networks: plain CNI plugins count on each node"
+        remedy = "let each node have a block of addresses, or take the provider spiderpool"
+        self._found.add(import_rules.OWN_BLOCKS, self._place, message, remedy, "blocks of %d addresses a node" % block)
+        self._out.say(("addresses",), "CHECK: a node's pods get a block of addresses, for no one else counts them")
+        return {"mode": BLOCK, "block": block}
+
+    # -- profiles and nodes
+
+    def _profiles(self) -> dict[str, t.Any]:
+        ports: dict[str, t.Any] = {}
+        numbers = [draft.number for draft in self._drafts]
+        gpus = all(name.startswith("gpu") for name in self._names) and None not in numbers
+        lowest = 0 if 0 in numbers else 1
+        path = ("profiles", self._options.profile, "ports")
+        for name, draft in zip(self._names, self._drafts):
+            port: dict[str, t.Any] = {}
+            if draft.netdev:
+                port["netdev"] = draft.netdev
+            if draft.pci:
+                port["pci"] = draft.pci
+            if not port:
+                message = "nothing says which port of a node is on %s" % name
+                remedy = "write its netdev or its PCI address into the profile"
+                self._found.add(import_rules.NO_PORT, draft.place, message, remedy, "a port without identity")
+                self._out.say(path + (name,), "DECIDE: the port's netdev or pci; no manifest says it")
+            if gpus and draft.number is not None:
+                port["gpu"] = draft.number - lowest
+            if "netdev" in draft.counted:
+                self._out.say(path + (name,), "CHECK: counted on from the other ports")
+            ports[name] = port
+        self._say_counted()
+        if gpus:
+            message = "the GPUs of the ports follow from their names alone"
+            remedy = "compare with nvidia-smi topo -m"
+            self._found.add(
+                import_rules.GPUS,
+                self._place,
+                message,
+                remedy,
+                "gpu: %d for %s and so on" % (ports[self._names[0]]["gpu"], self._names[0]),
+            )
+            self._out.say(path, "CHECK: GPUs are numbered as the names are; nvidia-smi topo -m shows the truth")
+        return {self._options.profile: {**self._of_nics(), "ports": ports}}
+
+    def _of_nics(self) -> dict[str, t.Any]:
+        """The driver and the settings of the NICs and of PCI."""
+        found: dict[str, t.Any] = {}
+        facts = self._facts
+        if facts.driver:
+            found["driver"] = {"kind": facts.driver}
+        if facts.pci:
+            found["pci"] = dict(facts.pci)
+        if facts.firmware and all(draft.pci for draft in self._drafts):
+            found["firmware"] = dict(facts.firmware)
+        elif facts.firmware:
+            text = ", ".join("%s: %s" % each for each in facts.firmware.items())
+            message = "the firmware setting %s needs the PCI addresses of the ports" % text
+            remedy = "write pci of each port, and firmware: {%s} into the profile" % text
+            self._found.add(import_rules.NOT_KNOWN, self._place, message, remedy, "nothing of it")
+        return found
+
+    def _say_counted(self) -> None:
+        for key, what in (("netdev", "netdev"), ("resource", "resource"), ("network", "network")):
+            counted = [draft for draft in self._drafts if key in draft.counted]
+            if counted:
+                values = [str(getattr(draft, key)) for draft in counted]
+                message = "the %s of %d rails is nowhere in the manifests" % (what, len(counted))
+                remedy = "check these names on a node" if key == "netdev" else "give the manifests of all rails"
+                written = "%s, counted on from the others" % name_counting.compact(values)
+                self._found.add(import_rules.COUNTED, counted[0].place, message, remedy, written)
+
+    def _node_count(self) -> int:
+        if self._options.nodes:
+            return sum(map(_length, self._options.nodes))
+        return len(self._known_nodes())
+
+    @staticmethod
+    def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], made: Addressing) -> dict[str, dict[str, t.Any]]:
+        """Nodes whose addresses the manifests have keep them: a range with one of another index is written out."""
+        found: dict[str, dict[str, t.Any]] = {}
+        for pattern, own in nodes.items():
+            names = _expanded(pattern)
+            if all(made.indexes.get(name) in (None, own.get("index", trailing_number(name))) for name in names):
+                found[pattern] = own
+                continue
+            values = {key: _expanded(value) if isinstance(value, str) else [value] for key, value in own.items()}
+            for at, name in enumerate(names):
+                found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
+                if made.indexes.get(name) not in (None, trailing_number(name)):
+                    found[name]["index"] = made.indexes[name]
+        return found
+
+    def _own_networks(self, nodes: dict[str, dict[str, t.Any]], made: Addressing) -> None:
+        """Nodes to which pools give networks by name are kept, so that nobody else is given these."""
+        known = {name for pattern in nodes for name in _expanded(pattern)}
+        static = {node for draft in self._drafts for pool in draft.pools for node in pool.static}
+        for name in sorted((static & set(made.indexes)) - known, key=name_counting.natural):
+            nodes[name] = {"profile": self._options.profile, "index": made.indexes[name]}
+            self._out.say(("nodes", name), "CHECK: a pool gives this node a network of its own")
+
+    def _known_nodes(self) -> list[str]:
+        named = list(self._facts.nodes)
+        for draft in self._drafts:
+            for pool in draft.pools:
+                named.extend(pool.nodes)
+        return sorted(set(named), key=name_counting.natural)
+
+    def _nodes(self, made: Addressing) -> dict[str, t.Any]:
+        profile = self._options.profile
+        if self._options.nodes:
+            given = {name: dict({"profile": profile}, **dict(own or {})) for name, own in self._options.nodes.items()}
+            given = self._indexed(given, made)
+            self._own_networks(given, made)
+            return given
+        named = self._known_nodes()
+        if not named:
+            message = "no manifest names the nodes"
+            if self._facts.mentioned:
+                message += "; the page mentions %s" % name_counting.compact(self._facts.mentioned)
+            remedy = "name them in the fabric file, such as ai-[01:16]: {profile: %s}, or with import_nodes" % profile
+            self._found.add(import_rules.NODES, self._place, message, remedy, "no nodes")
+            self._out.say(("nodes",), "DECIDE: the nodes, such as ai-[01:16]: {profile: %s}" % profile)
+            return {}
+        message = "only pools name nodes: %s" % name_counting.compact(named)
+        self._found.add(import_rules.NODES_NAMED, self._place, message, "add the others", "these alone")
+        self._out.say(("nodes",), "CHECK: these are the nodes that pools name; are there others?")
+        section = {}
+        plain = []
+        for at, name in enumerate(named, 1):
+            index = made.indexes.get(name) or (None if trailing_number(name) else at)
+            if index and index != trailing_number(name):
+                section[name] = {"profile": profile, "index": index}
+            else:
+                plain.append(name)
+        return dict({name: {"profile": profile} for name in name_counting.ranged(plain)}, **section)
+
+
+def _length(pattern: str) -> int:
+    try:
+        return len(HostRange(pattern))
+    except BadRange:
+        return 1
+
+
+def _expanded(pattern: str) -> list[str]:
+    try:
+        return list(HostRange(pattern))
+    except BadRange:
+        return [pattern]
+
+
+def _family(got: Addressed, suffix: str) -> dict[str, t.Any]:
+    net = got.net
+    rail: dict[str, t.Any] = {"subnet" + suffix: pool_ranges.shown_net(net)}
+    if got.gateway is not None:
+        rail["gateway" + suffix] = pool_ranges.show(net.version, got.gateway)
+    for key, runs in (("pods", got.pods), ("hosts", got.hosts)):
+        ranges = [pool_ranges.shown_run(net, run) for run in runs]
+        if ranges:
+            rail[key + suffix] = ranges if len(ranges) > 1 else ranges[0]
+    if got.taken:
+        taken = rail.setdefault("taken", {})
+        for name, runs in got.taken.items():
+            ranges = [pool_ranges.shown_run(net, run) for run in runs]
+            taken[name] = ranges if len(ranges) > 1 else ranges[0]
+    return rail

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The names of Kubernetes objects: those of the manifests are kept, as templates or rail by rail."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
+    CNI,
+    NETWORK_OPERATOR,
+    SPIDERPOOL,
+    Facts,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft, bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
+    NONE,
+    SUBNET,
+    Addressing,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import label
+
+_PREFIXES = {SPIDERPOOL: "spidernet.io", NETWORK_OPERATOR: "nvidia.com", CNI: "rdma"}
+_NAMESPACES = {SPIDERPOOL: "kube-system", NETWORK_OPERATOR: "default", CNI: "default"}
+
+
+class Names:
+    """``rails``: the names of the rails, in their order."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        drafts: t.Sequence[Draft],
+        rails: t.Sequence[str],
+        provider: str,
+        attachment: str,
+        found: Found,
+    ) -> None:
+        self._facts = facts
+        self._drafts = drafts
+        self._rails = rails
+        self._provider = provider
+        self._attachment = attachment
+        self._found = found
+        self._place = drafts[0].place
+
+    def section(self, made: Addressing) -> dict[str, t.Any]:
+        """The section ``names``; empty where all names are the file's own."""
+        section: dict[str, t.Any] = {}
+        prefixes = {self._prefix(draft) for draft in self._drafts} - {""}
+        if len(prefixes) == 1:
+            prefix = prefixes.pop()
+            if prefix != _PREFIXES[self._provider]:
+                section["resource_prefix"] = prefix
+        elif prefixes:
+            message = "the resources have several prefixes: %s" % ", ".join(sorted(prefixes))
+            self._found.add(import_rules.NAMES, self._place, message, "take one", _PREFIXES[self._provider])
+        resources = [bare(draft.resource or "") for draft in self._drafts]
+        defaults = ["%s_%s" % (name.replace("-", "_"), self._attachment.replace("-", "_")) for name in self._rails]
+        self._template(section, "resource", resources, defaults, SHAPES["resource"][0].match)
+        networks = [draft.network or "" for draft in self._drafts]
+        defaults = ["%s-%s" % (name, self._attachment) for name in self._rails]
+        self._template(section, "network", networks, defaults, _short_label)
+        spaces = {draft.namespace for draft in self._drafts} - {""}
+        if len(spaces) == 1 and spaces != {_NAMESPACES[self._provider]}:
+            section["namespace"] = spaces.pop()
+        if made.mode != NONE and self._provider != CNI:
+            each_node = made.mode != SUBNET and self._provider != NETWORK_OPERATOR
+            for version, key in ((4, "pool"), (6, "pool6")):
+                names = self._node_pools(version) if each_node else self._pool_names(made, version)
+                own = "{fabric}-{rail}" + "-{node}" * each_node
+                self._template(section, key, names, [own] * len(names), SHAPES["pool"][0].match, each_node)
+        return section
+
+    def _node_pools(self, version: int) -> list[str]:
+        """What the names of each rail's pools, one a node, have in common; nothing where they have not."""
+        names = []
+        for draft in self._drafts:
+            mine = [pool for pool in draft.pools if pool.net and pool.net.version == version and pool.nodes]
+            common = {pool.name.replace(pool.nodes[0], "{node}") for pool in mine}
+            if len(common) != 1 or "{node}" not in next(iter(common)):
+                self._say_pools(version)
+                return []
+            names.append(common.pop())
+        return names
+
+    def _say_pools(self, version: int) -> None:
+        names = [
+            pool.name
+            for draft in self._drafts
+            for pool in draft.pools
+            if pool.net and pool.net.version == version and not pool.own
+        ]
+        if names:
+            message = "the pools %s become pools of other names" % name_counting.compact(list(dict.fromkeys(names)))
+            remedy = "let pods ask for the new names, or set names.pool"
+            self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
+
+    def _pool_names(self, made: Addressing, version: int) -> list[str]:
+        """A pool's name each rail; nothing where a rail has several, for the plan makes one."""
+        mine = [
+            [each.name for each in draft.pools if each.net and each.net.version == version and not each.own]
+            for draft in self._drafts
+        ]
+        if any(len(names) > 1 for names in mine):
+            self._say_pools(version)
+            return []
+        known = {at: names[0] for at, names in enumerate(mine, 1) if names}
+        if len(known) == 1 and len(mine) > 1 and version == 4:
+            return self._counted_pools(made, *known.popitem())
+        series = name_counting.series(known)
+        if series is None or not series.counts:
+            return [known.get(at, "") for at in range(1, len(mine) + 1)]
+        return [series.at(at) or "" for at in range(1, len(mine) + 1)]
+
+    def _counted_pools(self, made: Addressing, place: int, name: str) -> list[str]:
+        """All pools' names from one such as ``gpu1-net11``, whose numerals are its rail's and its subnet's."""
+        thirds = {at: rail.net.first >> 8 & 255 for at, rail in made.rails[4].items()}
+        counted = len(thirds) == len(self._drafts) and all(
+            third == thirds[place] + at - place for at, third in thirds.items()
+        )
+
+        def moved(at: int) -> str:
+            def one(numeral: t.Match[str]) -> str:
+                value = int(numeral.group())
+                grows = value == place or (counted and value == thirds[place])
+                return "%0*d" % (len(numeral.group()), value + at - place) if grows else numeral.group()
+
+            return re.sub("[0-9]{1,9}", one, name)
+
+        return [moved(at) for at in range(1, len(self._drafts) + 1)]
+
+    def _prefix(self, draft: Draft) -> str:
+        words = [network.resource or "" for network in draft.networks] + [draft.resource or ""]
+        return next((word.rpartition("/")[0] for word in words if "/" in word), "")
+
+    def _template(
+        self,
+        section: dict[str, t.Any],
+        key: str,
+        names: t.Sequence[str],
+        defaults: t.Sequence[str],
+        fits: t.Callable[[str], t.Any],
+        each_node: bool = False,
+    ) -> None:
+        """The one template that gives these names, or one for each rail, where they are not the file's own."""
+        if not any(names) or list(names) == list(defaults):
+            return
+        known = {at: name for at, name in enumerate(names, 1) if name}
+        bad = [name for name in known.values() if not fits(name.replace("{node}", "n"))]
+        if bad or len(set(known.values())) < len(known):
+            message = "a fabric file cannot have the %s names %s" % (
+                key,
+                name_counting.compact(list(dict.fromkeys(names))),
+            )
+            remedy = "let pods ask for the new names, or set names.%s" % key
+            self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
+            return
+        series = name_counting.series(known)
+        whole = len(known) == len(names)
+        if series and whole and series.by_one and (series.counts or len(names) == 1):
+            section[key] = series.template()
+        else:
+            section[key] = {rail: names[at] or defaults[at] for at, rail in enumerate(self._rails)}
+
+
+def _short_label(text: str) -> bool:
+    return label(text, 63)

@@ -1,0 +1,214 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The import: texts of manifests, pages and scripts in; a fabric file's text and findings out."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import render
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Finding, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    claimed_addresses,
+    import_rules,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
+    Found,
+    Mended,
+    Place,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import unread
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.neutral_fields import (
+    STATE,
+    neutral,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import correlate
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
+    device_plugin_kinds,
+    ipam_kinds,
+    network_kinds,
+    nic_configuration_kinds,
+    object_shape,
+    plain_lines,
+    spiderpool_kinds,
+    sriov_kinds,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import (
+    Builder,
+    Options,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
+
+Reader = t.Callable[[manifest_texts.Manifest, Facts, Found], None]
+
+
+# API group -> kind -> what reads it; None: it exists, and is not carried over.
+_READERS: dict[str, dict[str, Reader | None]] = {
+    spiderpool_kinds.GROUP: {
+        "SpiderIPPool": spiderpool_kinds.pool,
+        "SpiderMultusConfig": spiderpool_kinds.network,
+        "SpiderReservedIP": spiderpool_kinds.reserved,
+        "SpiderCoordinator": spiderpool_kinds.coordinator,
+        "SpiderSubnet": None,
+        "SpiderEndpoint": None,
+    },
+    sriov_kinds.GROUP: {
+        "SriovNetworkNodePolicy": sriov_kinds.policy,
+        "SriovNetwork": functools.partial(sriov_kinds.network, "sriov"),
+        "SriovIBNetwork": functools.partial(sriov_kinds.network, "ib-sriov"),
+        "SriovNetworkNodeState": None,
+        "SriovNetworkPoolConfig": None,
+        "SriovOperatorConfig": None,
+        "OVSNetwork": None,
+    },
+    "k8s.cni.cncf.io": {"NetworkAttachmentDefinition": network_kinds.definition},
+    "mellanox.com": {
+        "MacvlanNetwork": functools.partial(network_kinds.operators, "MacvlanNetwork"),
+        "HostDeviceNetwork": functools.partial(network_kinds.operators, "HostDeviceNetwork"),
+        "IPoIBNetwork": functools.partial(network_kinds.operators, "IPoIBNetwork"),
+        "NicClusterPolicy": device_plugin_kinds.cluster_policy,
+        "NicNodePolicy": device_plugin_kinds.cluster_policy,
+    },
+    nic_configuration_kinds.GROUP: {
+        "NicConfigurationTemplate": nic_configuration_kinds.template,
+        "NicInterfaceNameTemplate": None,
+        "NicDevice": None,
+    },
+    ipam_kinds.GROUP: {"IPPool": ipam_kinds.ip_pool, "CIDRPool": ipam_kinds.cidr_pool},
+    "": {"ConfigMap": device_plugin_kinds.config_map},
+}
+
+
+class Outcome(t.NamedTuple):
+    """``text``: the fabric file, empty where nothing was found to make one of. ``lint``: what lint says of it."""
+
+    text: str
+    findings: list[Mended]
+    lint: list[Finding]
+    manifests: int
+    rails: int
+
+
+def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
+    """Read files by name and content. Never raises for anything that they hold."""
+    found = Found()
+    facts = Facts()
+    for name, raw in files:
+        before = facts.manifests
+        text = manifest_texts.decode(name, raw, found)
+        for manifest in manifest_texts.manifests(text, found):
+            _read(manifest, facts, found)
+        asked = len(facts.asks) + len(facts.host_ports)
+        plain_lines.scan(text, facts, found)
+        if facts.manifests == before and len(facts.asks) + len(facts.host_ports) == asked:
+            message = "no manifest was found in this file"
+            remedy = "give files with Kubernetes manifests, or pages and scripts that hold them"
+            found.add(import_rules.NO_MANIFEST, Place(name), message, remedy, "nothing of it")
+    for pool in facts.pools:
+        facts.claims.extend(claimed_addresses.of_pool(pool))
+    drafts = correlate.drafts(facts, found)
+    if not drafts:
+        message = "nothing in %s says what a rail is" % (
+            "this file" if len(files) == 1 else "these %d files" % len(files)
+        )
+        remedy = "give the manifests of pools, networks, policies or device plugins"
+        found.add(import_rules.NOTHING, Place(files[0][0] if files else "-"), message, remedy, "no fabric file")
+        return Outcome("", found.all, [], facts.manifests, 0)
+    sections = Builder(facts, drafts, options, found).build()
+    sections.comments[()] = _head(files, found)
+    written = render(sections.data, sections.comments)
+    return Outcome(written, found.all, lint(written.encode("utf-8")).findings, facts.manifests, len(drafts))
+
+
+def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
+    names = [shown(name.rpartition("/")[2], 40) for name, _raw in files]
+    more = " and %d more" % (len(names) - 3) if len(names) > 3 else ""
+    lines_ = [
+        "Imported from %s%s. DECIDE marks what no manifest says, CHECK what was concluded."
+        % (", ".join(names[:3]), more)
+    ]
+    count = len(found.all)
+    if count:
+        lines_.append(
+            "The import had %d finding%s about the manifests; see its table." % (count, "" if count == 1 else "s")
+        )
+    return lines_
+
+
+def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    root = manifest.root
+    kind = object_shape.plain_text(object_shape.entry(root, "kind"))
+    version = object_shape.plain_text(object_shape.entry(root, "apiVersion"))
+    items = object_shape.entry(root, "items")
+    if isinstance(items, Sequence) and (kind.endswith("List") or not kind):
+        for item in items.items:
+            if isinstance(item, Mapping):
+                _read(manifest_texts.Manifest(manifest.file, item.line, item), facts, found)
+        return
+    found.begin(kind, object_shape.name_of(manifest)[1])
+    group = version.rpartition("/")[0]
+    reader = _meant(manifest, group, kind, found) if kind else _kindless
+    before = facts.manifests
+    if reader is not None:
+        facts.manifests += 1
+        reader(manifest, facts, found)
+    _say_unread(manifest, kind, facts.manifests > before, found)
+    facts.claims.extend(claimed_addresses.of_object(kind, found.name, [("", manifest.root), *found.trees]))
+    found.begin("", "")
+
+
+def _kindless(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
+    """A device plugin's configuration, or values of a Helm chart."""
+    root = manifest.root
+    if object_shape.entry(root, "configList") is not None or object_shape.entry(root, "resourceList") is not None:
+        found.kind = "the device plugin's configuration"
+        device_plugin_kinds.configuration(manifest, root, facts, found)
+    elif device_plugin_kinds.values(manifest, facts, found):
+        found.kind = "the Helm values"
+    else:
+        facts.manifests -= 1
+
+
+def _say_unread(manifest: manifest_texts.Manifest, kind: str, read: bool, found: Found) -> None:
+    """Name every value of the object that nothing has read and that is neither the API server's nor neutral."""
+    if not read:
+        if kind not in STATE:
+            place = Place(manifest.file, manifest.line, 1, "kind")
+            found.kind = found.kind or "a document without a kind"
+            found.name = found.name or ", ".join(list(manifest.root.entries)[:4])
+            remedy = "apply it beside what the plan makes, where it is still wanted"
+            found.lose(import_rules.KIND_LOST, place, "", "", remedy)
+        return
+    for path, tree in [("", manifest.root), *found.trees]:
+        for each in unread(tree, path, lambda at, leaf: neutral(kind, at, leaf)):
+            place = object_shape.place_at(manifest, each.value, each.path)
+            remedy = "keep it in a manifest of your own where it matters: no key of a fabric file is for it"
+            found.lose(import_rules.FIELD_LOST, place, each.path, each.text, remedy)
+
+
+def _meant(manifest: manifest_texts.Manifest, group: str, kind: str, found: Found) -> Reader | None:
+    """The reader of a kind. Of a misspelt kind or group a finding tells."""
+    if kind in _READERS.get(group, {}):
+        return _READERS[group][kind]
+    place = Place(manifest.file, manifest.line, 1, "kind")
+    homes = [name for name, kinds in _READERS.items() if kind in kinds and name]
+    if homes and group not in _READERS:
+        message = "%s is of the group %s, not of %s" % (shown(kind), homes[0], shown(group) or "the core")
+        found.add(import_rules.WRONG_KIND, place, message, "write apiVersion: %s/..." % homes[0], "it as such")
+        return _READERS[homes[0]][kind]
+    if group not in _READERS or not group:
+        return None
+    close = next((each for each in _READERS[group] if each.lower() == kind.lower()), None)
+    close = close or nearest(kind, [each for each in _READERS[group] if len(each) > len(kind) - 3])
+    if close is None:
+        return None
+    message = "%s is not a kind of %s%s" % (shown(kind), group, did_you_mean(close))
+    found.add(import_rules.WRONG_KIND, place, message, "write %s" % close, "it as %s" % close)
+    return _READERS[group][close]

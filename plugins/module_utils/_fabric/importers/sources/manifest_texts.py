@@ -1,0 +1,293 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Finding the manifests in files: YAML and JSON as they are, and the blocks and heredocs in pages and shell scripts."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import Leaf, copied
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import lenient_json
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
+    MAX_BYTES,
+    Mapping,
+    Scalar,
+    parse,
+)
+
+_DATA = (".yml", ".yaml", ".json")
+_FENCE = re.compile(r"\s*(```|~~~)")
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
+_KEY = re.compile(r"( *)(- +)?[\"']?([A-Za-z][\w./-]*)[\"']?\s*:(\s|$)")
+_HEAD = re.compile(r"( *)(apiVersion|kind)\s*:\s*\S")
+_VALUES = re.compile(r"( *)(rdma|sriov|rdmaSharedDevicePlugin)\s*:\s*(#.*)?$")
+_DOTS = re.compile(r"\s*(- )?(\.{2,}|…+)\s*$")
+_SEPARATOR = re.compile(r"\s*---\s*(#.*)?$")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+_ASSIGNMENT = re.compile(r"(?:^|[\s;])([A-Za-z_]\w*)=(\"[^\"$`]*\"|'[^']*'|[^\s\"'`$;|&()<>]+)")
+
+
+class Manifest(t.NamedTuple):
+    """One document; the lines of its values are those of ``file``. ``line``: where it begins."""
+
+    file: str
+    line: int
+    root: Mapping
+
+
+class Text(t.NamedTuple):
+    """One file's lines. ``prose``: a page or a script, not a file of data."""
+
+    file: str
+    lines: list[str]
+    prose: bool
+
+
+def decode(file: str, raw: bytes, found: Found) -> Text:
+    """The file's lines, whatever bytes it holds."""
+    if len(raw) > MAX_BYTES:
+        message = "the file has %d MiB, of which the first %d are read" % (len(raw) >> 20, MAX_BYTES >> 20)
+        found.add(
+            import_rules.TEXT,
+            Place(file),
+            message,
+            "name the directory with the manifests alone",
+            "nothing of the rest",
+        )
+        raw = raw[:MAX_BYTES]
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = Place(file, raw.count(b"\n", 0, error.start) + 1)
+        message = "byte 0x%02x is not UTF-8 text" % raw[error.start]
+        found.add(import_rules.TEXT, place, message, "save the file as UTF-8", "the text without it")
+        text = raw.decode("utf-8", "replace")
+    # only these end a line for YAML and for editors alike, so that the lines told are those that people see
+    lines = re.split(r"\r\n|\n|\r", text)
+    data = file.lower().endswith(_DATA)
+    return Text(file, lines, not data or any(_FENCE.match(line) for line in lines))
+
+
+def manifests(text: Text, found: Found) -> list[Manifest]:
+    """Every document of the file that looks like a manifest or a configuration."""
+    pieces = _blocks(text) if text.prose else _documents(text)
+    documents = []
+    covered: list[tuple[int, int]] = []
+    for first, last in pieces:
+        root = _parse(text, first, last, found)
+        if root is not None:
+            documents.append(Manifest(text.file, first + 1, root))
+            covered.append((first, last))
+    documents.extend(_device_lists(text, covered, found))
+    return sorted(documents, key=lambda each: each.line)
+
+
+# -- data ------------------------------------------------------------------------------------------------------------
+
+
+def _documents(text: Text) -> t.Iterator[tuple[int, int]]:
+    start = 0
+    for at, line in enumerate(text.lines + ["---"]):
+        if line.startswith("---") and _SEPARATOR.match(line) and not line.startswith(" "):
+            if any(each.strip() and not each.lstrip().startswith("#") for each in text.lines[start:at]):
+                yield start, at
+            start = at + 1
+
+
+# -- pages and scripts -----------------------------------------------------------------------------------------------
+
+
+def _blocks(text: Text) -> t.Iterator[tuple[int, int]]:
+    for first, last in _runs(text.lines):
+        at = first
+        while at < last:
+            head = _HEAD.match(text.lines[at]) or _VALUES.match(text.lines[at])
+            if not head:
+                at += 1
+                continue
+            begin = _begin(text.lines, first, at, len(head.group(1)))
+            end = _end(text.lines, at, last, len(head.group(1)))
+            yield begin, end
+            at = first = end
+
+
+def _runs(lines: t.Sequence[str]) -> t.Iterator[tuple[int, int]]:
+    """Stretches of lines without a fence, a heredoc's ends or a document's."""
+    start, word = 0, ""
+    for at, line in enumerate(lines):
+        heredoc = _HEREDOC.search(line)
+        if heredoc and not word:
+            word = heredoc.group(2)
+        elif (word and line.strip() == word) or _FENCE.match(line):
+            word = ""
+        elif not _SEPARATOR.match(line):
+            continue
+        if start < at:
+            yield start, at
+        start = at + 1
+    if start < len(lines):
+        yield start, len(lines)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _begin(lines: t.Sequence[str], first: int, at: int, indent: int) -> int:
+    """Upwards from a document's known key to its first one, such as ``metadata`` written before ``kind``."""
+    begin = at
+    while at > first:
+        at -= 1
+        line = lines[at]
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key = _KEY.match(line)
+        if _indent(line) < indent or (_indent(line) == indent and (not key or key.group(2))):
+            break
+        if key and _indent(line) == indent:
+            begin = at
+    return begin
+
+
+def _end(lines: t.Sequence[str], at: int, last: int, indent: int) -> int:
+    """The line after the document that has its keys at this indentation."""
+    heads = {_head(lines[at])}
+    at += 1
+    while at < last:
+        line = lines[at]
+        if line.strip() and not line.lstrip().startswith("#") and not _DOTS.match(line):
+            if _indent(line) < indent:
+                return at
+            if _indent(line) == indent:
+                if not (_KEY.match(line) or line.lstrip().startswith(("- ", "}", "]"))):
+                    return at
+                head = _head(line)
+                if head and head in heads:
+                    return at
+                heads.add(head)
+        at += 1
+    return last
+
+
+def _head(line: str) -> str:
+    found = _HEAD.match(line)
+    return found.group(2) if found else ""
+
+
+# -- one document ----------------------------------------------------------------------------------------------------
+
+
+def _parse(text: Text, first: int, last: int, found: Found) -> Mapping | None:
+    lines, dots = [], 0
+    variables = _variables(text, first) if text.prose else {}
+    for at in range(first, last):
+        line = text.lines[at]
+        if _DOTS.match(line):
+            dots = dots or at + 1
+            line = ""
+        lines.append(_filled(text.file, at, line, variables, found) if text.prose and "$" in line else line)
+    report = Report()
+    raw = "\n".join(lines).encode("utf-8", "replace")
+    document = parse(raw, report)
+    for each in report.findings(document.position if document else lambda _path: (1, 1)):
+        place = Place(text.file, each.line + first, each.column, each.place)
+        written = "nothing of this document" if document is None else "the first of it"
+        found.add(import_rules.SYNTAX, place, each.message, each.remedy, written)
+    if document is None:
+        return None
+    if dots:
+        _say_dots(text.file, dots, found)
+    return t.cast(Mapping, copied(document.root, first))
+
+
+def _say_dots(file: str, line: int, found: Found) -> None:
+    message = "dots stand for what was left out here"
+    found.add(
+        import_rules.ELIDED,
+        Place(file, line),
+        message,
+        "give the manifests as they are in the cluster",
+        "what is there",
+    )
+
+
+def _variables(text: Text, before: int) -> dict[str, str]:
+    """What the shell's variables hold at a line; only the nearest lines before it set them."""
+    known: dict[str, str] = {}
+    for line in text.lines[max(0, before - 40) : before]:
+        for name, value in _ASSIGNMENT.findall(line):
+            known[name] = value.strip("\"'")
+    return known
+
+
+def _filled(file: str, at: int, line: str, variables: dict[str, str], found: Found) -> str:
+    def one(variable: t.Match[str]) -> str:
+        name = variable.group(1) or variable.group(3)
+        value: str | None = variables.get(name)
+        value = variable.group(2) if value is None else value
+        if value is None:
+            message = "%s has no value here" % shown(variable.group())
+            remedy = "set it on a line before, or write the value itself"
+            found.add(import_rules.VARIABLE, Place(file, at + 1), message, remedy, "it as it stands")
+            return variable.group()
+        return value
+
+    return _VARIABLE.sub(one, line)
+
+
+# -- device lists that stand in no document --------------------------------------------------------------------------
+
+
+def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t.Iterator[Manifest]:
+    """``{"configList": [...]}`` as an editor or a page shows it, outside of any manifest."""
+    if not text.prose:
+        return
+    for first, last in _runs(text.lines):
+        for at in range(first, last):
+            if '"configList"' not in text.lines[at] and '"resourceList"' not in text.lines[at]:
+                continue
+            if any(start <= at < end for start, end in covered):
+                continue
+            begin = next((line for line in range(at, first - 1, -1) if "{" in text.lines[line]), None)
+            if begin is None:
+                continue
+            column = text.lines[begin].index("{")
+            body = "\n".join([text.lines[begin][column:]] + text.lines[begin + 1 : last])
+            reading = lenient_json.read(body, begin + 1, column + 1)
+            if isinstance(reading.value, Mapping):
+                if reading.dots:
+                    _say_dots(text.file, reading.dots[0], found)
+                say_doubled(text.file, reading, found)
+                yield Manifest(text.file, begin + 1, reading.value)
+
+
+def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json.Reading:
+    """The JSON in a manifest's text. In a block scalar the text begins on the line below its key."""
+    block = "\n" in scalar.text
+    reading = lenient_json.read(scalar.text, scalar.line + 1 if block else scalar.line, scalar.column)
+    say_doubled(file, reading, found)
+    if isinstance(scalar, Leaf):
+        scalar.used = True
+    if reading.value is not None:
+        found.trees.append((path, reading.value))
+    return reading
+
+
+def say_doubled(file: str, reading: lenient_json.Reading, found: Found) -> None:
+    """Tell of keys that stand twice in one object."""
+    for key, first in reading.doubled:
+        message = "%s stands here a second time, after line %d" % (shown(key.text), first.line)
+        place = Place(file, key.line, key.column)
+        found.add(
+            import_rules.DOUBLED,
+            place,
+            message,
+            "keep one of the two",
+            "the last of them, which is what the plugins take",
+        )

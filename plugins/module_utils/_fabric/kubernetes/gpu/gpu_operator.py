@@ -1,0 +1,40 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the fabric asks of NVIDIA's GPU operator: how GPU memory reaches the NIC."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Object, View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host_model import CONTAINER, HOST, PEERMEM
+
+
+def values(view: View, options: Options) -> Object:
+    """Values of the chart ``gpu-operator`` that belong to the rails; the rest is the user's.
+
+    With DMA-BUF the kernel hands GPU memory to the NIC, which needs the open kernel module and no nvidia-peermem.
+    With peermem the
+    module is built against the NIC driver's RDMA core: the host's, or the container's. Hosts that have a GPU driver of
+    their own load the modules themselves, and the operator brings none.
+    """
+    wish = gpu_spec.wanted(view, options)
+    peermem = wish.path == PEERMEM and wish.gpu_driver != HOST
+    driver: Object = {
+        "kernelModuleType": gpu_spec.kind(wish),
+        "rdma": {"enabled": peermem, "useHostMofed": peermem and wish.nic_driver != CONTAINER},
+    }
+    if wish.gpu_driver:
+        driver["enabled"] = wish.gpu_driver == CONTAINER
+    made: Object = {
+        "driver": driver,
+        "gdrcopy": {"enabled": wish.gdrcopy},
+        # What changes them comes before the chart, as with all charts here.
+        "operator": {"upgradeCRD": False},
+    }
+    if view.provider == "network-operator":
+        # Its chart brings Node Feature Discovery; a second one would fight with it over labels.
+        made["nfd"] = {"enabled": False}
+    return made

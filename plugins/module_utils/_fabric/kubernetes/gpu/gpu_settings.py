@@ -1,0 +1,171 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Whether the GPU Operator's settings and a node's way from GPU memory to the NIC agree. Values in, values out.
+
+Sources: the values of the chart ``gpu-operator`` and the driver container's start script of NVIDIA/gpu-operator and
+NVIDIA/gpu-driver-container: nvidia-peermem, gdrdrv and nvidia-fs are containers of the driver's DaemonSet, so that they
+run only where the operator brings the driver.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
+
+CONTAINER = "container"
+HOST = "host"
+RDMA = "driver.rdma.enabled"
+HOST_MOFED = "driver.rdma.useHostMofed"
+TYPE = "driver.kernelModuleType"
+GDRCOPY = "gdrcopy.enabled"
+GDS = "gds.enabled"
+_DEFAULTS: dict[str, t.Any] = {
+    "driver.enabled": True,
+    RDMA: False,
+    HOST_MOFED: False,
+    TYPE: "auto",
+    GDRCOPY: False,
+    GDS: False,
+}
+
+
+class Wanted(t.NamedTuple):
+    """What the plan says of the nodes."""
+
+    #: ``dmabuf``, ``peermem`` or ``none``
+    path: str
+    #: the NIC driver: ``inbox`` or ``ofed`` on the host, or ``container`` (the Network Operator's)
+    nic_driver: str
+    #: who brings the GPU driver: ``host`` or ``container`` (the GPU Operator); empty where nobody says
+    gpu_driver: str
+    #: whether pods are to have gdrcopy
+    gdrcopy: bool
+    #: generations of the GPUs; empty where the plan does not say
+    generations: tuple[str, ...] = ()
+    #: the kernel modules that the nodes are to have, ``open`` or ``proprietary``; empty where the plan does not say
+    flavour: str = ""
+
+
+class Disagreement(t.NamedTuple):
+    """``key`` is the chart's value; ``fatal`` where pods or GPUs would not work, and not merely differ."""
+
+    key: str
+    message: str
+    remedy: str
+    fatal: bool
+
+
+def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagreement]:
+    """All that does not fit together; ``values`` are the chart's, nested, and may leave out what is the default."""
+    found: list[Disagreement] = []
+
+    def say(key: str, message: str, remedy: str, fatal: bool = True) -> None:
+        found.append(Disagreement(key, message, remedy, fatal))
+
+    containers = bool(_value(values, "driver.enabled"))
+    rdma = bool(_value(values, RDMA))
+    host_mofed = bool(_value(values, HOST_MOFED))
+    kind = str(_value(values, TYPE))
+    if containers and wanted.gpu_driver == HOST:
+        say(
+            "driver.enabled",
+            "the operator is to bring the GPU driver, and the hosts have one",
+            "set driver.enabled: false, or take the driver off the hosts",
+            False,
+        )
+    elif not containers and wanted.gpu_driver == CONTAINER:
+        say(
+            "driver.enabled",
+            "nobody brings the GPU driver",
+            "set driver.enabled: true, or install the driver on the hosts",
+        )
+    if rdma and not containers:
+        say(
+            RDMA,
+            "has no effect without the operator's driver: nvidia-peermem is loaded by the driver's DaemonSet",
+            "set it to false; the role gpudirect loads nvidia-peermem on hosts with a driver of their own",
+            False,
+        )
+    elif rdma and wanted.nic_driver == choice.INBOX:
+        say(
+            RDMA,
+            "most inbox RDMA cores have no peer memory interface: nvidia-peermem would not load (Invalid argument)",
+            "set it to false and use DMA-BUF, or install DOCA-OFED",
+        )
+    elif rdma and wanted.path != choice.PEERMEM:
+        say(
+            RDMA,
+            "nvidia-peermem is to be loaded, and the way is %s" % choice.WORDS[wanted.path],
+            "set it to false, or want peermem",
+            False,
+        )
+    elif wanted.path == choice.PEERMEM and containers and not rdma:
+        say(RDMA, "the way is nvidia-peermem, and nobody loads it", "set it to true")
+    if rdma and containers and wanted.path == choice.PEERMEM and wanted.nic_driver != choice.INBOX:
+        on_host = wanted.nic_driver == choice.OFED
+        if host_mofed != on_host:
+            say(
+                HOST_MOFED,
+                "is %s, and the NIC driver is %s: nvidia-peermem would wait for, or be built against, the wrong one"
+                % (_yaml(host_mofed), "the host's" if on_host else "a container's"),
+                "set it to %s" % _yaml(on_host),
+            )
+    if containers:
+        found += _kinds(kind, bool(_value(values, GDS)), wanted)
+    gdrcopy = bool(_value(values, GDRCOPY))
+    if gdrcopy and not containers:
+        say(
+            GDRCOPY,
+            "has no effect without the operator's driver",
+            "set it to false; the role gpudirect loads gdrdrv on hosts with a driver of their own",
+            False,
+        )
+    elif containers and gdrcopy != wanted.gdrcopy:
+        message = "pods are to have gdrcopy, and nobody loads gdrdrv" if wanted.gdrcopy else "gdrcopy is not wanted"
+        say(GDRCOPY, message, "set it to %s" % _yaml(wanted.gdrcopy), wanted.gdrcopy)
+    return found
+
+
+def _kinds(kind: str, gds: bool, wanted: Wanted) -> list[Disagreement]:
+    order = choice.GENERATIONS.index
+    old = [each for each in wanted.generations if order(each) < order(choice.FIRST_OPEN)]
+    new = [each for each in wanted.generations if order(each) >= order(choice.OPEN_ONLY)]
+    found = []
+    if kind == choice.OPEN and old:
+        message = "the open kernel modules begin with Turing, and there are GPUs of %s" % ", ".join(old)
+        found.append(Disagreement(TYPE, message, "set it to auto or proprietary, and the path to peermem", True))
+    elif kind == choice.CLOSED and new:
+        message = "GPUs from Blackwell on need the open kernel modules, and there are some of %s" % ", ".join(new)
+        found.append(Disagreement(TYPE, message, "set it to open", True))
+    elif kind == choice.CLOSED and wanted.path == choice.DMABUF:
+        message = "the proprietary kernel modules cannot export DMA-BUF"
+        found.append(Disagreement(TYPE, message, "set it to open, or want peermem", True))
+    elif kind != choice.OPEN and old and wanted.path == choice.DMABUF:
+        message = "GPUs of %s get the proprietary kernel modules, which cannot export DMA-BUF" % ", ".join(old)
+        found.append(Disagreement(TYPE, message, "want peermem for these nodes", True))
+    elif wanted.flavour and kind not in (choice.AUTO, wanted.flavour):
+        message = "is %s, and the plan has %s" % (kind, wanted.flavour)
+        found.append(Disagreement(TYPE, message, "set it to %s" % wanted.flavour, False))
+    if gds and (kind == choice.CLOSED or old):
+        message = "GPUDirect Storage needs the open kernel modules"
+        found.append(Disagreement(GDS, message, "set it to false, or have the open kernel modules", True))
+    return found
+
+
+def _value(values: t.Mapping[str, t.Any], key: str) -> t.Any:
+    found: t.Any = values
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, t.Mapping) else None
+    if key == TYPE and found is None:
+        # the key before 25.3
+        driver = values.get("driver")
+        known = driver.get("useOpenKernelModules") if isinstance(driver, t.Mapping) else None
+        found = None if known is None else (choice.OPEN if known else choice.CLOSED)
+    return _DEFAULTS[key] if found is None else found
+
+
+def _yaml(value: bool) -> str:
+    return "true" if value else "false"

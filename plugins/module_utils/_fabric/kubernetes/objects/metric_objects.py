@@ -1,0 +1,191 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What is to be watched on rails: a ServiceMonitor of Spiderpool's agent, and alerts.
+
+Spiderpool's agent exports the RDMA counters. With the other providers node_exporter (with ``--collector.ethtool`` and
+its InfiniBand
+collector) has the ports' pause frames, discards and link changes, and nothing has the RDMA counters: alerts on those
+are then not made.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    Object,
+    View,
+    made,
+)
+
+API = "monitoring.coreos.com/v1"
+COMPONENT = "metrics"
+# A rail whose traffic is below this part of its node's busiest rail, while that one carries more than the floor, lags
+# behind.
+ASYMMETRY = 0.5
+FLOOR_BYTES = 1_000_000_000
+# Pause frames a second that no healthy port sends for minutes.
+PAUSES = 1000
+# CNPs for each received RDMA packet: more is congestion, not its control.
+CNP_RATIO = 0.01
+SEQUENCE_ERRORS = 10
+
+
+def objects(view: View, options: Options) -> t.Iterator[Object]:
+    if not options.metrics:
+        return
+    namespace = options.monitoring_namespace or options.operator(view.provider)
+    labels = view.labels(COMPONENT)
+    labels.update(options.monitoring_labels)
+    spiderpool = view.provider == "spiderpool"
+    if spiderpool:
+        yield made(API, "ServiceMonitor", "%s-rails" % view.name, labels, _monitor(view, options), namespace)
+    rules = _spiderpool(view) if spiderpool else _node_exporter(view)
+    if rules:
+        group = {"name": "railyard.%s.rails" % view.name, "interval": "30s", "rules": rules}
+        yield made(API, "PrometheusRule", "%s-rails" % view.name, labels, {"groups": [group]}, namespace)
+
+
+def _monitor(view: View, options: Options) -> Object:
+    return {
+        "selector": {
+            "matchLabels": {
+                "app.kubernetes.io/name": "spiderpool",
+                "app.kubernetes.io/component": "spiderpool-agent",
+            }
+        },
+        "namespaceSelector": {"matchNames": [options.operator(view.provider)]},
+        "endpoints": [{"port": "metrics", "path": "/metrics", "interval": "30s"}],
+    }
+
+
+_WHAT_TO_DO = {
+    "RailPauseStorm": (
+        "A receiver cannot drain its buffers: look for a slow PCIe link, a stuck process, "
+        "or a switch port without a PFC watchdog."
+    ),
+    "RailOutOfSequence": (
+        "Packets are lost or reordered: compare PFC, ECN and DSCP of this port and of its switch port with the plan."
+    ),
+    "RailCongestion": (
+        "The rail is congested towards this port: look for many senders to one receiver, "
+        "and for a switch link that is down."
+    ),
+    "RailAsymmetry": (
+        "Jobs use the rails unevenly, or this port is slow: prove the rail, and compare its link speed with the plan."
+    ),
+    "RailLinkFlap": "Reseat or replace the cable or transceiver of this port.",
+}
+
+
+def _alert(name: str, severity: str, wait: str, expression: str, summary: str) -> Object:
+    return {
+        "alert": name,
+        "expr": expression,
+        "for": wait,
+        "labels": {"severity": severity},
+        "annotations": {"summary": summary, "description": _WHAT_TO_DO[name]},
+    }
+
+
+def _spiderpool(view: View) -> list[Object]:
+    """On the agent's counters of the rails' own netdevs. All names end in _total: it exports everything as counters."""
+    rails = _netdevs(view)
+    if not rails:
+        return []
+    match = '{is_root="true",net_dev_name=~"%s"}' % "|".join(rails)
+
+    def rate(*metrics: str) -> str:
+        each = ("sum by (node_name, net_dev_name) (rate(rdma_%s_total%s[5m]))" % (name, match) for name in metrics)
+        return "(%s)" % " + ".join(each)
+
+    carried = rate("rx_vport_rdma_unicast_bytes", "tx_vport_rdma_unicast_bytes")
+    busiest = "max by (node_name) (%s)" % carried
+    less = "%s < on (node_name) group_left () (%s * %s)" % (carried, ASYMMETRY, busiest)
+    busy = "(%s > %d)" % (busiest, FLOOR_BYTES)
+    congestion = "%s / (%s > 0) > %s" % (rate("np_cnp_sent"), rate("rx_vport_rdma_unicast_packets"), CNP_RATIO)
+    where = "{{ $labels.net_dev_name }} of {{ $labels.node_name }}"
+    return [
+        _alert(
+            "RailPauseStorm",
+            "critical",
+            "5m",
+            "%s > %d" % (rate("rx_pause", "tx_pause"), PAUSES),
+            "Pause frames without end on %s" % where,
+        ),
+        _alert(
+            "RailOutOfSequence",
+            "warning",
+            "10m",
+            "%s > %d" % (rate("out_of_sequence", "packet_seq_err"), SEQUENCE_ERRORS),
+            "Packets out of sequence on %s" % where,
+        ),
+        _alert("RailCongestion", "warning", "10m", congestion, "More than one CNP in a hundred packets on %s" % where),
+        _alert(
+            "RailAsymmetry",
+            "warning",
+            "15m",
+            "(%s) and on (node_name) %s" % (less, busy),
+            "%s carries less than half of its node's busiest rail" % where,
+        ),
+        _alert(
+            "RailLinkFlap",
+            "warning",
+            "0m",
+            "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match,
+            "The link of %s goes up and down" % where,
+        ),
+    ]
+
+
+def _node_exporter(view: View) -> list[Object]:
+    rails = _netdevs(view)
+    if not rails:
+        return []
+    match = '{device=~"%s"}' % "|".join(rails)
+    where = "{{ $labels.device }} of {{ $labels.instance }}"
+    rules = []
+    if view.fabric["link_layer"] == "ethernet":
+        each = (
+            "sum by (instance, device) (rate(node_ethtool_%s_prio%d_pause%s[5m]))" % (way, priority, match)
+            for priority in _lossless(view)
+            for way in ("received", "transmitted")
+        )
+        rules.append(
+            _alert(
+                "RailPauseStorm",
+                "critical",
+                "5m",
+                "(%s) > %d" % (" + ".join(each), PAUSES),
+                "Pause frames without end on %s" % where,
+            )
+        )
+    rules.append(
+        _alert(
+            "RailLinkFlap",
+            "warning",
+            "0m",
+            "increase(node_network_carrier_changes_total%s[15m]) > 3" % match,
+            "The link of %s goes up and down" % where,
+        )
+    )
+    return rules
+
+
+def _lossless(view: View) -> list[int]:
+    """The priorities whose packets wait instead of being dropped; 3, the vendors' default, where the plan has none."""
+    qos = view.fabric["qos"]
+    chosen = [priority for priority, on in enumerate(qos["pfc"]) if on] if qos else []
+    return chosen or [3]
+
+
+def _netdevs(view: View) -> list[str]:
+    return [_literal(netdev) for netdev in sorted({each for network in view.networks for each in network.netdevs})]
+
+
+def _literal(text: str) -> str:
+    """A netdev's name in a regular expression in PromQL's double quotes: a dot is a dot."""
+    return "".join(each if each.isalnum() or each in "_-" else "[%s]" % each for each in text)

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""All objects of a plan, by component, in the order in which they are applied: what others name comes first.
+
+This is the door of the room: everything else here is called through it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_operator
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    metric_objects,
+    nccl_objects,
+    test_workload,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
+    cni_objects,
+    device_plugins,
+    network_operator_objects,
+    partition_keys,
+    spiderpool_objects,
+    sriov_operator_objects,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import node_selectors
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    Document,
+    Node,
+    Object,
+    View,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import refused, served_by
+
+Maker = t.Callable[[View, Options], t.Iterator[Object]]
+Valuer = t.Callable[[View, Options], Object]
+
+PROVIDERS: dict[str, tuple[str, Maker]] = {
+    "spiderpool": (spiderpool_objects.COMPONENT, spiderpool_objects.objects),
+    "network-operator": (network_operator_objects.COMPONENT, network_operator_objects.objects),
+    "cni": (cni_objects.COMPONENT, cni_objects.objects),
+}
+
+
+def viewed(document: Document) -> View:
+    """:raises RailyardError: for a plan whose provider cannot attach what it asks for."""
+    view = View(document)
+    for network in view.networks:
+        why = refused(view.provider, network.attachment)
+        if why:
+            raise RailyardError(
+                "%s does not serve %s: %s" % (view.provider, network.attachment, why),
+                "fabric.attachment",
+                "take one of %s" % ", ".join(served_by(view.provider)),
+            )
+    return view
+
+
+def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t.Iterator[tuple[str, Object]]:
+    """Each object with its component. Objects are made as they are asked for; none is kept.
+
+    :param document: the plan, as ``Plan.document()`` gives it. :param given: options, see :class:`Options`.
+    :raises RailyardError: for an option or a plan that cannot be served.
+    """
+    view, options = viewed(document), Options.of(given)
+    provider, maker = PROVIDERS[view.provider]
+    order: list[tuple[str, Maker]] = [
+        (node_selectors.COMPONENT, node_selectors.objects),
+        (sriov_operator_objects.COMPONENT, sriov_operator_objects.policies),
+        (provider, maker),
+        (nccl_objects.COMPONENT, nccl_objects.objects),
+        (metric_objects.COMPONENT, metric_objects.objects),
+        (test_workload.COMPONENT, test_workload.objects),
+    ]
+    for component, make in order:
+        for made in make(view, options):
+            yield component, made
+
+
+def objects(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t.Iterator[Object]:
+    """Every object of the plan, in the order of application."""
+    return (made for _component, made in components(document, given))
+
+
+def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, Object]:
+    """Chart -> the values that the plan decides."""
+    view, options = viewed(document), Options.of(given)
+    charts: dict[str, Valuer] = {}
+    if view.provider == "spiderpool":
+        charts["spiderpool"] = spiderpool_objects.values
+    elif view.provider == "network-operator":
+        charts["network-operator"] = network_operator_objects.values
+    if sriov_operator_objects.alone(view, options):
+        charts["sriov-network-operator"] = sriov_operator_objects.values
+    charts["gpu-operator"] = gpu_operator.values
+    return {chart: make(view, options) for chart, make in charts.items()}
+
+
+def node_files(
+    document: Document, given: t.Mapping[str, t.Any] | None = None
+) -> t.Iterator[tuple[str, dict[str, str]]]:
+    """Node -> path on it -> text, for what lies on nodes and not in the cluster: NCCL's file, and with ``cni`` the
+    configuration.
+    """
+    view, options = viewed(document), Options.of(given)
+    for node in view.nodes:
+        yield node["name"], _files(view, options, node)
+
+
+def _files(view: View, options: Options, node: Node) -> dict[str, str]:
+    files = {"/etc/nccl.conf": nccl_objects.text(nccl_objects.host(view, node))}
+    if view.provider == "cni":
+        for name, text in cni_objects.configurations(view, options, node).items():
+            files["%s/%s" % (cni_objects.CONF_DIR, name)] = text
+    return files
+
+
+def node_labels(document: Document) -> dict[str, dict[str, str]]:
+    """Node -> the labels that policies and workloads select by."""
+    return node_selectors.of_nodes(View(document))
+
+
+def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, int]]:
+    """Node -> resource -> the units that it must report once everything runs."""
+    return device_plugins.allocatable(View(document), Options.of(given))
+
+
+def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[str]:
+    """What the plan needs installed in the cluster, in that order, as :mod:`software_versions` names it."""
+    view, options = viewed(document), Options.of(given)
+    needed = {"cni": ["multus"], "spiderpool": ["spiderpool"], "network-operator": ["network-operator"]}[view.provider]
+    return (["sriov-operator"] if sriov_operator_objects.alone(view, options) else []) + needed
+
+
+def secrets(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[partition_keys.Secret]:
+    """Secrets that others made and that what is applied reads."""
+    return partition_keys.secrets(viewed(document), Options.of(given))

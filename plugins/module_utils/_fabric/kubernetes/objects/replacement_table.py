@@ -1,0 +1,112 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What of our objects cannot change in place on a cluster, as upstream's webhooks and controllers have it.
+
+Spiderpool refuses another subnet or family of a pool, subnets that partly overlap, and addresses that two pools of one
+subnet have. NVIDIA's nv-ipam refuses none of it, and assigns each node's addresses again when a pool's network changes.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import Claim, Found, Rule, Use
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
+
+# Names of the spaces in which numbers are compared: the subnets of a family, and the addresses of one subnet.
+_SUBNETS = "subnets of IPv%d"
+
+
+def _claims(found: Found) -> list[Claim]:
+    spec = found.get("spec") or {}
+    subnet = str(spec.get("subnet") or "")
+    bits = ip_integers.bits_of(subnet)
+    parsed = ip_integers.parse_network(subnet, bits)
+    if parsed is None:
+        return []
+    net = ip_integers.network(parsed[0], parsed[1], bits)
+    version = 4 if bits == ip_integers.IPV4 else 6
+    claims = [Claim(_SUBNETS % version, net.first, net.last, True, subnet)]
+    without = sorted(_ranges(spec.get("excludeIPs"), bits))
+    for first, last in _ranges(spec.get("ips"), bits):
+        for low, high in _less(first, last, without):
+            claims.append(Claim(subnet, low, high, False, _shown(low, high, bits)))
+    return claims
+
+
+def _ranges(texts: t.Iterable[str] | None, bits: int) -> t.Iterator[tuple[int, int]]:
+    for text in texts or ():
+        found = ip_integers.parse_range(str(text), bits=bits)
+        if found is not None:
+            yield found
+
+
+def _less(first: int, last: int, without: t.Sequence[tuple[int, int]]) -> t.Iterator[tuple[int, int]]:
+    """What is left of a range without these, which are sorted."""
+    for low, high in without:
+        if high < first or low > last:
+            continue
+        if low > first:
+            yield first, low - 1
+        first = high + 1
+    if first <= last:
+        yield first, last
+
+
+def _shown(first: int, last: int, bits: int) -> str:
+    low = ip_integers.show(first, bits)
+    return low if first == last else "%s-%s" % (low, ip_integers.show(last, bits))
+
+
+def _uses(found: Found) -> list[Use]:
+    """``status.allocatedIPs``: a text of JSON, address -> the pod that has it."""
+    subnet = str((found.get("spec") or {}).get("subnet") or "")
+    bits = ip_integers.bits_of(subnet)
+    try:
+        allocated = json.loads((found.get("status") or {}).get("allocatedIPs") or "{}")
+    except (TypeError, ValueError):
+        return []
+    uses = []
+    for address, given in sorted(allocated.items() if isinstance(allocated, dict) else ()):
+        number = ip_integers.parse_address(str(address), bits=bits)
+        pod = (given or {}).get("pod") if isinstance(given, dict) else None
+        if number is not None:
+            uses.append(Use(subnet, number, str(address), str(pod or "a pod that its status does not name")))
+    return uses
+
+
+def _assigned(found: Found) -> list[str]:
+    allocations = (found.get("status") or {}).get("allocations") or ()
+    return sorted(str(each.get("nodeName")) for each in allocations)
+
+
+_NV_IPAM = "nv-ipam.nvidia.com/v1alpha1"
+RULES: dict[tuple[str, str], Rule] = {
+    ("spiderpool.spidernet.io/v2beta1", "SpiderIPPool"): Rule(
+        immutable=("spec.subnet", "spec.ipVersion"), claims=_claims, uses=_uses
+    ),
+    (_NV_IPAM, "IPPool"): Rule(resets=("spec.subnet", "spec.perNodeBlockSize", "spec.gateway"), assigned=_assigned),
+    (_NV_IPAM, "CIDRPool"): Rule(resets=("spec.cidr", "spec.perNodeNetworkPrefix"), assigned=_assigned),
+    # of Kubernetes itself
+    ("apps/v1", "DaemonSet"): Rule(immutable=("spec.selector",)),
+}
+
+
+def closed(found: Found) -> tuple[str, str] | None:
+    """What somebody set on a pool beside the plan so that it gives fewer addresses: what it is, and what to do."""
+    spec, metadata = found.get("spec") or {}, found["metadata"]
+    name = metadata["name"]
+    if spec.get("disable"):
+        return (
+            "is disabled (spec.disable), so that no pod gets an address of it",
+            'somebody set it: kubectl patch spiderippool %s --type=merge -p \'{"spec":{"disable":false}}\'' % name,
+        )
+    if spec.get("excludeIPs"):
+        return (
+            "excludes addresses that the plan gives to pods (spec.excludeIPs %s)" % ", ".join(spec["excludeIPs"]),
+            "somebody set it: write them in the fabric file under 'taken' of the rail, or take them out of the pool",
+        )
+    return None

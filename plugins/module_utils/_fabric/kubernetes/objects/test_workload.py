@@ -1,0 +1,147 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A pod on every node with all of its rails: a DaemonSet a set of nodes that have the same networks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    VARIANT,
+    Object,
+    RailSet,
+    View,
+    label_value,
+    made,
+)
+
+COMPONENT = "workload"
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+# Where Multus writes what it attached.
+NETWORK_STATUS = NETWORKS[: -len("networks")] + "network-status"
+_NAME, _INSTANCE = "app.kubernetes.io/name", "app.kubernetes.io/instance"
+
+
+def objects(view: View, options: Options) -> t.Iterator[Object]:
+    """Nothing until ``images`` names the image ``test``: which tools a site trusts in its cluster is its own choice."""
+    if "test" in options.images:
+        for rails in view.sets:
+            yield _daemon_set(view, options, rails)
+
+
+def annotation(view: View, rails: RailSet) -> str:
+    """The pod's wish for networks, with the plan's interface names: net1 is rail 1 whatever the networks are called."""
+    networks = [view.network(name) for name in rails.networks]
+    return ",".join("%s/%s@%s" % (view.namespace, network.name, network.interface) for network in networks)
+
+
+def resources(view: View, rails: RailSet) -> dict[str, str]:
+    """One unit of each network's resource. A device plugin for Ethernet VFs or shared devices, or none for plain
+    IPoIB's TCP/IP.
+    """
+    return {view.qualified(view.network(name).resource): "1" for name in rails.networks}
+
+
+def names(view: View) -> dict[str, list[str]]:
+    """The DaemonSets, and the nodes on which each starts a pod."""
+    return {_name(view, rails): list(rails.nodes) for rails in view.sets}
+
+
+def settings(view: View, options: Options, daemon_sets: t.Container[str]) -> list[dict[str, t.Any]]:
+    """What NCCL and UCX are told in the pods of these DaemonSets: ``nodes``, ``nccl`` (its file) and ``ucx``
+    (environment).
+    """
+    samples, nodes = nccl_objects.samples(view), names(view)
+    return [
+        {
+            "nodes": nodes[_name(view, rails)],
+            "nccl": nccl_objects.pod(view, options, samples[rails.variants[0]]),
+            "ucx": nccl_objects.ucx(view, samples[rails.variants[0]]),
+        }
+        for rails in view.sets
+        if _name(view, rails) in daemon_sets
+    ]
+
+
+def selector(daemon_sets: t.Iterable[str]) -> str:
+    """What finds the pods of these DaemonSets."""
+    return "%s=rails,%s in (%s)" % (_NAME, _INSTANCE, ",".join(map(label_value, daemon_sets)))
+
+
+def _name(view: View, rails: RailSet) -> str:
+    only = view.whole_sets == [rails]
+    return "%s-rails" % view.name if only else "%s-rails-%s" % (view.name, rails.name)
+
+
+def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
+    variant, name = rails.variants[0], _name(view, rails)
+    match = {_NAME: "rails", _INSTANCE: label_value(name)}
+    units = resources(view, rails)
+    container: Object = {
+        "name": "rails",
+        "image": options.reference("test"),
+        "command": ["sleep", "infinity"],
+        # Registered memory must not be swapped or counted against the default lock limit.
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "resources": {"requests": dict(units), "limits": dict(units)},
+        "volumeMounts": [
+            {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl_objects.FILE, "readOnly": True},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ],
+    }
+    settings = nccl_objects.ucx(view, nccl_objects.samples(view)[variant])
+    if settings:
+        # The server drops an empty list, and would differ from the plan for good.
+        container["env"] = [{"name": key, "value": value} for key, value in settings.items()]
+    template = {
+        "metadata": {"labels": match, "annotations": {NETWORKS: annotation(view, rails)}},
+        "spec": {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(view, rails)}},
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            "volumes": [
+                {"name": "nccl", "configMap": {"name": nccl_objects.name(view, variant), "optional": True}},
+                {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            ],
+        },
+    }
+    return made(
+        "apps/v1",
+        "DaemonSet",
+        name,
+        view.labels(COMPONENT),
+        {"selector": {"matchLabels": match}, "template": template},
+        namespace=options.workload_namespace,
+    )
+
+
+def _nodes(view: View, rails: RailSet) -> Object:
+    """The set's nodes by their labels, and by name where nodes of the same labels are another set's."""
+    labels = [
+        {"key": FABRIC, "operator": "In", "values": [view.name]},
+        {"key": VARIANT, "operator": "In", "values": list(rails.variants)},
+    ]
+    beside = [
+        node
+        for other in view.sets
+        if rails.shares(other)
+        for node, variant in other.nodes.items()
+        if variant in rails.variants
+    ]
+    if not beside:
+        terms: list[Object] = [{"matchExpressions": labels}]
+    elif len(beside) <= len(rails.nodes):
+        terms = [{"matchExpressions": labels, "matchFields": [_named(node, "NotIn") for node in beside]}]
+    else:
+        terms = [{"matchExpressions": labels, "matchFields": [_named(node, "In")]} for node in rails.nodes]
+    return {"nodeSelectorTerms": terms}
+
+
+def _named(node: str, operator: str) -> Object:
+    """One name: the API takes no more in a requirement."""
+    return {"key": "metadata.name", "operator": operator, "values": [node]}

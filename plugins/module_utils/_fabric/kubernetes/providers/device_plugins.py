@@ -1,0 +1,226 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What device plugins are told: which netdev or PCI function is which resource. One resource a network, never one for
+all rails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import sriov_operator_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    LABEL,
+    OF_FUNCTION,
+    OF_NETDEV,
+    Network,
+    Object,
+    View,
+    compact,
+    label_value,
+    made,
+)
+
+# Seconds between two looks for devices: a driver's reload is seen without a restart.
+RESCAN = 300
+# The annotation of a device plugin's pods with the digest of their configuration.
+CONFIG = LABEL + "config"
+SHARED_PLUGIN = "rdma-shared-device-plugin"
+SRIOV_PLUGIN = "sriov-device-plugin"
+
+
+def shared(view: View, options: Options, variant: str | None = None) -> list[Object]:
+    """``configList`` of k8s-rdma-shared-dev-plugin: an entry a network whose pods share the rail port's RDMA device.
+
+    With ``variant``, only what that variant's nodes have; else the whole cluster's, which one DaemonSet then serves
+    on every node.
+    :raises RailyardError: where one netdev would be two rails' on the same node.
+    """
+    entries: list[Object] = []
+    for network in _served(view, OF_NETDEV, variant):
+        entries.append(
+            {
+                "resourcePrefix": view.prefix,
+                "resourceName": network.resource,
+                "rdmaHcaMax": options.rdma_hca_max,
+                "selectors": {"ifNames": _netdevs(network, variant)},
+            }
+        )
+    _one_rail_each(view, {entry["resourceName"]: entry["selectors"]["ifNames"] for entry in entries}, variant)
+    return entries
+
+
+def functions(view: View, variant: str | None = None) -> list[Object]:
+    """``resourceList`` of sriov-network-device-plugin: an entry a network whose pods take a PCI function."""
+    entries = []
+    for network in _served(view, OF_FUNCTION, variant):
+        entries.append(
+            {
+                "resourcePrefix": view.prefix,
+                "resourceName": network.resource,
+                "selectors": _function_selectors(network, variant),
+            }
+        )
+    return entries
+
+
+def digest(config: t.Any) -> str:
+    """What a DaemonSet's template carries, so that it restarts when the configuration changes: the plugins read
+    theirs once.
+    """
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
+    """What each node must report: node -> resource with its prefix -> units."""
+    wanted: dict[str, dict[str, int]] = {}
+    for node in view.nodes:
+        resources = wanted[node["name"]] = {}
+        for port in node["ports"]:
+            network = view.network(port["names"]["network"])
+            resource = view.qualified(network.resource)
+            if network.attachment in OF_NETDEV:
+                resources[resource] = options.rdma_hca_max
+            elif network.attachment == "host-device":
+                resources[resource] = 1
+            else:
+                count = (port.get("vfs") or {}).get("count") or 0
+                place = "profiles.%s" % node["profile"]
+                taken = sriov_operator_objects.dpdk_vfs(view, options, network, count, place)
+                resources[resource] = count - taken
+                if taken:
+                    resources[resource + sriov_operator_objects.DPDK] = taken
+    return wanted
+
+
+def daemon_sets(view: View, options: Options) -> t.Iterator[Object]:
+    """The device plugins themselves, for the provider that has no operator: per variant, since profiles name their
+    own netdevs.
+    """
+    if not options.device_plugins:
+        return
+    namespace = options.operator(view.provider)
+    for variant in view.variants:
+        for plugin, key, config, wraps in (
+            (SHARED_PLUGIN, "configList", shared(view, options, variant), {"periodicUpdateInterval": RESCAN}),
+            (SRIOV_PLUGIN, "resourceList", functions(view, variant), {}),
+        ):
+            if config:
+                yield from _plugin(view, options, plugin, variant, namespace, dict(wraps, **{key: config}))
+
+
+def _served(view: View, attachments: t.Sequence[str], variant: str | None) -> list[Network]:
+    return [network for network in view.of(*attachments) if variant is None or variant in network.variants]
+
+
+def _of_variant(network: Network, variant: str | None, key: str) -> list[str]:
+    """The values of ``key`` of a network's ports on the nodes of a variant, each once."""
+    found: dict[str, None] = {}
+    for own, _node, port in network.members:
+        if variant in (None, own) and port.get(key) is not None:
+            found[port[key]] = None
+    return list(found)
+
+
+def _netdevs(network: Network, variant: str | None) -> list[str]:
+    netdevs = list(network.netdevs) if variant is None else _of_variant(network, variant, "netdev")
+    if network.nameless and not netdevs:
+        network.master()
+    return netdevs
+
+
+def _function_selectors(network: Network, variant: str | None) -> Object:
+    """By netdev where ports have one name, since a PCI address is a server model's; VFs are found by their port."""
+    netdevs = _of_variant(network, variant, "netdev")
+    pcis = _of_variant(network, variant, "pci")
+    if network.attachment == "host-device":
+        return {"pciAddresses": pcis, "isRdma": True} if pcis else {"pfNames": netdevs, "isRdma": True}
+    return {"pfNames": netdevs, "isRdma": True} if netdevs else {"rootDevices": pcis, "isRdma": True}
+
+
+def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant: str | None) -> None:
+    """The plugin mounts all devices that match an entry: a netdev that is another rail's on some node would be both."""
+    seen = set()
+    for node in view.nodes:
+        if variant is not None and view.variant(node) != variant:
+            continue
+        key = tuple((port["netdev"], port["names"]["network"]) for port in node["ports"])
+        if key in seen:
+            continue
+        seen.add(key)
+        for port in node["ports"]:
+            own = view.network(port["names"]["network"]).resource
+            for resource, netdevs in wanted.items():
+                if resource != own and port["netdev"] in netdevs:
+                    raise RailyardError(
+                        "%s is a netdev of the resource %s on node %s, and of the resource %s on others"
+                        % (port["netdev"], own, node["name"], resource),
+                        "profiles.%s.ports.%s" % (node["profile"], port["rail"]),
+                        "give each resource netdevs of its own: other names in one of the profiles, with pci beside"
+                        " them, or one attachment for all",
+                    )
+
+
+_MOUNTS = {
+    SHARED_PLUGIN: (
+        ("plugins", "/var/lib/kubelet/device-plugins"),
+        ("registry", "/var/lib/kubelet/plugins_registry"),
+        ("devices", "/dev"),
+    ),
+    SRIOV_PLUGIN: (
+        ("plugins", "/var/lib/kubelet/device-plugins"),
+        ("registry", "/var/lib/kubelet/plugins_registry"),
+        ("device-info", "/var/run/k8s.cni.cncf.io/devinfo/dp"),
+    ),
+}
+# Where each plugin reads its configuration: directory, file, and the argument that names the file.
+_CONFIG = {
+    SHARED_PLUGIN: ("/k8s-rdma-shared-dev-plugin", "config.json", "--config-file=%s"),
+    SRIOV_PLUGIN: ("/etc/pcidp", "config.json", "--config-file=%s"),
+}
+
+
+def _plugin(
+    view: View, options: Options, plugin: str, variant: str, namespace: str, config: Object
+) -> t.Iterator[Object]:
+    name = "%s-%s-%s" % (view.name, plugin, variant)
+    labels = view.labels("cni", **{"app.kubernetes.io/name": plugin})
+    directory, file, argument = _CONFIG[plugin]
+    yield made("v1", "ConfigMap", name, labels, namespace=namespace, data={file: compact(config) + "\n"})
+    match = {"app.kubernetes.io/name": plugin, "app.kubernetes.io/instance": label_value(name)}
+    container = {
+        "name": plugin,
+        "image": options.reference("plain-" + plugin),
+        "args": [argument % ("%s/%s" % (directory, file))],
+        "securityContext": {"privileged": True},
+        "resources": {"requests": {"cpu": "100m", "memory": "50Mi"}, "limits": {"cpu": "300m", "memory": "300Mi"}},
+        "volumeMounts": [{"name": mount, "mountPath": path} for mount, path in _MOUNTS[plugin]]
+        + [{"name": "config", "mountPath": directory, "readOnly": True}],
+    }
+    template = {
+        "metadata": {"labels": match, "annotations": {CONFIG: digest(config)}},
+        "spec": {
+            "hostNetwork": True,
+            "nodeSelector": view.selector(variant),
+            "priorityClassName": "system-node-critical",
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+            "volumes": [{"name": mount, "hostPath": {"path": path}} for mount, path in _MOUNTS[plugin]]
+            + [{"name": "config", "configMap": {"name": name}}],
+        },
+    }
+    yield made(
+        "apps/v1",
+        "DaemonSet",
+        name,
+        labels,
+        {"selector": {"matchLabels": match}, "template": template},
+        namespace=namespace,
+    )

@@ -1,0 +1,415 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""NVIDIA's network operator: policies of the operator, nv-ipam's pools, and a network of the fitting kind for each
+rail.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
+    cni_chain,
+    cni_objects,
+    device_plugins,
+    partition_keys,
+    sriov_operator_objects,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    OF_FUNCTION,
+    OF_VF,
+    Network,
+    Object,
+    Share,
+    View,
+    compact,
+    made,
+    stated,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
+
+API = "mellanox.com/v1alpha1"
+IPAM_API = "nv-ipam.nvidia.com/v1alpha1"
+COMPONENT = "network-operator"
+# The operator takes one cluster policy, of this name.
+CLUSTER_POLICY = "nic-cluster-policy"
+# How long the driver container may take, as the operator's own example has it: seconds.
+_PROBES = {"startupProbe": (10, 20), "livenessProbe": (30, 30), "readinessProbe": (10, 30)}
+
+
+def objects(view: View, options: Options) -> t.Iterator[Object]:
+    yield from policies(view, options)
+    yield from pools(view, options)
+    yield from networks(view, options)
+
+
+# -- policies
+
+
+def policies(view: View, options: Options) -> t.Iterator[Object]:
+    """NicClusterPolicy, and a NicNodePolicy a variant where they differ: a section stands in one or in the other,
+    never in both.
+    """
+    variants = view.variants
+    plugins = {variant: _device_plugins(view, options, variant) for variant in variants}
+    one = len({compact(each) for each in plugins.values()}) == 1
+    spec = _cluster(view, options)
+    if one and variants:
+        spec.update(plugins[variants[0]])
+    yield made(API, "NicClusterPolicy", CLUSTER_POLICY, view.labels(COMPONENT), spec)
+    if one:
+        return
+    for variant in variants:
+        if plugins[variant]:
+            yield made(
+                API,
+                "NicNodePolicy",
+                "%s-%s" % (view.name, variant),
+                view.labels(COMPONENT),
+                dict({"nodeSelector": view.selector(variant)}, **plugins[variant]),
+            )
+
+
+def _image(options: Options, name: str) -> Object:
+    repository, image, version = options.image(name)
+    return {"image": image, "repository": repository, "version": version}
+
+
+def _cluster(view: View, options: Options) -> Object:
+    attachments = {network.attachment for network in view.networks}
+    secondary = {"cniPlugins": _image(options, "cni-plugins"), "multus": _image(options, "multus")}
+    if "ipoib" in attachments:
+        secondary["ipoib"] = _image(options, "ipoib")
+    spec: Object = {
+        # The operator's own agents have no work on nodes without rails.
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]
+            }
+        },
+        "secondaryNetwork": secondary,
+    }
+    if gpu_spec.nic_container(view, options):
+        spec["ofedDriver"] = dict(
+            _image(options, "driver"),
+            upgradePolicy={
+                "autoUpgrade": True,
+                "maxParallelUpgrades": 1,
+                "safeLoad": True,
+                "drain": {"enable": True, "force": False, "deleteEmptyDir": True, "timeoutSeconds": 300},
+            },
+            **{
+                probe: {"initialDelaySeconds": delay, "periodSeconds": period}
+                for probe, (delay, period) in _PROBES.items()
+            },
+        )
+    if any(network.pools[4] or network.pools[6] for network in view.networks):
+        spec["nvIpam"] = dict(_image(options, "nv-ipam"), enableWebhook=False)
+    if options.ufm_secret and "ib-sriov" in attachments:
+        spec["ibKubernetes"] = dict(
+            _image(options, "ib-kubernetes"),
+            periodicUpdateSeconds=5,
+            pKeyGUIDPoolRangeStart="02:00:00:00:00:00:00:00",
+            pKeyGUIDPoolRangeEnd="02:FF:FF:FF:FF:FF:FF:FF",
+            ufmSecret=options.ufm_secret,
+        )
+    return spec
+
+
+def _device_plugins(view: View, options: Options, variant: str) -> Object:
+    """VFs are the SR-IOV operator's, which has a device plugin of its own: registering them twice would count them
+    twice.
+    """
+    made_plugins: Object = {}
+    shared = device_plugins.shared(view, options, variant)
+    if shared:
+        config = {"periodicUpdateInterval": device_plugins.RESCAN, "configList": shared}
+        made_plugins["rdmaSharedDevicePlugin"] = dict(
+            _image(options, "rdma-shared-device-plugin"), config=compact(config)
+        )
+    functions = [
+        entry
+        for entry in device_plugins.functions(view, variant)
+        if not _of_vf(view, t.cast(str, entry["resourceName"]))
+    ]
+    if functions:
+        made_plugins["sriovDevicePlugin"] = dict(
+            _image(options, "sriov-device-plugin"), config=compact({"resourceList": functions})
+        )
+    return made_plugins
+
+
+def _of_vf(view: View, resource: str) -> bool:
+    return any(network.resource == resource for network in view.of(*OF_VF))
+
+
+# -- addresses
+
+
+def pools(view: View, options: Options) -> t.Iterator[Object]:
+    """nv-ipam's pools, one a rail and family: CIDRPool where each node has a prefix of its own, IPPool for one
+    subnet.
+    """
+    namespace = options.operator(view.provider)
+    done = set()
+    for network in view.networks:
+        for version in (4, 6):
+            shares = [
+                (node["name"], share)
+                for _variant, node, port in network.members
+                for share in view.shares(port)
+                if share.version == version
+            ]
+            name = view.rail_pool(network.rail, version)
+            if not shares or name in done:
+                continue
+            done.add(name)
+            kind, spec = (
+                ("IPPool", _ip_pool(view, network, shares[0][1]))
+                if network.mode == "subnet"
+                else ("CIDRPool", _cidr_pool(view, network, version, _of_rail(view, network, version)))
+            )
+            yield made(IPAM_API, kind, name, view.labels(COMPONENT, network.rail), spec, namespace)
+
+
+def _of_rail(view: View, network: Network, version: int) -> list[tuple[str, Share]]:
+    """The shares of all networks of the rail: node groups with another attachment use the same pool."""
+    return [
+        (node["name"], share)
+        for node in view.nodes
+        for port in node["ports"]
+        if port["rail"] == network.rail
+        for share in view.shares(port)
+        if share.version == version
+    ]
+
+
+def _selector(view: View) -> Object:
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]}
+
+
+def _ip_pool(view: View, network: Network, share: Share) -> Object:
+    """Blocks are cut from the subnet's first address on, as nodes come: what pods may not have is excluded, and the
+    rest must do.
+    """
+    subnet, first, last = _numbers(share)
+    begin, end = usable(subnet.first, subnet.last, subnet.bits)
+    place = "rails.%s.pods" % network.rail
+    size = _block(view, network)
+    nodes = max(view.fabric["max_nodes"] or 0, len(view.nodes))
+    if first != begin:
+        raise RailyardError(
+            "nv-ipam cuts its blocks from the subnet's first address on, and pods begin at %s" % share.first,
+            place,
+            "let pods begin at %s, or take mode prefix" % ip_integers.show(begin, subnet.bits),
+        )
+    if last - first + 1 < nodes * size:
+        raise RailyardError(
+            "{:,} nodes with {} pods need {:,} addresses, and pods have {:,}".format(
+                nodes, size, nodes * size, last - first + 1
+            ),
+            place,
+            "widen the range, or take mode prefix",
+        )
+    spec: Object = {"subnet": share.subnet, "perNodeBlockSize": size}
+    if share.gateway is not None:
+        spec["gateway"] = share.gateway
+        spec["defaultGateway"] = False
+    excluded = Ranges.of(ip_integers.Range(begin, end, subnet.bits)).less(_ranges(share))
+    if excluded:
+        spec["exclusions"] = [
+            {"startIP": ip_integers.show(each.first, each.bits), "endIP": ip_integers.show(each.last, each.bits)}
+            for each in excluded.parts
+        ]
+    if share.routes:
+        spec["routes"] = [{"dst": route} for route in share.routes]
+    spec["nodeSelector"] = _selector(view)
+    return spec
+
+
+def _block(view: View, network: Network) -> int:
+    """How many addresses each node gets: as many as pods can be attached, and two at the least, as nv-ipam has it."""
+    said: int | None = view.fabric["pods_per_node"]
+    if said is None and network.attachment in OF_FUNCTION:
+        said = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
+    if said is None:
+        raise RailyardError(
+            "nv-ipam gives each node a block of addresses, and nobody says how many",
+            "fabric.pods_per_node",
+            "set it to the most pods of a node that need an address on every rail, or take the mode prefix",
+        )
+    return max(2, said)
+
+
+# Indexes are 32 bits wide in a CIDRPool's schema.
+_MOST = (1 << 31) - 1
+
+
+def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tuple[str, Share]]) -> Object:
+    rail = view.rails[network.rail]
+    share = shares[0][1]
+    subnet, first, last = _numbers(share)
+    spec: Object = {
+        "cidr": rail["subnet" if version == 4 else "subnet6"],
+        "perNodeNetworkPrefix": share.prefix,
+    }
+    if share.gateway is not None:
+        spec["gatewayIndex"] = _number(share.gateway) - subnet.first
+        spec["defaultGateway"] = False
+    excluded = _excluded(subnet, first, last)
+    if excluded:
+        spec["perNodeExclusions"] = excluded
+    highest = max(spec.get("gatewayIndex", 0), *(each["endIndex"] for each in excluded), 0)
+    if highest > _MOST:
+        six = "6" if version == 6 else ""
+        raise RailyardError(
+            "nv-ipam counts the addresses of a node's prefix up to %d, and the gateway or the port has number %d"
+            % (_MOST, highest),
+            "addresses.node_prefix%s" % six,
+            "write a longer prefix, such as node_prefix%s: 112, or gateway%s: first and host: first" % (six, six),
+        )
+    spec["staticAllocations"] = [
+        stated({"nodeName": node, "prefix": each.subnet, "gateway": each.gateway}) for node, each in shares
+    ]
+    if share.routes:
+        spec["routes"] = [{"dst": route} for route in share.routes]
+    spec["nodeSelector"] = _selector(view)
+    return spec
+
+
+def _excluded(subnet: ip_integers.Network, first: int, last: int) -> list[Object]:
+    """Indexes in a node's prefix that are not the pods'. Network and broadcast addresses are left out by nv-ipam
+    itself.
+    """
+    low, high = usable(subnet.first, subnet.last, subnet.bits)
+    found = []
+    for start, end in ((low, first - 1), (last + 1, high)):
+        if start <= end:
+            found.append({"startIndex": start - subnet.first, "endIndex": end - subnet.first})
+    return found
+
+
+def _number(text: str) -> int:
+    number = ip_integers.parse_address(text, bits=ip_integers.bits_of(text))
+    if number is None:
+        raise ValueError("%r is no address" % text)
+    return number
+
+
+def _ranges(share: Share) -> list[ip_integers.Range]:
+    found = []
+    for ips in share.ips:
+        first, _dash, last = ips.partition("-")
+        found.append(ip_integers.Range(_number(first), _number(last or first), ip_integers.bits_of(first)))
+    return found
+
+
+def _numbers(share: Share) -> tuple[ip_integers.Network, int, int]:
+    bits = ip_integers.bits_of(share.subnet)
+    found = ip_integers.parse_network(share.subnet, bits)
+    if found is None:
+        raise ValueError("%r is not a network" % share.subnet)
+    return ip_integers.network(found[0], found[1], bits), _number(share.first), _number(share.last)
+
+
+# -- networks
+
+
+def ipam(view: View, network: Network) -> str:
+    """A network's address management as JSON text; with both families, two pools. Nothing where pods get no
+    addresses.
+    """
+    versions = [version for version in (4, 6) if network.pools[version]]
+    if not versions:
+        return ""
+    conf = {"type": "nv-ipam", "poolName": ",".join(view.rail_pool(network.rail, version) for version in versions)}
+    if network.mode != "subnet":
+        conf["poolType"] = "cidrpool"
+    return compact(conf)
+
+
+def networks(view: View, options: Options) -> t.Iterator[Object]:
+    for network in view.networks:
+        labels = view.labels(COMPONENT, network.rail)
+        meta = cni_chain.meta(cni_chain.plugins(view, network, network.sample))
+        spec: Object = {"networkNamespace": view.namespace, "ipam": ipam(view, network)}
+        if network.attachment == "macvlan":
+            spec.update(master=network.master(), mode="bridge", mtu=network.mtu, metaPlugins=meta or None)
+            yield made(API, "MacvlanNetwork", network.name, labels, stated(spec))
+        elif network.attachment == "ipoib":
+            spec["master"] = network.master()
+            yield made(API, "IPoIBNetwork", network.name, labels, stated(spec))
+        elif network.attachment == "host-device":
+            spec.update(resourceName=network.resource, metaPlugins=meta or None)
+            yield made(API, "HostDeviceNetwork", network.name, labels, stated(spec))
+        else:
+            yield _of_vf_network(view, options, network, dict(spec, metaPlugins=meta or None))
+
+
+def _of_vf_network(view: View, options: Options, network: Network, spec: Object) -> Object:
+    """SriovNetwork or SriovIBNetwork, which the SR-IOV operator reads in its own namespace only."""
+    labels = view.labels(COMPONENT, network.rail)
+    kind = "SriovNetwork"
+    if network.attachment == "ib-sriov":
+        if network.isolated or options.ufm_secret:
+            return _definition(view, options, network, labels)
+        kind = "SriovIBNetwork"
+        spec["linkState"] = "enable"
+    spec["resourceName"] = network.resource
+    return made(
+        sriov_operator_objects.API, kind, network.name, labels, stated(spec), options.sriov_place(view.provider)
+    )
+
+
+def _definition(view: View, options: Options, network: Network, labels: dict[str, str]) -> Object:
+    """The definition that a SriovIBNetwork would become, with what its kind has no field for: ``rdmaIsolation``,
+    without which the VF's RDMA device stays on the node, and ib-kubernetes' ``pkey``.
+    """
+    plugin: Object = {"type": "ib-sriov", "link_state": "enable"}
+    if network.isolated:
+        plugin["rdmaIsolation"] = True
+    if options.ufm_secret:
+        plugin.update(ibKubernetesEnabled=True, capabilities={"infinibandGUID": True})
+        key = partition_keys.of_pods(view, options)
+        if key:
+            plugin["pkey"] = key
+    manager = ipam(view, network)
+    if manager:
+        plugin["ipam"] = json.loads(manager)
+    conf = {
+        "cniVersion": options.cni_version,
+        "name": network.name,
+        "plugins": [plugin, *cni_chain.plugins(view, network, network.sample)],
+    }
+    annotations = {cni_objects.RESOURCE: view.qualified(network.resource)}
+    spec = {"config": compact(conf)}
+    return made(cni_objects.API, cni_objects.DEFINITION, network.name, labels, spec, view.namespace, annotations)
+
+
+def values(view: View, options: Options) -> Object:
+    """Values of the chart ``network-operator``: only keys that it reads, and only what the plan decides."""
+    vfs = bool(view.of(*OF_VF))
+    made_values: Object = {
+        "nfd": {"enabled": True, "deployNodeFeatureRules": True},
+        # They are brought before the chart, which is then installed without a program of its own that may do anything.
+        "upgradeCRDs": False,
+        "sriovNetworkOperator": {"enabled": vfs},
+    }
+    if vfs:
+        selector = view.selector()
+        if gpu_spec.nic_container(view, options):
+            selector["network.nvidia.com/operator.mofed.wait"] = "false"
+        made_values["sriov-network-operator"] = {
+            "operator": {"resourcePrefix": view.prefix},
+            "sriovOperatorConfig": {"deploy": True, "configDaemonNodeSelector": selector, "disableDrain": False},
+        }
+    return made_values

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""InfiniBand's partitions as pods get them: which key a network carries, and what ib-kubernetes reads to set it.
+
+Sources: ib-sriov-cni's README (``pkey`` is for ib-kubernetes, the plugin itself does nothing with it), and of
+ib-kubernetes ``pkg/utils/utils.go``, ``pkg/sm/plugins/ufm/ufm.go`` and ``deployment/ib-kubernetes.yaml``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import DEFAULT
+
+# What the secret must hold. Its README's example says UFM_USER, with which the daemon ends as it starts.
+UFM_KEYS = ("UFM_USERNAME", "UFM_PASSWORD", "UFM_ADDRESS")
+
+
+class Secret(t.NamedTuple):
+    """A secret that somebody else made, and the keys that must have a value in it."""
+
+    namespace: str
+    name: str
+    keys: tuple[str, ...]
+
+
+def of_pods(view: View, options: Options) -> str | None:
+    """The key of the pods' networks, in the 15 bits without the bit of full members; None where there is none.
+
+    :raises RailyardError: where pods would be in a partition that the plan has not, or nobody says in which of several.
+    """
+    if not view.of("ib-sriov"):
+        return None
+    tables = _tables(view)
+    planned = sorted({int(key, 16) & DEFAULT for keys in tables for key in keys})
+    names = ", ".join(map(_text, planned))
+    if options.pkey:
+        key = int(options.pkey, 16)
+        # everybody is in the default partition, which the plan therefore never names
+        if planned and key not in (*planned, DEFAULT):
+            raise RailyardError(
+                "%s is none of the plan's partitions (%s)" % (_text(key), names),
+                "kubernetes.pkey",
+                "take one of them, or add it to fabric.infiniband.pkeys",
+            )
+        return _text(key)
+    if len(planned) > 1 and options.ufm_secret:
+        raise RailyardError(
+            "ib-kubernetes puts a network's pods into one partition, and the plan has %d (%s)" % (len(planned), names),
+            "fabric.infiniband.pkeys",
+            "set kubernetes_options.pkey to that of the pods",
+        )
+    if len(tables) > 1 and options.ufm_secret:
+        raise RailyardError(
+            "ib-kubernetes puts a network's pods into one partition, and not all nodes have %s" % names,
+            "kubernetes.pkey",
+            "set kubernetes_options.pkey to that of the pods, or plan fabric.infiniband.pkeys for all nodes",
+        )
+    return _text(planned[0]) if len(planned) == len(tables) == 1 else None
+
+
+def secrets(view: View, options: Options) -> list[Secret]:
+    """Those that must be there before anything is applied. With Spiderpool ib-kubernetes is the user's to install,
+    wherever that is.
+    """
+    if not options.ufm_secret or view.provider != "network-operator" or not view.of("ib-sriov"):
+        return []
+    return [Secret(options.operator(view.provider), options.ufm_secret, UFM_KEYS)]
+
+
+def _tables(view: View) -> set[tuple[str, ...]]:
+    """The keys of the nodes whose pods have VFs: one table where all have the same."""
+    ports = [port for node in view.nodes if node["attachment"] == "ib-sriov" for port in node["ports"]]
+    return {tuple(sorted((port.get("ipoib") or {}).get("pkeys") or ())) for port in ports}
+
+
+def _text(key: int) -> str:
+    return "0x%04x" % key

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Policies of the SR-IOV network operator: Spiderpool's bundled fork, and upstream's.
+
+The VFs are ours, made before the operator sees them: policies are ``externallyManaged``, so that the operator neither
+makes nor
+removes VFs, changes no firmware and reboots no node.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import (
+    UPSTREAM,
+    Options,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    OF_VF,
+    Network,
+    Object,
+    View,
+    made,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+
+API = "sriovnetwork.openshift.io/v1"
+COMPONENT = "sriov-operator"
+PRIORITY = 90
+# The end of the name of the resource that DPDK's VFs are.
+DPDK = "_dpdk"
+# mlx5's limit, which the operator's webhook holds policies against.
+MOST_VFS = 128
+
+
+def policies(view: View, options: Options) -> t.Iterator[Object]:
+    """SriovNetworkNodePolicies: one a rail and variant, so that profiles may name their ports and count their VFs as
+    they like.
+    """
+    shape = options.sriov(view.provider)
+    parted = dict.fromkeys(network.rail for network in view.of("sriov")) if shape else {}
+    for rail in options.dpdk.get("rails", ()):
+        if rail not in parted:
+            raise RailyardError(
+                "no SR-IOV operator hands out VFs of a rail %s%s" % (rail, did_you_mean(nearest(rail, parted))),
+                "kubernetes.dpdk.rails",
+                "take some of %s" % ", ".join(parted) if parted else "take kubernetes_options.dpdk out",
+            )
+    if not shape:
+        return
+    namespace = options.sriov_place(view.provider)
+    for network in view.of(*OF_VF):
+        for variant in network.variants:
+            for name, spec in _policies(view, options, network, variant):
+                yield made(
+                    API,
+                    "SriovNetworkNodePolicy",
+                    name,
+                    view.labels(COMPONENT, network.rail),
+                    spec,
+                    namespace,
+                )
+
+
+def _policies(view: View, options: Options, network: Network, variant: str) -> t.Iterator[tuple[str, Object]]:
+    netdevs: dict[str, None] = {}
+    pcis: dict[str, None] = {}
+    policy, place, count = "", "", 0
+    for own, node, port in network.members:
+        if own != variant:
+            continue
+        place = "profiles.%s" % node["profile"]
+        # Nodes whose groups make a variant of their profile have a policy of their own beside the profile's.
+        policy = port["names"]["policy"] + variant[len(node["profile"]) :]
+        for found, value in ((netdevs, port["netdev"]), (pcis, port["pci"])):
+            if value is not None:
+                found[value] = None
+        count = (port["vfs"] or {}).get("count") or 0
+    if not 1 <= count <= MOST_VFS:
+        raise RailyardError(
+            "%d VFs a port of rail %s: the operator takes 1 to %d" % (count, network.rail, MOST_VFS),
+            place,
+            "set `vfs.count`",
+        )
+    taken = dpdk_vfs(view, options, network, count, place)
+    selector = _nic(list(netdevs), list(pcis), (0, count - taken - 1) if taken else None)
+    yield policy, _spec(view, network, variant, network.resource, count, selector)
+    if taken:
+        kernel_driver = options.dpdk.get("driver", "vfio-pci") == "netdevice"
+        spec = _spec(
+            view,
+            network,
+            variant,
+            network.resource + DPDK,
+            count,
+            _nic(list(netdevs), list(pcis), (count - taken, count - 1)),
+        )
+        # mlx5 stays bound to its kernel driver under DPDK and needs RDMA; with vfio-pci the operator refuses isRdma.
+        spec.update(deviceType="netdevice" if kernel_driver else "vfio-pci", isRdma=kernel_driver)
+        yield policy + "-dpdk", spec
+
+
+def _spec(view: View, network: Network, variant: str, resource: str, count: int, selector: Object) -> Object:
+    spec: Object = {
+        "resourceName": resource,
+        "nodeSelector": view.selector(variant),
+        "nicSelector": selector,
+        "numVfs": count,
+        "priority": PRIORITY,
+        "deviceType": "netdevice",
+        "isRdma": True,
+        "linkType": "ib" if network.attachment == "ib-sriov" else "eth",
+        "externallyManaged": True,
+    }
+    if network.mtu is not None and network.attachment == "sriov":
+        spec["mtu"] = network.mtu
+    return spec
+
+
+def _nic(netdevs: t.Sequence[str], pcis: t.Sequence[str], vfs: tuple[int, int] | None) -> Object:
+    if netdevs:
+        suffix = "" if vfs is None else "#%d-%d" % vfs
+        return {"pfNames": [netdev + suffix for netdev in netdevs]}
+    if vfs is not None:
+        raise RailyardError(
+            "VFs are parted by their port's netdev, and the ports have none",
+            "kubernetes.dpdk",
+            "give the rail's ports a `netdev` in their profile",
+        )
+    return {"rootDevices": list(pcis)}
+
+
+def dpdk_vfs(view: View, options: Options, network: Network, count: int, place: str) -> int:
+    """How many of a port's ``count`` VFs are DPDK's, under a resource of their own: those at the end.
+
+    :param place: of the count in the fabric file. :raises RailyardError: where none would be left, or none is taken.
+    """
+    if not options.sriov(view.provider) or network.attachment != "sriov":
+        return 0
+    if network.rail not in options.dpdk.get("rails", ()):
+        return 0
+    taken = int(options.dpdk.get("vfs", 1))
+    if not 0 < taken < count:
+        raise RailyardError(
+            "%d of %d VFs of rail %s for DPDK leave none for RDMA, or are none" % (taken, count, network.rail),
+            "kubernetes.dpdk.vfs",
+            "take 1 to %d, or raise `vfs.count` in %s" % (count - 1, place),
+        )
+    return taken
+
+
+def values(view: View, options: Options) -> Object:
+    """Values of upstream's chart ``sriov-network-operator``."""
+    made_values: Object = {
+        "operator": {"resourcePrefix": view.prefix, "admissionControllers": {"enabled": False}},
+        "sriovOperatorConfig": {
+            "deploy": True,
+            "configDaemonNodeSelector": view.selector(),
+            "disableDrain": False,
+        },
+    }
+    return made_values
+
+
+def alone(view: View, options: Options) -> bool:
+    """The operator is installed by itself, not by the provider's chart."""
+    return bool(view.of(*OF_VF)) and options.sriov(view.provider) == UPSTREAM and view.provider != "network-operator"

@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Values and manifests of the software that a cluster needs first.
+
+May import: _common, _fabric.kubernetes.gpu, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.text.
+"""

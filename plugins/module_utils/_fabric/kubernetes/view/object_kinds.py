@@ -1,0 +1,53 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The kinds that any plan's objects may have, in the order of application, and what brings each to a cluster.
+
+A plan's own objects are a part of these: what an earlier plan had, with another provider or attachment, is found by
+them.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
+
+_NFD = "install Node Feature Discovery, or leave kubernetes_options.node_feature_rule out: nodes are then labelled here"
+_SPIDERPOOL = "install Spiderpool's chart (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
+_SRIOV = (
+    "install the SR-IOV network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions:"
+    " Spiderpool's chart with sriov.install=true, NVIDIA's with sriovNetworkOperator.enabled=true, or upstream's own"
+)
+_NETWORK_OPERATOR = (
+    "install NVIDIA's network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
+)
+_NV_IPAM = (
+    "NVIDIA's network operator brings it once it took up a NicClusterPolicy with nv-ipam in it: run"
+    " playbooks/cluster.yml, which applies that and waits, or apply it first"
+)
+_MULTUS = "install Multus (playbooks/cluster.yml), which brings the CustomResourceDefinition"
+_MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
+
+# (apiVersion, kind): remedy where a cluster does not have it.
+_REMEDIES: dict[tuple[str, str], str] = {
+    ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule"): _NFD,
+    ("v1", "ConfigMap"): "",
+    ("apps/v1", "DaemonSet"): "",
+    ("sriovnetwork.openshift.io/v1", "SriovNetworkNodePolicy"): _SRIOV,
+    ("mellanox.com/v1alpha1", "NicClusterPolicy"): _NETWORK_OPERATOR,
+    ("mellanox.com/v1alpha1", "NicNodePolicy"): _NETWORK_OPERATOR,
+    ("spiderpool.spidernet.io/v2beta1", "SpiderReservedIP"): _SPIDERPOOL,
+    ("spiderpool.spidernet.io/v2beta1", "SpiderIPPool"): _SPIDERPOOL,
+    ("nv-ipam.nvidia.com/v1alpha1", "IPPool"): _NV_IPAM,
+    ("nv-ipam.nvidia.com/v1alpha1", "CIDRPool"): _NV_IPAM,
+    ("spiderpool.spidernet.io/v2beta1", "SpiderMultusConfig"): _SPIDERPOOL,
+    ("mellanox.com/v1alpha1", "MacvlanNetwork"): _NETWORK_OPERATOR,
+    ("mellanox.com/v1alpha1", "HostDeviceNetwork"): _NETWORK_OPERATOR,
+    ("mellanox.com/v1alpha1", "IPoIBNetwork"): _NETWORK_OPERATOR,
+    ("sriovnetwork.openshift.io/v1", "SriovNetwork"): _SRIOV,
+    ("sriovnetwork.openshift.io/v1", "SriovIBNetwork"): _SRIOV,
+    ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"): _MULTUS,
+    ("monitoring.coreos.com/v1", "ServiceMonitor"): _MONITORING,
+    ("monitoring.coreos.com/v1", "PrometheusRule"): _MONITORING,
+}
+KINDS = {kind: named(remedy) for kind, remedy in _REMEDIES.items()}

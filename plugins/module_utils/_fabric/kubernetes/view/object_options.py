@@ -1,0 +1,273 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the user may say about Kubernetes objects beside the plan: images, namespaces of operators, how pods get their
+networks.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, fields
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+
+BUNDLED = "bundled"
+UPSTREAM = "upstream"
+# Where each operator lives when nothing else is said.
+OPERATOR_NAMESPACE = {"spiderpool": "spiderpool", "network-operator": "nvidia-network-operator", "cni": "kube-system"}
+SRIOV_NAMESPACE = "sriov-network-operator"
+
+_NVIDIA = "nvidia/mellanox"
+_OPERATOR = "network-operator-v" + PINS["network-operator"].version
+# name: (path below a registry, image, version), for what objects must name and no chart has a default of. The registry
+# is the user's `registry`; `images` names one as a whole.
+IMAGES: dict[str, tuple[str, str, str]] = {
+    "driver": (_NVIDIA, "doca-driver", "doca3.4.1-26.04-1.1.0.0-1"),
+    "rdma-shared-device-plugin": (_NVIDIA, "k8s-rdma-shared-dev-plugin", _OPERATOR),
+    "sriov-device-plugin": (_NVIDIA, "sriov-network-device-plugin", _OPERATOR),
+    "cni-plugins": (_NVIDIA, "plugins", _OPERATOR),
+    "multus": (_NVIDIA, "multus-cni", _OPERATOR),
+    "ipoib": (_NVIDIA, "ipoib-cni", _OPERATOR),
+    "nv-ipam": (_NVIDIA, "nvidia-k8s-ipam", _OPERATOR),
+    "ib-kubernetes": (_NVIDIA, "ib-kubernetes", _OPERATOR),
+    "nic-feature-discovery": (_NVIDIA, "nic-feature-discovery", _OPERATOR),
+    "plain-rdma-shared-device-plugin": ("mellanox", "k8s-rdma-shared-dev-plugin", "v1.5.3"),
+    "plain-sriov-device-plugin": ("k8snetworkplumbingwg", "sriov-network-device-plugin", "v3.7.0"),
+}
+# Images without a version of our own choice: what needs them is made once `images` names them.
+UNPINNED = ("test",)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Every option with its default; ``docs/kubernetes-objects.md`` tells them to users."""
+
+    # Namespace of the provider's operator, and of the SR-IOV operator; "" takes upstream's.
+    operator_namespace: str = ""
+    sriov_namespace: str = ""
+    # Which SR-IOV operator the policies are for: Spiderpool's own fork, upstream's, or none ("" takes the provider's).
+    sriov_operator: str = ""
+    # Units that a shared RDMA resource has on each node: a token count, not a share of the port's rate.
+    rdma_hca_max: int = 100
+    # Names into pods by webhook: the group of all rails, and groups of so many neighbouring rails.
+    injection: bool = True
+    injection_groups: tuple[int, ...] = (1, 2, 4)
+    # The NIC's driver (the host's, or a container of the network operator), how GPU memory is registered with the NIC,
+    # and whether pods have gdrcopy: "" and None take the plan's; where it says nothing, host, dmabuf and True.
+    driver: str = ""
+    gpudirect: str = ""
+    gdrcopy: bool | None = None
+    # InfiniBand: the partition key of all pods' ports, and the secret with which ib-kubernetes talks to UFM.
+    pkey: str = ""
+    ufm_secret: str = ""
+    # VFs at the end of each port's that DPDK gets, on these rails: {rails: [gpu01], vfs: 2, driver: vfio-pci |
+    # netdevice}.
+    dpdk: t.Mapping[str, t.Any] = field(default_factory=dict)
+    cni_version: str = "1.0.0"
+    # The pod's first interface: what NCCL's bootstrap talks over.
+    pod_interface: str = "eth0"
+    # Device plugins as DaemonSets of our own, for the provider `cni`.
+    device_plugins: bool = True
+    metrics: bool = True
+    monitoring_namespace: str = ""
+    monitoring_labels: t.Mapping[str, str] = field(default_factory=dict)
+    grafana_labels: t.Mapping[str, str] = field(default_factory=dict)
+    # Labels of nodes by a rule of Node Feature Discovery, for those who let nobody write to nodes.
+    node_feature_rule: bool = False
+    workload_namespace: str = "default"
+    images: t.Mapping[str, str] = field(default_factory=dict)
+    # Where images come from: a registry, or a mirror with its path. Charts have defaults of their own without it.
+    registry: str = ""
+
+    @classmethod
+    def of(cls, given: t.Mapping[str, t.Any] | None) -> Options:
+        """:raises RailyardError: for an option that is none, or a value that is none of its choices."""
+        known = {each.name: each for each in fields(cls)}
+        for key in given or {}:
+            if key not in known:
+                raise RailyardError(
+                    "is not an option%s" % did_you_mean(nearest(str(key), known)),
+                    "kubernetes.%s" % key,
+                    "take one of the documented options",
+                )
+        # what is null is not said
+        said = {key: _typed(key, value) for key, value in (given or {}).items() if value is not None}
+        options = cls(**said)
+        options._check()
+        return options
+
+    def _check(self) -> None:
+        for key, choices in (
+            ("driver", ("", "host", "container")),
+            ("gpudirect", ("", "dmabuf", "peermem")),
+            ("sriov_operator", ("", BUNDLED, UPSTREAM)),
+        ):
+            if getattr(self, key) not in choices:
+                raise RailyardError(
+                    "%r is none of its values" % getattr(self, key),
+                    "kubernetes.%s" % key,
+                    "take one of %s" % ", ".join(choice or '""' for choice in choices),
+                )
+        known = sorted((*IMAGES, *UNPINNED))
+        for name in self.images:
+            if name not in known:
+                raise RailyardError(
+                    "is no image%s" % did_you_mean(nearest(name, known)),
+                    "kubernetes.images.%s" % name,
+                    "take one of %s" % ", ".join(known),
+                )
+            path, version = _tagged(str(self.images[name]))
+            if not path.rpartition("/")[0] or not version:
+                raise RailyardError(
+                    "%r is no image with its repository and version" % self.images[name],
+                    "kubernetes.images.%s" % name,
+                    "write REPOSITORY/IMAGE:VERSION or REPOSITORY/IMAGE@DIGEST",
+                )
+        if "://" in self.registry:
+            raise RailyardError(
+                "%r is a URL, which no image's name begins with" % self.registry,
+                "kubernetes.registry",
+                "write the host, its port and path alone: registry.example.org:5000/mirror",
+            )
+        if self.pkey and not _partition_key(self.pkey):
+            raise RailyardError(
+                "%r is no partition key" % self.pkey,
+                "kubernetes.pkey",
+                'write 15 bits as hexadecimal text, "0x0000" to "0x7fff"',
+            )
+        if self.rdma_hca_max < 1:
+            raise RailyardError(
+                "%r gives nodes no shared RDMA resource" % self.rdma_hca_max,
+                "kubernetes.rdma_hca_max",
+                "take 1 or more",
+            )
+
+    def operator(self, provider: str) -> str:
+        """The namespace of the provider's operator."""
+        return self.operator_namespace or OPERATOR_NAMESPACE[provider]
+
+    def sriov(self, provider: str) -> str:
+        """``bundled``, ``upstream`` or nothing: who serves SR-IOV policies."""
+        return self.sriov_operator or {"spiderpool": BUNDLED, "network-operator": UPSTREAM}.get(provider, "")
+
+    def sriov_place(self, provider: str) -> str:
+        """The namespace in which the SR-IOV operator reads its policies; elsewhere it ignores them."""
+        if self.sriov_namespace:
+            return self.sriov_namespace
+        if provider == "network-operator" or self.sriov(provider) == BUNDLED:
+            return self.operator(provider)
+        return SRIOV_NAMESPACE
+
+    def image(self, name: str) -> tuple[str, str, str]:
+        """Repository, image and version.
+
+        :raises RailyardError: where nobody says from which registry it comes.
+        """
+        if name in self.images:
+            path, version = _tagged(self.images[name])
+            repository, _slash, image = path.rpartition("/")
+            return repository, image, version
+        path, image, version = IMAGES[name]
+        if not self.registry:
+            raise RailyardError(
+                "nobody says from which registry the image %s/%s:%s comes" % (path, image, version),
+                "kubernetes.registry",
+                "set kubernetes_options.registry to the registry that has it under this path, or"
+                " kubernetes_options.images.%s to the whole image" % name,
+            )
+        return "%s/%s" % (self.registry.rstrip("/"), path), image, version
+
+    def reference(self, name: str) -> str:
+        repository, image, version = self.image(name)
+        return "%s/%s%s%s" % (repository, image, "@" if version.startswith("sha256:") else ":", version)
+
+
+_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule")
+_TEXT_MAPPINGS = ("monitoring_labels", "grafana_labels", "images")
+_WORDS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
+_DPDK = {"rails": "a list of rails", "vfs": "a whole number", "driver": "vfio-pci or netdevice"}
+
+
+def _typed(key: str, value: t.Any) -> t.Any:
+    """An option's value as its kind has it. Numbers and booleans may be text, which templates make of them.
+
+    :raises RailyardError: for one of another kind.
+    """
+    place = "kubernetes.%s" % key
+    if key in _BOOLS:
+        return _bool(value, place)
+    if key == "rdma_hca_max":
+        return _whole(value, place)
+    if key == "injection_groups":
+        if not isinstance(value, (list, tuple)):
+            raise _unlike(value, place, "a list of whole numbers, such as [1, 2, 4]")
+        return tuple(_whole(each, place) for each in value)
+    if key == "dpdk":
+        return _dpdk(value, place)
+    if key in _TEXT_MAPPINGS:
+        if not isinstance(value, t.Mapping):
+            raise _unlike(value, place, "a mapping")
+        for name, each in value.items():
+            if not isinstance(each, str):
+                raise _unlike(each, "%s.%s" % (place, name), "text, in quotes")
+        return value
+    if not isinstance(value, str):
+        raise _unlike(value, place, "text, in quotes")
+    return value
+
+
+def _dpdk(value: t.Any, place: str) -> t.Any:
+    if not isinstance(value, t.Mapping):
+        raise _unlike(value, place, "a mapping, such as {rails: [gpu01], vfs: 2}")
+    for name in value:
+        if name not in _DPDK:
+            near = did_you_mean(nearest(str(name), _DPDK))
+            raise RailyardError("is no key%s" % near, "%s.%s" % (place, name), "take one of %s" % ", ".join(_DPDK))
+    made = dict(value)
+    rails = made.get("rails", [])
+    if not isinstance(rails, (list, tuple)) or not all(isinstance(rail, str) for rail in rails):
+        raise _unlike(rails, "%s.rails" % place, _DPDK["rails"])
+    if "vfs" in made:
+        made["vfs"] = _whole(made["vfs"], "%s.vfs" % place)
+    if made.get("driver", "vfio-pci") not in ("vfio-pci", "netdevice"):
+        raise _unlike(made["driver"], "%s.driver" % place, _DPDK["driver"])
+    return made
+
+
+def _bool(value: t.Any, place: str) -> bool:
+    found = _WORDS.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise _unlike(value, place, "true or false")
+    return found
+
+
+def _whole(value: t.Any, place: str) -> int:
+    found = int(value) if isinstance(value, str) and value.isdigit() else value
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise _unlike(value, place, "a whole number")
+    return found
+
+
+def _unlike(value: t.Any, place: str, wanted: str) -> RailyardError:
+    return RailyardError("%r is not of its kind" % (value,), place, "write %s" % wanted)
+
+
+def _tagged(reference: str) -> tuple[str, str]:
+    """Path and version; a colon before the last slash is a registry's port."""
+    if "@" in reference:
+        path, _at, digest = reference.partition("@")
+        return path, digest
+    path, _slash, last = reference.rpartition("/")
+    image, _colon, version = last.partition(":")
+    return "%s/%s" % (path, image), version
+
+
+def _partition_key(text: str) -> bool:
+    try:
+        return text.startswith("0x") and int(text, 16) == int(text, 16) & 0x7FFF
+    except (TypeError, ValueError):
+        return False

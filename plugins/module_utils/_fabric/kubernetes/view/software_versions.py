@@ -1,0 +1,133 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What is installed into a cluster before a fabric's objects: the one place of its versions, files and checksums.
+
+A checksum is here where upstream publishes the file itself, or its digest, in its repository. Where it is not, the user
+gives it beside the file: nothing is installed that nobody vouched for.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    LABEL,
+    MANAGED_BY,
+    MANAGER,
+)
+
+CHART = "chart"
+MANIFEST = "manifest"
+# Marks what a manifest or a chart brought: by it an upgrade finds what left, and a removal what there is.
+SOFTWARE = LABEL + "software"
+
+
+class File(t.NamedTuple):
+    """``name`` is upstream's own; ``sha256`` is empty where upstream publishes none that could be read."""
+
+    name: str
+    sha256: str
+
+
+class Pin(t.NamedTuple):
+    """One piece of software. ``chart`` is the chart's own name, which its values are known by too."""
+
+    kind: str
+    version: str
+    files: t.Mapping[str, t.Sequence[File]]
+    chart: str = ""
+    #: its own namespace, where the plan's options name none
+    namespace: str = ""
+
+    def file(self, version: str) -> str:
+        """The name of the chart's archive in another version: archives carry theirs in their name."""
+        return self.files[""][0].name.replace(self.version, version)
+
+
+# name -> pin. Files are listed by the way in which the software is installed, "" where there is one way only.
+PINS: dict[str, Pin] = {
+    "calico": Pin(
+        MANIFEST,
+        "v3.32.1",
+        {
+            "manifests": (File("calico.yaml", "a1df919d9721cf667accdc3e72848911b0cb25cfab7d2478ad0c996302c95744"),),
+            "operator": (
+                File("operator-crds.yaml", "192f8b2d934ef24b62e86b7e1a6e1762d1c8af26a916f78057bc13fa5ed60f71"),
+                File("tigera-operator.yaml", "f18e073794207d372606bc3ea6f8fd73972f86d6828f4ba666dfe0d4aa8ab07f"),
+            ),
+        },
+    ),
+    "flannel": Pin(
+        MANIFEST,
+        "v0.28.9",
+        {"": (File("kube-flannel.yml", "e875824be2f552b45711dbda91af81b17eb961d00025d914d9fef18fad8f09c0"),)},
+    ),
+    "multus": Pin(
+        MANIFEST,
+        "v4.3.0",
+        {"": (File("multus-daemonset-thick.yml", "2d622f697809644a12704497bbf5c3256adc1e7f5b5504655e4993743651b585"),)},
+    ),
+    "sriov-operator": Pin(
+        CHART,
+        "1.6.0",
+        {"": (File("sriov-network-operator-chart-1.6.0.tgz", ""),)},
+        "sriov-network-operator",
+        "sriov-network-operator",
+    ),
+    "spiderpool": Pin(
+        CHART,
+        "1.2.2",
+        {"": (File("spiderpool-1.2.2.tgz", "55d25e6ea19f30bcc8c7e45093522b4ada77e8959baef1a127525916c4b69dd1"),)},
+        "spiderpool",
+        "spiderpool",
+    ),
+    "network-operator": Pin(
+        CHART,
+        "26.4.1",
+        {"": (File("network-operator-26.4.1.tgz", ""),)},
+        "network-operator",
+        "nvidia-network-operator",
+    ),
+    "gpu-operator": Pin(
+        CHART,
+        "v26.7.0",
+        {"": (File("gpu-operator-v26.7.0.tgz", "bf6b04c16ff7cbc05720ea4b94187217316f9d869d445cfbde4fe0dffabe2557"),)},
+        "gpu-operator",
+        "gpu-operator",
+    ),
+}
+
+
+def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> tuple[File, ...]:
+    """The files of a version, each with the checksum that it must have; empty where nobody gave one.
+
+    :param checksums: the user's, by file name; they count before ours.
+    :raises RailyardError: for a checksum that is none, or is of another file.
+    """
+    pin = PINS[name]
+    if way not in pin.files:
+        raise RailyardError(
+            "%r is no way to install it" % way, "%s: method" % name, "take one of %s" % ", ".join(sorted(pin.files))
+        )
+    found = pin.files[way]
+    if version and version != pin.version:
+        found = (File(pin.file(version), ""),) if pin.kind == CHART else [File(each.name, "") for each in found]
+    names = [each.name for each in found]
+    for key, value in checksums.items():
+        if key not in names:
+            raise RailyardError(
+                "%s is none of its files" % key, "%s: checksums" % name, "name one of %s" % ", ".join(names)
+            )
+        if len(value) != 64 or set(value) - set("0123456789abcdef"):
+            raise RailyardError(
+                "%r is no SHA-256" % value, "%s: checksums.%s" % (name, key), "write 64 hexadecimal digits, lower case"
+            )
+    return tuple(File(each.name, checksums.get(each.name, each.sha256)) for each in found)
+
+
+def labels(name: str) -> dict[str, str]:
+    """What all objects of the software carry."""
+    return {MANAGED_BY: MANAGER, SOFTWARE: name}

@@ -1,0 +1,256 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY3xx: addresses, networks, routing tables and MTU."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    Demand,
+    OwnPlanner,
+    Planner,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.address_rules import (
+    GATEWAY_CHOICE,
+    GATEWAY_TAKEN,
+    GROWTH,
+    HOSTS_FULL,
+    ONE_FAMILY,
+    OUTSIDE,
+    PODS_FULL,
+    RAILS_OVERLAP,
+    RANGES_OVERLAP,
+    REPEATED,
+    RESERVED_OVERLAP,
+    SHARE_SMALL,
+    SUBNET_SIZE,
+    TAKEN,
+    UNITS_FULL,
+    UNUSABLE,
+    UNUSED,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import MISSING
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+    Rule,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.checks import check_pools
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.checks.check_pools import named
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV6,
+    Network,
+    clashes,
+    overlaps,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+
+# Kind of the planner's problem -> the rule that says it.
+_RULES: dict[str, Rule] = {
+    address_planner.MISSING: MISSING,
+    address_planner.SIZE: SUBNET_SIZE,
+    address_planner.CHOICE: GATEWAY_CHOICE,
+    address_planner.UNUSED: UNUSED,
+    address_planner.OUTSIDE: OUTSIDE,
+    address_planner.UNUSABLE: UNUSABLE,
+    address_planner.GATEWAY_HELD: GATEWAY_TAKEN,
+    address_planner.OVERLAP: RANGES_OVERLAP,
+    address_planner.REPEATED: REPEATED,
+    address_planner.TAKEN: TAKEN,
+    address_planner.SMALL: SHARE_SMALL,
+    address_planner.PODS: PODS_FULL,
+    address_planner.GROWTH: GROWTH,
+    address_planner.UNITS: UNITS_FULL,
+    address_planner.FULL: HOSTS_FULL,
+}
+# Problems of what the file asks of all rails.
+_ASKED = (address_planner.GROWTH, address_planner.PODS, address_planner.SMALL)
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    _subnets(fabric, report)
+    planners = fabric.planners()
+    demands = demands_of(fabric, variants)
+    short: dict[str, list[tuple[Path, Rail, address_planner.Problem]]] = {}
+    plain: dict[tuple[str, Path], dict[str, tuple[Rail, address_planner.Problem]]] = {}
+    for rail in fabric.rails:
+        demand, source = demands[rail.name]
+        for each in list(planners[rail.name].values()) if rail.mode is not None else ():
+            problems = each.problems(demand)
+            kinds = {problem.kind for problem in problems}
+            if kinds & {address_planner.MISSING, address_planner.SIZE, address_planner.SMALL}:
+                # What there is room for cannot be said of it.
+                del planners[rail.name][each.bits]
+            for problem in problems:
+                path = source if problem.key == "pods_per_node" else rail.where(problem.key)
+                if problem.kind == address_planner.GROWTH and address_planner.SMALL in kinds:
+                    continue
+                if problem.kind in _ASKED:
+                    short.setdefault(problem.kind, []).append((path, rail, problem))
+                # What could not be read has been reported, and looks like missing here.
+                elif problem.kind != address_planner.MISSING or not report.within(path):
+                    plain.setdefault((problem.kind, path), {}).setdefault(rail.name, (rail, problem))
+    for (kind, path), by_rail in plain.items():
+        _plain(kind, path, list(by_rail.values()), fabric, report)
+    check_pools.check(fabric, report)
+    for kind, found in short.items():
+        _short(kind, found, demands, report)
+    _families(fabric, report)
+    _capacity(fabric, variants, planners, report)
+    _blocks(fabric, variants, planners, demands, report)
+
+
+def _plain(
+    kind: str, path: Path, found: t.Sequence[tuple[Rail, address_planner.Problem]], fabric: Fabric, report: Report
+) -> None:
+    """One value that is wrong on one rail or on several, of which the first is named."""
+    rail, problem = found[0]
+    message, remedy = problem.message, problem.remedy
+    if sum(each.where(problem.key) == path for each in fabric.rails) > 1:
+        message = "on %s, %s" % (named([each for each, _problem in found]), message)
+        remedy = problem.shared or remedy
+    report.add(_RULES[kind], path, message, remedy)
+
+
+def _short(
+    kind: str,
+    found: list[tuple[Path, Rail, address_planner.Problem]],
+    demands: t.Mapping[str, tuple[Demand, Path]],
+    report: Report,
+) -> None:
+    """What is asked of all rails at once, and more than one of them does not have, is one mistake: in the asking."""
+    path, rail, problem = found[0]
+    message = problem.message
+    if len({each for each, _rail, _problem in found}) > 1:
+        rails = list({each.name: each for _path, each, _problem in found}.values())
+        path = ("fabric", "max_nodes") if kind == address_planner.GROWTH else demands[rail.name][1] or path
+        message = "on %s, %s" % (named(rails), message)
+    report.add(_RULES[kind], path, message, problem.remedy)
+
+
+def _subnets(fabric: Fabric, report: Report) -> None:
+    placed = [(net, rail) for rail in fabric.rails for net in rail.networks]
+    for first, one, second, other in overlaps(placed):
+        # A network cut from the supernet is where it must be: the one that is written out gives way.
+        blamed = _blamed((one, first), (other, second))
+        rest = (one, first) if blamed == (other, second) else (other, second)
+        report.add(
+            RAILS_OVERLAP,
+            _subnet_path(*blamed),
+            "%s of %s overlaps %s of %s" % (blamed[1], blamed[0].name, rest[1], rest[0].name),
+            "give every rail a subnet of its own",
+        )
+    hits: dict[str, list[tuple[Network, Rail]]] = {}
+    for net, rail, _other, name in clashes(placed, [(net, name) for name, net in fabric.reserved.items()]):
+        hits.setdefault(name, []).append((net, rail))
+    for name, hit in hits.items():
+        net, rail = hit[0]
+        path: Path = ("fabric", "reserved", name) if len(hit) > 1 else _subnet_path(rail, net)
+        more = " and of %s" % count(len(hit) - 1, "more rail", "more rails") if len(hit) > 1 else ""
+        report.add(
+            RESERVED_OVERLAP,
+            path,
+            "%s of %s%s overlaps %s, reserved for %s" % (net, rail.name, more, fabric.reserved[name], name),
+            "move the rail or correct fabric.reserved.%s" % name,
+        )
+
+
+def _blamed(one: tuple[Rail, Network], other: tuple[Rail, Network]) -> tuple[Rail, Network]:
+    """Which of two networks shall move: one that is written out before one that is cut, and the later rail's."""
+    return max(one, other, key=lambda each: (_subnet_path(*each)[0] != "addresses", each[0].number))
+
+
+def _subnet_path(rail: Rail, net: Network) -> Path:
+    return rail.where("subnet6" if net.bits == IPV6 else "subnet")
+
+
+def _families(fabric: Fabric, report: Report) -> None:
+    planned = [rail for rail in fabric.rails if rail.schemes]
+    families = {bits for rail in planned for bits in rail.schemes}
+    if len(families) < 2:
+        return
+    for rail in planned:
+        for bits in sorted(families - set(rail.schemes)):
+            key = "subnet6" if bits == IPV6 else "subnet"
+            if report.within(rail.where(key)):
+                continue
+            message = "%s has no %s, which other rails have" % (rail.name, "IPv6" if bits == IPV6 else "IPv4")
+            report.add(ONE_FAMILY, rail.path, message, "say its %s" % key)
+
+
+def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, Planner]], report: Report) -> None:
+    """A place too high for one rail is mostly so for all of them: one mistake, not one a rail."""
+    every = [each for rail in fabric.rails for each in planners[rail.name].values() if rail.mode is not None]
+    tight = sorted((each for each in every if each.room is not None), key=lambda each: each.room or 0)
+    rails = {id(each): rail for rail in fabric.rails for each in planners[rail.name].values()}
+    beyond: list[tuple[int, Node, Planner]] = []
+    for variant in variants:
+        common = [each for each in tight if rails[id(each)].name in variant.ports]
+        for node in variants.nodes_of(variant):
+            found = common
+            if node.ports:
+                own = ports_of(node, variant)
+                found = [each for each in tight if rails[id(each)].name in own]
+            if node.index is None:
+                continue
+            # The tightest has the least room; but rails that are cut by units count a node's place, others its index.
+            for by_place in (False, True):
+                each = next((one for one in found if _by_place(one) == by_place), None)
+                at = _position(fabric, node, each) if each else 0
+                if each and at > (each.room or 0):
+                    beyond.append((at - (each.room or 0), node, each))
+    if not beyond:
+        return
+    _excess, node, most = max(beyond, key=lambda one: one[0])
+    unit = fabric.units.get(node.unit or "")
+    problem = most.beyond(node.name, unit.number if unit else 0, node.place or 0, node.index or 0)
+    if problem is None:
+        return
+    rail = rails[id(most)]
+    if (
+        node.index_path
+        and not _by_place(most)
+        and all(other.index_path == node.index_path for _excess, other, _each in beyond)
+    ):
+        remedy = "lower the index, or widen the range"
+        report.add(HOSTS_FULL, node.index_path, "on %s, %s" % (rail.name, problem.message), remedy)
+    elif not report.has(rail.where(problem.key)):
+        report.add(_RULES[problem.kind], rail.where(problem.key), problem.message, problem.remedy)
+
+
+def _blocks(
+    fabric: Fabric,
+    variants: Variants,
+    planners: dict[str, dict[int, Planner]],
+    demands: t.Mapping[str, tuple[Demand, Path]],
+    report: Report,
+) -> None:
+    """Nodes whose own addresses for pods are too few, because some of them are taken."""
+    holed = [(rail, each) for rail in fabric.rails for each in planners[rail.name].values() if each.holed]
+    for variant in variants if holed else ():
+        for node in variants.nodes_of(variant):
+            ports = ports_of(node, variant)
+            for rail, each in holed:
+                if rail.name in ports and node.index is not None:
+                    problem = each.short(node.name, node.index, demands[rail.name][0])
+                    if problem:
+                        message = "on %s, %s" % (rail.name, problem.message)
+                        report.add(_RULES[problem.kind], rail.where(problem.key), message, problem.remedy)
+
+
+def _by_place(each: Planner) -> bool:
+    return isinstance(each, OwnPlanner) and each.units is not None
+
+
+def _position(fabric: Fabric, node: Node, each: Planner) -> int:
+    unit = fabric.units.get(node.unit or "")
+    if _by_place(each) and each.units and unit and node.place:
+        return each.units.index(unit.number, node.place)
+    return node.index or 0

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY4xx: what ports are known by, what they shall have, and ports that are on no rail."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.port_rules import (
+    IDENTITY_TWICE,
+    OTHER_IS_RAIL,
+    OTHER_ON_CARD,
+    PORT_OF_NOTHING,
+    PORTLESS,
+    SLOW_SLOT,
+    WIDTH,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Report,
+    shown,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Node,
+    OtherPort,
+    Port,
+    Profile,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
+
+# Gb/s that one lane of a PCIe generation carries, its line code taken off.
+_LANE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.51, 6: 60.5, 7: 121.0}
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    for profile in fabric.profiles.values():
+        _other_ports(profile, report)
+    _others_beside(variants, report)
+    _portless(variants, report)
+    _numbers(variants, report)
+    _cards(variants, report)
+    _links(fabric, variants, report)
+
+
+def _other_ports(profile: Profile, report: Report) -> None:
+    """That what must not be touched is not on a rail, nor on a card that is."""
+    functions = {each: port for port in profile.ports.values() for each in _function(port)}
+    cards = {each: port for port in profile.ports.values() for each in _card(port)}
+    for other in profile.other_ports.values():
+        same = next((each for each in _function(other.port) if each in functions), None)
+        if same:
+            message = "%s is the port of %s" % (shown(same[1]), functions[same].rail)
+            report.add(OTHER_IS_RAIL, other.path + (same[0],), message, "name the port for %s" % other.role)
+            continue
+        _shared_card(other, cards, report)
+
+
+def _others_beside(variants: Variants, report: Report) -> None:
+    """The same where a group or a node has another port on a rail than its profile."""
+    for variant, ports in variants.tables():
+        profile = variant.profile
+        if not profile.other_ports:
+            continue
+        functions = {each: other for other in profile.other_ports.values() for each in _function(other.port)}
+        cards = {each: other for other in profile.other_ports.values() for each in _card(other.port)}
+        for rail, port in ports.items():
+            of_profile = profile.ports.get(rail)
+            if port is of_profile:
+                continue
+            known = _function(of_profile) + _card(of_profile) if of_profile else []
+            same = next((each for each in _function(port) if each in functions and each not in known), None)
+            if same:
+                other = functions[same]
+                message = "%s is %s, a port for %s" % (shown(same[1]), other.name, other.role)
+                report.add(OTHER_IS_RAIL, port.paths.get(same[0], port.path), message, "name the port of %s" % rail)
+                continue
+            card = next((each for each in _card(port) if each in cards and each not in known), None)
+            if card:
+                message, remedy = _together(cards[card].name, rail)
+                report.add(OTHER_ON_CARD, port.paths.get(card[0], port.path), message, remedy)
+
+
+def _portless(variants: Variants, report: Report) -> None:
+    for variant in variants:
+        if not variant.profile.ports:
+            continue  # the profile has been reported
+        for node in variants.nodes_of(variant):
+            if ports_of(node, variant):
+                continue
+            path = node.path + ("ports",) if node.ports else variant.path + ("ports",)
+            message = "%s has a port on no rail: those of profile %s are all null" % (node.name, variant.name)
+            report.add(PORTLESS, path, message, "leave it at least one port, or remove the node from the file")
+
+
+def _together(other: str, rail: str) -> tuple[str, str]:
+    """What is wrong where a port shares its card with one of a rail, and the remedy."""
+    return (
+        "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (other, rail),
+        "move one of them to another card, or let the finding stand and reboot for firmware settings",
+    )
+
+
+def _shared_card(other: OtherPort, cards: t.Mapping[tuple[str, str], Port], report: Report) -> None:
+    for kind, card in _card(other.port):
+        if (kind, card) not in cards:
+            continue
+        message, remedy = _together(other.name, cards[kind, card].rail)
+        report.add(OTHER_ON_CARD, other.path, message, remedy)
+        return
+
+
+def _function(port: Port) -> list[tuple[str, str]]:
+    """What tells the function. Of a card that is known by its slot or serial number, the port's number does."""
+    found = [(key, value) for key in ("pci", "netdev", "mac") for value in [getattr(port, key)] if value]
+    return found + [(key, "%s port %d" % (value, port.port or 1)) for key, value in _card(port) if key != "pci"]
+
+
+def _card(port: Port) -> list[tuple[str, str]]:
+    """What tells the card: its PCI address without the function, its slot, its serial number."""
+    found = [("pci", port.pci.partition(".")[0])] if port.pci else []
+    return found + [(key, value) for key, value in (("slot", port.slot), ("serial", port.serial)) if value]
+
+
+def _numbers(variants: Variants, report: Report) -> None:
+    """That a port's number on its card has a card, and that no two ports of a server are one."""
+    for _variant, ports in variants.tables():
+        numbered = [port for port in ports.values() if "port" in port.paths and not port.slot and not port.serial]
+        unknown = [port for port in numbered if not report.within(port.path)]
+        # a variant shares the ports of its profile, which have been reported then
+        if unknown and len(unknown) == len(numbered):
+            more = " (and %d more ports)" % (len(unknown) - 1) if len(unknown) > 1 else ""
+            message = "port %s without slot or serial: the card is not known%s" % (unknown[0].port, more)
+            report.add(PORT_OF_NOTHING, unknown[0].paths["port"], message, "add slot or serial, or remove port")
+        _apart(ports, report)
+
+
+def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
+    owners: dict[tuple[str, str, int], Port] = {}
+    for port in ports.values():
+        for key, number in (("slot", port.port or 1), ("serial", port.port or 1), ("mac", 0)):
+            value = getattr(port, key)
+            if value is None:
+                continue
+            first = owners.setdefault((key, value, number), port)
+            if first is not port:
+                message = "%s %s is of %s too" % (key, shown(value), first.rail)
+                remedy = "name the card of %s, or say port, its number on the card" % port.rail
+                remedy = remedy if number else "name the port of %s" % port.rail
+                report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
+
+
+def _cards(variants: Variants, report: Report) -> None:
+    """That what only one server can have stands at one server."""
+    owners: dict[tuple[str, str], Node] = {}
+    for variant in variants:
+        for node in variants.nodes_of(variant):
+            for port in ports_of(node, variant).values():
+                for key in ("serial", "mac"):
+                    value = getattr(port, key)
+                    first = owners.setdefault((key, value), node) if value is not None else node
+                    if first is not node:
+                        message = "%s %s is of %s too" % (key, shown(value), first.name)
+                        remedy = "say it at each node, such as ports: {%s: {%s: ...}}" % (port.rail, key)
+                        report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
+
+
+def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
+    for variant in variants.with_unused():
+        profile = variant.profile
+        for key, value, path in [("width", profile.expected.get("width"), profile.path)] + [
+            ("width", port.width, port.path) for port in variant.ports.values()
+        ]:
+            if value is not None and fabric.link_layer == ETHERNET:
+                message = "width %d counts InfiniBand's lanes, and the link layer is ethernet" % value
+                report.add(WIDTH, path + (key,), message, "take it out; speed says what a link carries")
+        for port in variant.ports.values():
+            speed, gen, lanes = (
+                getattr(port, key) or profile.expected.get(key) for key in ("speed", "pcie_gen", "pcie_lanes")
+            )
+            if not (speed and gen and lanes) or speed <= _LANE[gen] * lanes:
+                continue
+            message = "PCIe %d.0 with %d lanes carries %d Gb/s, and the link %d" % (
+                gen,
+                lanes,
+                _LANE[gen] * lanes,
+                speed,
+            )
+            path = port.paths.get("speed", profile.path + ("speed",))
+            report.add(SLOW_SLOT, path, message, "correct what is expected, or move the card to a faster slot")

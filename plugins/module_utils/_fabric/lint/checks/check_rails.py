@@ -1,0 +1,188 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY4xx: rails, profiles, ports and nodes, and how they fit together."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.rail_rules import (
+    GROUP_UNUSED,
+    INDEX_TWICE,
+    NETDEV_TWICE,
+    OVERRIDE_IDLE,
+    PCI_TWICE,
+    PORT_UNFOUND,
+    PROFILE_UNKNOWN,
+    PROFILE_UNUSED,
+    RAIL_EMPTY,
+    RAIL_UNKNOWN,
+    RAIL_UNSERVED,
+    RDMA_TWICE,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Report,
+    shown,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Node,
+    Port,
+    Profile,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+
+_SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TWICE))
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    rails = [rail.name for rail in fabric.rails]
+    if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
+        rails = []  # what could not be read says nothing about what refers to it
+    owners: dict[str, list[Node]] = {}
+    for node in fabric.nodes:
+        if node.profile is not None:
+            owners.setdefault(node.profile, []).append(node)
+    _known_profiles(fabric, owners, report)
+    for profile in fabric.profiles.values():
+        _known_rails(profile.ports, rails, report)
+        _apart(profile.ports, report)
+        _unserved(fabric, profile, owners.get(profile.name, []), report)
+    for group in fabric.groups.values():
+        _known_rails(group.ports, rails, report)
+    for variant in variants:
+        if any(group.ports for group in variant.groups):
+            _apart(variant.ports, report)
+        for node in variants.nodes_of(variant):
+            if node.ports:
+                _overrides(node, variant, rails, report)
+    _groups(fabric, report)
+    _empty(fabric, variants, report)
+    _indexes(fabric.nodes, report)
+
+
+def _known_profiles(fabric: Fabric, owners: t.Mapping[str, t.Sequence[Node]], report: Report) -> None:
+    known = fabric.profiles
+    for name, nodes in owners.items():
+        if name in known or not known or report.has(("profiles", name)):
+            continue
+        near = nearest(name, known)
+        more = " for %d nodes" % len(nodes) if len(nodes) > 1 else ""
+        message = "there is no profile %s%s%s" % (shown(name), more, did_you_mean(near))
+        remedy = "write %s" % near if near else "describe it, or write one of %s" % ", ".join(known)
+        report.add(PROFILE_UNKNOWN, nodes[0].path + ("profile",), message, remedy)
+    for name, profile in known.items():
+        if fabric.nodes and name not in owners and not report.within(("nodes",)):
+            report.add(PROFILE_UNUSED, profile.path, "no node has the profile %s" % shown(name), "take it out")
+
+
+def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
+    for name, port in ports.items():
+        if port and rails and name not in rails:
+            near = nearest(name, [rail for rail in rails if rail not in ports])
+            remedy = "write %s" % near if near else "describe the rail, or take the port out"
+            report.add(RAIL_UNKNOWN, port.path, "there is no rail %s%s" % (shown(name), did_you_mean(near)), remedy)
+
+
+def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Report) -> None:
+    profile = variant.profile
+    own = {rail: port for rail, port in node.ports.items() if rail not in variant.ports}
+    _known_rails(own, rails, report)
+    _apart(ports_of(node, variant), report)
+    unread = (profile.path, profile.path + ("ports",))
+    if not profile.ports or any(report.has(path) for path in unread) or _strays(profile, rails):
+        return
+    for rail, port in own.items():
+        path = node.path + ("ports", rail)
+        if report.has(profile.path + ("ports", rail)) or report.within(path):
+            continue
+        if port is None:
+            message = "%s has no port on %s" % (profile.name, shown(rail))
+            report.add(OVERRIDE_IDLE, path, message, "take the line out")
+        elif rail in rails and not port.known:
+            message = "%s has no port on %s, and what it is known by is not said here" % (profile.name, rail)
+            report.add(PORT_UNFOUND, path, message, "say the port's netdev, or its PCI address")
+
+
+def _strays(profile: Profile, rails: t.Sequence[str]) -> bool:
+    return any(name not in rails for name in profile.ports)
+
+
+def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report: Report) -> None:
+    path = profile.path + ("ports",)
+    # Where rails or ports are misnamed or could not be read, that has been said.
+    if not profile.ports or report.has(path) or _strays(profile, [rail.name for rail in fabric.rails]):
+        return
+    missing = [rail.name for rail in fabric.rails if rail.name not in profile.ports and not report.has(rail.path)]
+    if nodes:  # where each of them says a port of its own, nothing is missing
+        missing = [rail for rail in missing if not all(rail in node.ports for node in nodes)]
+    if any(report.has(at + (rail,)) for at in [path] + [node.path + ("ports",) for node in nodes] for rail in missing):
+        return
+    if missing:
+        message = "%s has no port on %s" % (profile.name, ", ".join(missing))
+        report.add(RAIL_UNSERVED, path, message, "add the ports if the server has them")
+
+
+def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
+    for key, twice in _SHARED_OWNERS:
+        owners: dict[str, list[Port]] = {}
+        for port in ports.values():
+            value = getattr(port, key)
+            if value is not None:
+                owners.setdefault(value, []).append(port)
+        for value, (first, *others) in owners.items():
+            if not others:
+                continue
+            more = ", and of %d more rails" % (len(others) - 1) if len(others) > 1 else ""
+            message = "%s is the %s of %s too%s" % (value, key, first.rail, more)
+            remedy = "name the port of %s" % others[0].rail
+            if more and key == "rdma":
+                remedy = "leave rdma out where one device has the ports of several rails, and name each netdev"
+            report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)
+
+
+def _groups(fabric: Fabric, report: Report) -> None:
+    used = {name for node in fabric.nodes for name in node.groups}
+    for group in fabric.groups.values():
+        if group.name not in used and fabric.nodes and not report.within(("nodes",)) and not report.has(group.path):
+            near = nearest(group.name, used)
+            message = "no node is in the group %s%s" % (shown(group.name), did_you_mean(near))
+            report.add(GROUP_UNUSED, group.path, message, "write %s" % near if near else "take it out")
+
+
+def _empty(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if not fabric.nodes or report.within(("nodes",)) or report.within(("profiles",)) or report.within(("rails",)):
+        return
+    served: set[str] = set()
+    for variant in variants:
+        plain = False
+        for node in variants.nodes_of(variant):
+            if node.ports:
+                served.update(ports_of(node, variant))
+            elif not plain:
+                served.update(variant.ports)
+                plain = True
+    for rail in fabric.rails:
+        if rail.name not in served and served:
+            message = "no node has a port on %s" % rail.name
+            report.add(RAIL_EMPTY, rail.path, message, "take the rail out, or give nodes a port on it")
+
+
+def _indexes(nodes: t.Sequence[Node], report: Report) -> None:
+    owners: dict[int, Node] = {}
+    highest = max([node.index or 0 for node in nodes] + [len(nodes)])
+    for node in nodes:
+        # An index that follows from a unit and a place is looked at as these.
+        if node.index is None or (node.unit is not None and node.index_path is None):
+            continue
+        first = owners.setdefault(node.index, node)
+        if first is not node:
+            report.add(
+                INDEX_TWICE,
+                node.index_path or node.path,
+                "%s and %s both have index %d" % (first.name, node.name, node.index),
+                'say index, such as index: %d, or index: "[1:%d]" for a range of nodes' % (highest + 1, len(nodes)),
+            )

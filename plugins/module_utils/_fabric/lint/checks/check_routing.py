@@ -1,0 +1,115 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY3xx: routing tables, gateways, MTU, and where nodes are managed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.routing_rules import (
+    DESTINATION,
+    MTU_STEP,
+    NO_ROUTER,
+    NODE_ADDRESS_ON_RAIL,
+    NODE_ADDRESS_TWICE,
+    PRIORITY,
+    TABLE,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, Outermost
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.special_networks import canonical, same_host
+
+# Tables 0, 253, 254 and 255 are unspec, default, main and local; priorities 32766 and 32767 look up main and default.
+_KERNEL_TABLES = (0, 253, 254, 255)
+_KERNEL_PRIORITY = 32766
+# What the kernel takes off a netdev's MTU for RoCE's headers before it chooses the RDMA MTU (its ib_addr.h).
+_ROCE_HEADERS = 96
+_ROCE_MTUS = (1024, 2048, 4096)
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    for rail in fabric.rails:
+        _router(fabric, rail, report)
+    _management(fabric, report)
+    _routing(fabric, report)
+    _mtu(fabric, report)
+
+
+def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
+    if rail.mode != address_planner.PREFIX:
+        return
+    for bits, scheme in rail.schemes.items():
+        if scheme.gateway != address_planner.NONE:
+            continue
+        path = rail.where("gateway6" if bits == IPV6 else "gateway")
+        if fabric.routing.mode == "destination":
+            message = "routes to %s need a gateway, and %s has none" % (scheme.network, rail.name)
+            report.add(DESTINATION, path, message, "write gateway: first, or last")
+        else:
+            message = "each node has a network of its own on %s, and there is no gateway to the others" % rail.name
+            report.add(NO_ROUTER, path, message, "write gateway: first, or last")
+
+
+def _management(fabric: Fabric, report: Report) -> None:
+    known: dict[t.Hashable, Node] = {}
+    rails = Outermost((net, rail) for rail in fabric.rails for net in rail.networks)
+    for node in fabric.nodes:
+        if node.address is None:
+            continue
+        first = known.setdefault(same_host(node.address), node)
+        path = node.path + ("address",)
+        if report.has(path):
+            continue
+        if first is not node:
+            message = "%s is the address of %s too" % (node.address, first.name)
+            report.add(NODE_ADDRESS_TWICE, path, message, "give %s its own" % node.name)
+        number = canonical(node.address)
+        found = rails.find(number[1], number[0]) if number else None
+        if found:
+            net, rail = found
+            message = "%s of %s is in %s of %s" % (node.address, node.name, net, rail.name)
+            report.add(NODE_ADDRESS_ON_RAIL, path, message, "give the node's address outside of the rails")
+
+
+def _routing(fabric: Fabric, report: Report) -> None:
+    if fabric.routing.mode == "destination":
+        return
+    for rail in fabric.rails:
+        table = fabric.routing.first_table + rail.number - 1
+        if table in _KERNEL_TABLES or table >= 1 << 32:
+            report.add(
+                TABLE,
+                ("fabric", "routing", "first_table"),
+                "%s, rail %d, would have table %d" % (rail.name, rail.number, table),
+                "begin above 255, or at %d or less" % (253 - len(fabric.rails)),
+            )
+        priority = fabric.routing.first_priority + rail.number - 1
+        if priority >= _KERNEL_PRIORITY:
+            report.add(
+                PRIORITY,
+                ("fabric", "routing", "first_priority"),
+                "%s, rail %d, would have priority %d; main is looked up at %d"
+                % (rail.name, rail.number, priority, _KERNEL_PRIORITY),
+                "begin at %d or less" % (_KERNEL_PRIORITY - len(fabric.rails)),
+            )
+
+
+def _mtu(fabric: Fabric, report: Report) -> None:
+    if fabric.link_layer != ETHERNET:
+        return
+    for mtu, path in [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]:
+        for step in _ROCE_MTUS:
+            if mtu is not None and step <= mtu < step + _ROCE_HEADERS:
+                report.add(
+                    MTU_STEP,
+                    path,
+                    "with %d, RDMA transfers have an MTU of %d: %d needs %d"
+                    % (mtu, step // 2, step, step + _ROCE_HEADERS),
+                    "set it to %d where the switches carry that" % (4200 if step == 4096 else step + _ROCE_HEADERS),
+                )

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY95x to RY99x: what grows with the number of nodes and rails."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    BLOCK,
+    LINK,
+    PREFIX,
+    SUBNET,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.scale_rules import (
+    NEIGHBOURS,
+    POOLS_MANY,
+    RULES_MANY,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import SPIDERPOOL
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+
+_POOLS = 4096
+# What the kernel begins with; limits.neighbours never lowers it.
+_NEIGHBOURS = 1024
+_SPIDERPOOL_PRIORITY = 1000
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    _pools(fabric, report)
+    _neighbours(fabric, variants, report)
+    _priorities(fabric, report)
+
+
+def _pools(fabric: Fabric, report: Report) -> None:
+    own = sum(1 for rail in fabric.rails if rail.mode in (PREFIX, BLOCK, LINK))
+    nodes = max(len(fabric.nodes), fabric.max_nodes or 0)
+    if fabric.provider == SPIDERPOOL and own * nodes > _POOLS:
+        message = "{:,} nodes on {} rails with addresses of their own are {:,} pools".format(nodes, own, own * nodes)
+        remedy = "take the provider network-operator, whose pools are one a rail, or the mode subnet"
+        report.add(POOLS_MANY, ("fabric", "provider"), message, remedy)
+
+
+def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
+    demands = demands_of(fabric, variants)
+    tables = [(_table(variant), variants.rails_of(variant)) for variant in variants]
+    counts = {
+        rail.name: demands[rail.name][0].most * (1 + (demands[rail.name][0].pods_per_node or 0))
+        for rail in fabric.rails
+        if rail.mode in (SUBNET, BLOCK)
+    }
+    # A node has one table for the neighbours on all of its rails.
+    room = 1 << max(sum(counts.values()) - 1, 0).bit_length()
+    for rail in fabric.rails:
+        least = min([size for size, rails in tables if rail.name in rails] or [_NEIGHBOURS])
+        if rail.name not in counts or report.within(rail.path):
+            continue
+        count = counts[rail.name]
+        if count > least:
+            message = "{:,} nodes and their pods on {} are {:,} neighbours, and the table holds {:,}".format(
+                demands[rail.name][0].most, rail.name, count, least
+            )
+            remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to %d or more" % room
+            report.add(NEIGHBOURS, rail.where("subnet" if 32 in rail.schemes else "subnet6"), message, remedy)
+
+
+def _table(variant: Variant) -> int:
+    """How many neighbours the nodes of a variant keep."""
+    said = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
+    return max(said.get("gc_thresh3", 0), _NEIGHBOURS)
+
+
+def _priorities(fabric: Fabric, report: Report) -> None:
+    first = fabric.routing.first_priority
+    last = first + len(fabric.rails) - 1
+    if fabric.provider == SPIDERPOOL and fabric.routing.mode == "source" and first <= _SPIDERPOOL_PRIORITY <= last:
+        message = "the rails' rules have priorities %d to %d, and Spiderpool's has %d" % (
+            first,
+            last,
+            _SPIDERPOOL_PRIORITY,
+        )
+        report.add(RULES_MANY, ("fabric", "routing", "first_priority"), message, "begin after it, such as at 10001")

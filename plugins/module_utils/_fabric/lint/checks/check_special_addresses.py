@@ -1,0 +1,66 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY35x: addresses and names that mean the control node, or no host at all."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.special_address_rules import (
+    MAPPED,
+    NODE,
+    NODE_NAME,
+    RAIL,
+    SELDOM,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.special_networks import (
+    IMPLICIT,
+    host_problem,
+    mapped,
+    network_problem,
+)
+
+
+def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
+    _nodes(fabric, report)
+    for rail in fabric.rails:
+        for net in rail.networks:
+            path = rail.where("subnet6" if net.bits == IPV6 else "subnet")
+            plain = mapped(net)
+            problem = network_problem(net)
+            if plain:
+                message = "%s of %s is the IPv4 network %s" % (net, rail.name, plain)
+                report.add(MAPPED, path, message, "write it as IPv4, with the key %s" % str(path[-1]).rstrip("6"))
+            elif problem:
+                why, seldom = problem
+                remedy = "use a unique local network, such as fd00:11::/64" if net.bits == IPV6 else ""
+                remedy = remedy or "use a private network, such as 172.16.11.0/24"
+                report.add(SELDOM if seldom else RAIL, path, "%s: %s" % (rail.name, why), remedy)
+    for name, net in fabric.reserved.items():
+        plain = mapped(net)
+        if plain:
+            message = "%s is the IPv4 network %s, and would be compared with IPv6 alone" % (net, plain)
+            report.add(MAPPED, ("fabric", "reserved", name), message, "write %s" % plain)
+
+
+def _nodes(fabric: Fabric, report: Report) -> None:
+    checked: set[Path] = set()
+    for node in fabric.nodes:
+        if node.name in IMPLICIT or node.address is None and "ansible_host" not in node.vars:
+            named = host_problem(node.name)
+        else:
+            named = None
+        if named:
+            message = "%s %s" % (node.name, named)
+            report.add(NODE_NAME, node.path, message, "name the node as its cluster does, such as ai-1")
+            continue
+        path = node.path + ("address",)
+        problem = None if node.address is None or path in checked else host_problem(node.address)
+        if problem:
+            checked.add(path)
+            message = "%s of %s %s" % (node.address, node.name, problem)
+            report.add(NODE, path, message, "write the address by which Ansible reaches the node from the control node")

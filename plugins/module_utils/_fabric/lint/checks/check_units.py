@@ -1,0 +1,124 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY42x: units, places and leaves."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.unit_rules import (
+    GROWN,
+    LEAF_PORT_TWICE,
+    LEAF_UNKNOWN,
+    NUMBER,
+    PLACE_HIGH,
+    PLACE_TWICE,
+    UNEQUAL,
+    UNIT_MISSING,
+    UNIT_UNKNOWN,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.max_nodes and len(fabric.nodes) > fabric.max_nodes:
+        message = "max_nodes is %d, and there are %d nodes" % (fabric.max_nodes, len(fabric.nodes))
+        report.add(GROWN, ("fabric", "max_nodes"), message, "raise it to the nodes that there shall be one day")
+    _numbers(fabric, report)
+    _nodes(fabric, report)
+    if fabric.units and not report.within(("units",)) and not report.within(("rails",)):
+        _leaves(fabric, variants, report)
+
+
+def _numbers(fabric: Fabric, report: Report) -> None:
+    known: dict[int, str] = {}
+    size: tuple[str, int] | None = None
+    for unit in fabric.units.values():
+        first = known.setdefault(unit.number, unit.name) if unit.number else unit.name
+        if first != unit.name:
+            message = "%s and %s both have the number %d" % (first, unit.name, unit.number)
+            report.add(NUMBER, unit.path, message, "say number, which stays with the unit for good")
+        if unit.nodes is None:
+            continue
+        size = size or (unit.name, unit.nodes)
+        if unit.nodes != size[1]:
+            message = "%s has %d places and %s has %d" % (unit.name, unit.nodes, size[0], size[1])
+            most = max(unit.nodes, size[1])
+            report.add(UNEQUAL, unit.path + ("nodes",), message, "write nodes: %d for both" % most)
+    rails = {rail.name for rail in fabric.rails}
+    for unit in fabric.units.values():
+        for name in unit.leaves:
+            if rails and name not in rails and not report.within(("rails",)):
+                near = nearest(name, rails)
+                message = "there is no rail %s%s" % (shown(name), did_you_mean(near))
+                remedy = "write %s" % near if near else "name a rail, or take the leaf out"
+                report.add(LEAF_UNKNOWN, unit.path + ("leaves", name), message, remedy)
+
+
+def _nodes(fabric: Fabric, report: Report) -> None:
+    owners: dict[tuple[str, int], Node] = {}
+    if report.has(("units",)):
+        return
+    for node in fabric.nodes:
+        if node.unit is None:
+            if fabric.units and not report.within(node.path):
+                message = "%s is in no unit, and its addresses follow from one" % node.name
+                report.add(UNIT_MISSING, node.path, message, "say unit, one of %s" % ", ".join(list(fabric.units)[:8]))
+            continue
+        unit = fabric.units.get(node.unit)
+        path: Path = node.path + ("unit",)
+        if unit is None:
+            near = nearest(node.unit, fabric.units)
+            message = "there is no unit %s%s" % (shown(node.unit), did_you_mean(near))
+            remedy = "write %s" % near if near else "describe it in units, or take unit out"
+            if not report.within(("units",)):
+                report.add(UNIT_UNKNOWN, path, message, remedy)
+            continue
+        if node.place is None or not unit.nodes:
+            continue
+        if node.place > unit.nodes:
+            message = "%s has place %d, and %s has %d places" % (node.name, node.place, unit.name, unit.nodes)
+            report.add(PLACE_HIGH, node.path, message, "say place, from 1 to %d" % unit.nodes)
+            continue
+        first = owners.setdefault((unit.name, node.place), node)
+        if first is not node:
+            message = "%s and %s both have place %d in %s" % (first.name, node.name, node.place, unit.name)
+            beside = sum(1 for each in fabric.nodes if each.path == node.path and each.unit == node.unit)
+            form = 'place: "[1:%d]"' % beside if beside > 1 else "place: %d" % (len(owners) + 1)
+            remedy = "give each node a place that never changes, such as %s" % form
+            report.add(PLACE_TWICE, node.path, message, remedy)
+
+
+def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
+    # nodes at one place have one leaf port too, which has been reported then
+    if report.within_by(PLACE_TWICE, ("nodes",)) or not any(unit.leaf_port for unit in fabric.units.values()):
+        return
+    leaves = Leaves(fabric)
+    owners: dict[tuple[str, str], tuple[Node, str]] = {}
+    for node in fabric.nodes:
+        variant = variants.of(node)
+        unit = fabric.units.get(node.unit or "")
+        if not variant or not unit or not unit.leaf_port or not node.place:
+            continue
+        held = ports_of(node, variant)
+        for rail in fabric.rails:
+            if rail.name not in held:
+                continue
+            leaf, port = leaves.name(unit, rail), leaves.port(unit, rail, node.place)
+            first = owners.setdefault((leaf, port or ""), (node, rail.name))
+            if first != (node, rail.name):
+                message = "%s on %s and %s on %s are both on port %s of %s" % (
+                    first[0].name,
+                    first[1],
+                    node.name,
+                    rail.name,
+                    port,
+                    leaf,
+                )
+                remedy = "let leaf or leaf_port tell rails, planes and places apart, with {n}, {p} and {i}"
+                report.add(LEAF_PORT_TWICE, unit.path + ("leaf_port",), message, remedy)
+                return

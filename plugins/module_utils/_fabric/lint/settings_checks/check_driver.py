@@ -1,0 +1,176 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY52x to RY54x: the NIC driver, firmware parameters, IPoIB and partitions."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
+from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+    shown,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import CNI, INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import (
+    CONTAINER,
+    ENDINGS,
+    INSTALLED,
+    REMOTE,
+    Driver,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Firmware, Port
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
+    CONNECTED,
+    NETDEV_MAX,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.driver_rules import (
+    APART,
+    CHILD,
+    FORM,
+    HIDDEN,
+    LAYER,
+    MODE,
+    NOBODY,
+    NOT_PODS,
+    PASSWORD,
+    RELEASE,
+    TWICE,
+    UNSIGNED,
+    UNUSED,
+)
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    seen: set[int] = set()
+    for variant in variants.with_unused():
+        for found in (variant.driver, variant.firmware):
+            if found is None or id(found) in seen:
+                continue
+            seen.add(id(found))
+            if isinstance(found, Driver):
+                _driver(fabric, found, report)
+            else:
+                _parameters(found, report)
+    _apart(fabric, variants, report)
+    _infiniband(fabric, variants, report)
+
+
+def _apart(fabric: Fabric, variants: Variants, report: Report) -> None:
+    drivers = [variant.driver for variant in variants if variant.driver and variant.driver.kind]
+    hosts = sorted({str(each.kind) for each in drivers if each.kind != CONTAINER})
+    contained = next((each for each in drivers if each.kind == CONTAINER), None)
+    if contained and hosts and fabric.provider != CNI:
+        message = "other nodes have %s, and the container runs on all" % ", ".join(hosts)
+        report.add(APART, contained.path + ("kind",), message, "set kind: container for all nodes, or for none")
+
+
+def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
+    if driver.kind is None:
+        return
+    if driver.kind not in INSTALLED:
+        for key in ("version", "source", "key", "packages"):
+            if getattr(driver, key):
+                message = "%s is said, and the driver %s is not installed from packages" % (key, driver.kind)
+                remedy = "remove it, or set kind: doca or mlnx"
+                if driver.kind == CONTAINER:
+                    remedy = "remove it; the container's release is images.driver of kubernetes_options"
+                report.add(UNUSED, driver.path + (key,), message, remedy)
+        if driver.kind == CONTAINER and fabric.provider == CNI:
+            message = "the provider is cni, and the driver's container comes with an operator"
+            remedy = "bring the container yourself, or set provider: network-operator"
+            report.add(NOBODY, driver.path + ("kind",), message, remedy)
+        return
+    if driver.source is None:
+        return
+    path = driver.path + ("source",)
+    ending = next((each for each in ENDINGS if driver.source.endswith(each)), None)
+    if ending and driver.kind not in ENDINGS[ending]:
+        message = "%s does not come as %s" % (driver.kind, ending)
+        report.add(FORM, path, message, "set kind: %s, or name a repository" % ENDINGS[ending][0])
+    elif ending and driver.version and driver.version not in driver.source:
+        message = "%s does not name the release %s" % (shown(driver.source.rpartition("/")[2]), shown(driver.version))
+        report.add(RELEASE, path, message, "write the version of the source, or name another source")
+    source = masked(driver.source)
+    if source != driver.source:
+        remedy = "take user and password out, and give the whole address as ofed_source, from a file of ansible-vault"
+        report.add(PASSWORD, path, "%s holds a password, which would be shown" % shown(source), remedy)
+    if driver.source.startswith(REMOTE) and not driver.key and not driver.unsigned:
+        message = "the repository %s has no key" % shown(source)
+        report.add(UNSIGNED, path, message, "name the key's file with key, or set unsigned: true")
+
+
+def _parameters(firmware: Firmware, report: Report) -> None:
+    said: dict[str, str] = {}
+    for name in firmware.parameters:
+        path: Path = firmware.path + ("parameters", name)
+        parameter = firmware_parameters.parameter(name)
+        option = firmware_parameters.OPTIONS.get(parameter) or (
+            "link_type" if parameter.startswith("LINK_TYPE_P") else None
+        )
+        other = said.setdefault(parameter, name)
+        if option or other != name:
+            message = "%s is said by %s" % (parameter, option or other)
+            report.add(TWICE, path, message, "take it out, and say it as %s" % (option or other))
+    guard = next(
+        (name for name in firmware.parameters if firmware_parameters.parameter(name) == firmware_parameters.ADVANCED),
+        None,
+    )
+    for name in firmware.parameters:
+        if firmware_parameters.parameter(name) in firmware_parameters.GUARDED and guard is None:
+            message = "%s shows only while %s is in force" % (
+                firmware_parameters.parameter(name),
+                firmware_parameters.ADVANCED,
+            )
+            report.add(HIDDEN, firmware.path + ("parameters", name), message, "plan advanced_pci_settings: true too")
+
+
+def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.link_layer is None:
+        return
+    _partitions(fabric, variants, report)
+    infiniband = fabric.infiniband
+    if infiniband is None:
+        return
+    if fabric.link_layer != INFINIBAND:
+        message = "the link layer is %s" % fabric.link_layer
+        report.add(LAYER, infiniband.path, message, "take infiniband out, or set link_layer: infiniband")
+        return
+    if infiniband.ipoib_mode == CONNECTED:
+        message = "connected is planned, which the accelerated IPoIB of ConnectX-4 and later does not have"
+        report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
+
+
+def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """The partitions of each variant: its own, or the fabric's."""
+    for variant in variants.with_unused():
+        said = variant.partitions or fabric.infiniband
+        if said is None:
+            continue
+        if fabric.link_layer != INFINIBAND:
+            if said is variant.partitions:
+                message = "the link layer is %s" % fabric.link_layer
+                report.add(LAYER, said.path, message, "remove infiniband, or set link_layer: infiniband")
+            continue
+        if not said.pkeys:
+            continue
+        if variant.attachment == "ipoib":
+            message = "nodes get an interface for each key, and pods on IPoIB have the port's own key alone"
+            remedy = "let the subnet manager put the pods' partition at index 0 of the ports, or take ib-sriov for pods"
+            report.add(NOT_PODS, said.path + ("pkeys",), message, remedy)
+        _children(variant.ports.values(), report)
+        for node in variants.nodes_of(variant):
+            if node.ports:
+                _children(ports_of(node, variant).values(), report)
+
+
+def _children(ports: t.Iterable[Port], report: Report) -> None:
+    for port in ports:
+        if port.netdev is not None and len(port.netdev) > NETDEV_MAX:
+            message = "%s has more than %d characters" % (shown(port.netdev), NETDEV_MAX)
+            report.add(CHILD, port.path, message, "give the port a shorter name")

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY90x to RY94x: which GPU is served by which rail."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Port, Profile
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.gpu_rules import (
+    CROSSED,
+    DISTANCE_IDLE,
+    FAR,
+    GPU_IDLE,
+    GPU_PCI,
+    GPU_TWICE,
+    GPU_UNKNOWN,
+)
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    for variant in variants.with_unused():
+        if not report.within(variant.profile.path + ("gpus",)):
+            _model(fabric, variant, report)
+            for node in variants.nodes_of(variant):
+                for port in node.ports.values():
+                    _known(variant.profile, port, report)
+    _crossed(fabric, variants, report)
+
+
+def _known(profile: Profile, port: Port | None, report: Report) -> list[int]:
+    """The GPUs of a port that the model has; the others are reported."""
+    if port is None or profile.gpus is None:
+        return list(port.gpus) if port else []
+    for gpu in port.gpus:
+        if gpu not in profile.gpus:
+            known = ", ".join(str(each) for each in sorted(profile.gpus)) or "none"
+            message = "%s has no GPU %d; its GPUs are %s" % (profile.name, gpu, known)
+            remedy = "correct the number, or gpus of %s" % profile.name
+            report.add(GPU_UNKNOWN, port.paths.get("gpu", port.path), message, remedy)
+    return [gpu for gpu in port.gpus if gpu in profile.gpus]
+
+
+def _bases(fabric: Fabric) -> dict[str, str]:
+    return {rail.name: rail.base for rail in fabric.rails}
+
+
+def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
+    profile, bases = variant.profile, _bases(fabric)
+    servers: dict[int, str] = {}
+    twice: list[tuple[Path, str]] = []
+    for port in variant.ports.values():
+        if port.rail not in bases:
+            continue  # which rail's plane it would be is not known
+        base = bases[port.rail]
+        path = port.paths.get("gpu", port.path)
+        for gpu in _known(profile, port, report):
+            first = servers.setdefault(gpu, base)
+            if first != base:
+                twice.append((path, "GPU %d is served by %s and by %s" % (gpu, first, base)))
+    if twice:
+        path, message = twice[0]
+        more = "; so are %d more" % (len(twice) - 1) if len(twice) > 1 else ""
+        remedy = "keep it at the nearer one; if all are equally near, suppress this finding under lint"
+        report.add(GPU_TWICE, path, message + more, remedy)
+    idle = [gpu for gpu in sorted(profile.gpus or ()) if gpu not in servers]
+    if idle and all(name in bases for name in variant.ports) and not report.within(profile.path + ("ports",)):
+        message = "no port serves GPU %s" % ", ".join(str(each) for each in idle)
+        remedy = "add them to the nearest port, such as gpu: [0, 1]"
+        report.add(GPU_IDLE, profile.path + ("gpus",), message, remedy)
+    _addresses(variant, report)
+    if (
+        profile.gpu_distance
+        and not any(port.gpus for port in variant.ports.values())
+        and not report.within(profile.path)
+    ):
+        message = "gpu_distance is %s, and no port of %s has a GPU" % (profile.gpu_distance, profile.name)
+        report.add(DISTANCE_IDLE, profile.path + ("gpu_distance",), message, "say gpu at the ports, or take it out")
+    elif profile.gpu_distance == "SYS":
+        message = "gpu_distance SYS takes any GPU for near"
+        report.add(FAR, profile.path + ("gpu_distance",), message, "write what the server has: PIX, PXB, PHB or NODE")
+
+
+def _addresses(variant: Variant, report: Report) -> None:
+    profile = variant.profile
+    owners = {port.pci: "the port of %s" % port.rail for port in variant.ports.values() if port.pci}
+    for gpu, pci in (profile.gpus or {}).items():
+        if pci is None:
+            continue
+        first = owners.setdefault(pci, "GPU %d" % gpu)
+        if first != "GPU %d" % gpu:
+            message = "%s is the PCI address of %s too" % (pci, first)
+            report.add(GPU_PCI, profile.path + ("gpus", str(gpu)), message, "name the one of GPU %d" % gpu)
+
+
+def _crossed(fabric: Fabric, variants: Variants, report: Report) -> None:
+    bases = _bases(fabric)
+    known: dict[frozenset[int], tuple[str, dict[int, str]]] = {}
+    for variant in variants:
+        where = {gpu: bases.get(port.rail, port.rail) for port in variant.ports.values() for gpu in port.gpus}
+        if not where or report.within(variant.profile.path + ("ports",)):
+            continue
+        first, other = known.setdefault(frozenset(where), (variant.name, where))
+        for gpu in sorted(where):
+            if where[gpu] != other[gpu] and first != variant.name:
+                message = "GPU %d is on %s in %s, and on %s in %s" % (gpu, where[gpu], variant.name, other[gpu], first)
+                remedy = "number the GPUs, or put the ports on the rails, in one order for all models"
+                report.add(CROSSED, variant.profile.path + ("ports",), message, remedy)
+                break

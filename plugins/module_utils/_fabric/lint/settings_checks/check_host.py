@@ -1,0 +1,141 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY96x and RY97x: what nodes are given beside their rail ports: the PCI bus, limits, GPUDirect."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import driver_model, host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Setting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.host_rules import (
+    ACS_IDLE,
+    CLOSED,
+    NO_GPUS,
+    NOT_RISING,
+    OWN_ARGUMENT,
+    PEERMEM_APART,
+    PEERMEM_INBOX,
+    SOFT,
+    TRANSLATED,
+    TWO_MINDS,
+)
+
+# Argument of the kernel -> the key that it belongs to.
+_OWNED = {"ib_core.netns_mode": "fabric.rdma_mode"}
+# Arguments with which devices' transfers are translated, or the IOMMU is not there to pass them through.
+_TRANSLATING = frozenset(("iommu=off", "iommu=nopt", "intel_iommu=off", "amd_iommu=off", "iommu.passthrough=0"))
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    for variant in variants.with_unused():
+        if host_model.PCI in variant.host:
+            _pci(variant, report)
+        if host_model.LIMITS in variant.host:
+            _limits(variant, report)
+        if host_model.GPUDIRECT in variant.host:
+            _gpudirect(variant, report)
+    _operator(variants, report)
+
+
+def _where(variant: Variant, layer: str, key: str) -> Path:
+    """Where a key's last word stands; where the layer's would, if nobody says it."""
+    setting: Setting | None = variant.host[layer].get(key)
+    if setting:
+        return setting.path
+    said = next(iter(variant.host[layer].values()), None)
+    return said.path[:-1] if said else variant.path + (layer,)
+
+
+def _pci(variant: Variant, report: Report) -> None:
+    arguments = host_model.value(variant.host, host_model.PCI, "kernel_arguments", ())
+    path = _where(variant, host_model.PCI, "kernel_arguments")
+    passthrough = host_model.value(variant.host, host_model.PCI, "iommu") == host_model.PASSTHROUGH
+    for at, word in enumerate(arguments):
+        owner = _OWNED.get(word.partition("=")[0].replace("-", "_"))
+        if owner:
+            message = "%s is what %s decides" % (word, owner)
+            report.add(OWN_ARGUMENT, path + (at,), message, "take it out, and set %s" % owner)
+        elif passthrough and word in _TRANSLATING:
+            message = "%s stands beside iommu: passthrough" % word
+            report.add(TRANSLATED, path + (at,), message, "take one of the two out")
+    disabled = host_model.value(variant.host, host_model.PCI, "acs") == host_model.DISABLED
+    if disabled and not _has_gpus(variant) and not report.within(variant.profile.path):
+        message = "acs is disabled, and no port of %s has a GPU" % variant.name
+        report.add(ACS_IDLE, _where(variant, host_model.PCI, "acs"), message, "say gpu at the ports, or take acs out")
+
+
+def _limits(variant: Variant, report: Report) -> None:
+    said = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
+    given = [said[key] for key in host_model.THRESHOLDS if key in said]
+    if given != sorted(given):
+        message = "%s do not rise" % ", ".join(
+            "%s: %d" % (key, said[key]) for key in host_model.THRESHOLDS if key in said
+        )
+        path = _where(variant, host_model.LIMITS, "neighbours")
+        report.add(NOT_RISING, path, message, "let gc_thresh1 be the least and gc_thresh3 the greatest")
+
+
+def _gpudirect(variant: Variant, report: Report) -> None:
+    path = host_model.value(variant.host, host_model.GPUDIRECT, "path", host_model.AUTO)
+    if path == host_model.NONE:
+        return
+    place = _where(variant, host_model.GPUDIRECT, "path")
+    if (
+        path == host_model.DMABUF
+        and host_model.value(variant.host, host_model.GPUDIRECT, "flavour") == host_model.PROPRIETARY
+    ):
+        message = "the proprietary kernel modules cannot export DMA-BUF"
+        report.add(CLOSED, place, message, "install the open ones, or set path: peermem")
+    if path == host_model.PEERMEM:
+        _peermem(variant, place, report)
+    soft = variant.profile.soft_rdma
+    if soft:
+        message = "%s does not reach GPU memory" % soft
+        report.add(SOFT, place, message, "set path: none for %s" % variant.name)
+    elif not _has_gpus(variant) and not report.within(variant.profile.path):
+        message = "%s has no GPUs" % variant.name
+        report.add(NO_GPUS, place, message, "set path: none for it, or say its gpus")
+
+
+def _operator(variants: Variants, report: Report) -> None:
+    """That nodes with a GPU driver of the GPU Operator's agree in what it has one setting of."""
+    asked: dict[str, tuple[str, object]] = {}
+    for variant in variants:
+        if host_model.value(variant.host, host_model.GPUDIRECT, "gpu_driver") != host_model.CONTAINER:
+            continue
+        for key in ("path", "gdrcopy", "flavour"):
+            said = host_model.value(variant.host, host_model.GPUDIRECT, key)
+            if said in (None, host_model.AUTO):
+                continue
+            owner, other = asked.setdefault(key, (variant.name, said))
+            if said != other:
+                message = "%s is %s, and %s on other nodes (%s)" % (key, _word(said), _word(other), owner)
+                remedy = "say one for all nodes with gpu_driver: container, or give some a GPU driver of the host's"
+                report.add(TWO_MINDS, _where(variant, host_model.GPUDIRECT, key), message, remedy)
+
+
+def _word(said: object) -> str:
+    return str(said).lower() if isinstance(said, bool) else str(said)
+
+
+def _peermem(variant: Variant, place: Path, report: Report) -> None:
+    kind = variant.driver.kind if variant.driver else None
+    if kind == driver_model.INBOX:
+        message = "the driver's kind is inbox, and few kernels of distributions have a peer memory interface"
+        report.add(PEERMEM_INBOX, place, message, "set path: dmabuf, or install the driver, such as kind: doca")
+    elif (
+        kind == driver_model.CONTAINER
+        and host_model.value(variant.host, host_model.GPUDIRECT, "gpu_driver", host_model.HOST) == host_model.HOST
+    ):
+        message = "the NIC driver comes from a container, and the GPU driver with nvidia-peermem is the host's"
+        report.add(PEERMEM_APART, place, message, "set gpu_driver: container, or path: dmabuf")
+
+
+def _has_gpus(variant: Variant) -> bool:
+    return bool(variant.profile.gpus) or any(port.gpus for port in variant.ports.values())

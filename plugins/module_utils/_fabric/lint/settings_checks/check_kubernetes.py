@@ -1,0 +1,329 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY8xx: Kubernetes: what each provider serves, and what its objects can say. Their names are in ``objects``."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    LINK,
+    NONE,
+    PREFIX,
+    SUBNET,
+    Demand,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ATTACHMENTS,
+    CNI,
+    EXCLUSIVE,
+    OPERATOR,
+    SHARED,
+    SPIDERPOOL,
+    mode_refused,
+    refused,
+    served_by,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.kubernetes_rules import (
+    BLOCK_SHORT,
+    BLOCKS,
+    IFNAMES,
+    INJECTED,
+    LINK_SHARED,
+    LINK_TWICE,
+    LOCAL_ROUTER,
+    MASTERS,
+    MIXED_MODES,
+    MODE_NOT_SERVED,
+    NO_MASTER,
+    NOT_SERVED,
+    POOL_LARGE,
+    RANGES_LARGE,
+    TABLE_TAKEN,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV4,
+    IPV6,
+    Range,
+    link_local,
+    show,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, fewer
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+
+_SPIDERPOOL_TABLE = 500
+_SPIDERPOOL_POOL = 5000
+# Addresses of several ranges that its webhook lists in some 200 MB.
+_SPIDERPOOL_LISTED = 1 << 20
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    _served(fabric, variants, report)
+    _modes(fabric, variants, report)
+    _masters(fabric, variants, report)
+    if fabric.provider in (SPIDERPOOL, OPERATOR):
+        _local_router(fabric, report)
+    if fabric.provider == SPIDERPOOL:
+        _spiderpool(fabric, variants, report)
+        _injected(variants, fabric, report)
+    elif fabric.provider == OPERATOR:
+        _blocks(fabric, variants, report)
+
+
+def _served(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.provider is None:
+        return
+    kinds = {each.attachment: each.attachment_path for each in reversed(variants.with_unused()) if each.attachment}
+    if not kinds and fabric.attachment:
+        kinds = {fabric.attachment: ("fabric", "attachment")}
+    for attachment, path in kinds.items():
+        why = refused(fabric.provider, attachment or "")
+        # Where the attachment is wrong for the link layer, another will stand here anyway.
+        if why and not report.has(path):
+            message = "%s does not serve %s: %s" % (fabric.provider, attachment, why)
+            report.add(NOT_SERVED, path, message, "take one of %s" % ", ".join(served_by(fabric.provider)))
+
+
+def _modes(fabric: Fabric, variants: Variants, report: Report) -> None:
+    unserved: dict[str, list[Rail]] = {}
+    for rail in fabric.rails:
+        if rail.mode in (None, NONE) or fabric.provider is None:
+            continue
+        pods = rail.mode != "subnet" or any(scheme.pods for scheme in rail.schemes.values())
+        if mode_refused(fabric.provider, rail.mode or "") and pods:
+            unserved.setdefault(rail.mode or "", []).append(rail)
+        if rail.mode == LINK:
+            _link(fabric, rail, variants, report)
+    for mode, rails in unserved.items():
+        paths = {rail.paths.get("mode", rail.where("pods")) for rail in rails}
+        path: Path = paths.pop() if len(paths) == 1 else ("fabric", "provider")
+        why = mode_refused(fabric.provider or "", mode)
+        message = "%s cannot give pods addresses in the mode %s, as on %s: %s" % (
+            fabric.provider,
+            mode,
+            rails[0].name,
+            why,
+        )
+        fits = [each for each in ("subnet", "block", "prefix") if not mode_refused(fabric.provider or "", each)]
+        report.add(MODE_NOT_SERVED, path, message, "take the mode %s" % " or ".join(fits))
+
+
+def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> None:
+    for variant in variants:
+        count = variant.vfs_on(fabric, rail).get("count")
+        if variant.has_vfs and count and count.value == 1:
+            if all(scheme.host != NONE for scheme in rail.schemes.values()):
+                message = "the port of %s and its VF would have one address" % rail.name
+                remedy = "say host: none, which leaves it to the pod; or take host-device, or the mode prefix"
+                report.add(LINK_TWICE, rail.where("mode"), message, remedy)
+            continue
+        if variant.attachment in (None, "host-device") or (variant.has_vfs and not count):
+            continue
+        what = "%d VFs" % count.value if variant.has_vfs and count else str(variant.attachment)
+        message = "a link of %s has one address for the port, and %s needs one for each pod" % (rail.name, what)
+        remedy = "take the attachment host-device, or sriov with one VF; or the mode prefix"
+        report.add(LINK_SHARED, rail.where("mode"), message, remedy)
+
+
+def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """That each network is made on one netdev, by a name that all of its nodes have."""
+    naming = Naming(fabric.name, fabric.provider, fabric.names)
+    owners: dict[str, tuple[str, str]] = {}
+    resources: dict[str, tuple[str, str]] = {}
+    for variant in variants:
+        kind = ATTACHMENTS.get(variant.attachment or "")
+        if not kind or not kind.master or _unread(variant, report):
+            continue
+        plain = False
+        names = {
+            rail.name: naming.name("network", naming.values(rail, kind.name, variant.name)) for rail in fabric.rails
+        }
+        for node in variants.nodes_of(variant):
+            if node.ports or not plain:
+                plain = plain or not node.ports
+                held = ports_of(node, variant)
+                _master(node, names, held, owners, report)
+                if fabric.provider != CNI:
+                    _one_resource(node, names, held, resources, report)
+
+
+def _local_router(fabric: Fabric, report: Report) -> None:
+    for rail in fabric.rails:
+        scheme = rail.schemes.get(IPV6)
+        if not scheme or not isinstance(scheme.gateway, int) or not link_local(scheme.gateway, IPV6):
+            continue
+        if scheme.pods or rail.mode == PREFIX:
+            message = "%s cannot say %s to pods of %s" % (fabric.provider, show(scheme.gateway, IPV6), rail.name)
+            remedy = "give the leaf an address of %s too, and say that; or take provider: cni" % scheme.network
+            report.add(LOCAL_ROUTER, rail.where("gateway6"), message, remedy)
+
+
+def _unread(variant: Variant, report: Report) -> bool:
+    """Whether a profile's ports could not be read, or may stand under a misspelt key."""
+    path = variant.profile.path
+    return report.has(path) or report.has(path + ("ports",)) or (not variant.profile.ports and report.within(path))
+
+
+def _master(
+    node: Node,
+    networks: t.Mapping[str, str],
+    ports: t.Mapping[str, Port],
+    owners: dict[str, tuple[str, str]],
+    report: Report,
+) -> None:
+    for rail, port in ports.items():
+        network = networks.get(rail)
+        if network is None or report.within(port.path) or report.has(("names", "network")):
+            continue
+        path: Path = port.paths.get("netdev", port.path)
+        if port.netdev is None:
+            message = "the network %s is made on a netdev by its name, and the port of %s has none" % (network, rail)
+            report.add(NO_MASTER, path, message, "add netdev: the port gets that name where it has another")
+            continue
+        master, first = owners.setdefault(network, (port.netdev, node.name))
+        if master != port.netdev:
+            message = "the network %s would be made on %s, and on %s it is %s" % (network, port.netdev, first, master)
+            remedy = "write one netdev for all, with pci beside it; or put {profile} into names.network"
+            report.add(MASTERS, path, message, remedy)
+
+
+def _one_resource(
+    node: Node,
+    networks: t.Mapping[str, str],
+    ports: t.Mapping[str, Port],
+    owners: dict[str, tuple[str, str]],
+    report: Report,
+) -> None:
+    """That a netdev's name stands for one rail on all nodes."""
+    for rail, port in ports.items():
+        if rail not in networks or port.netdev is None or report.within(port.path):
+            continue
+        other, first = owners.setdefault(port.netdev, (rail, node.name))
+        if other != rail:
+            message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
+            remedy = "let netdev name each rail's port alike on all nodes, with pci beside it"
+            report.add(IFNAMES, port.paths.get("netdev", port.path), message, remedy)
+
+
+def _injected(variants: Variants, fabric: Fabric, report: Report) -> None:
+    for variant in variants:
+        kind = ATTACHMENTS.get(variant.attachment or "")
+        if not kind or not kind.master:
+            continue
+        ports = [variant.ports[rail.name] for rail in fabric.rails if rail.name in variant.ports]
+        for before, port in zip(ports, ports[1:]):
+            if before.netdev is None or port.netdev is None or before.netdev < port.netdev:
+                continue
+            if report.within(port.path) or report.within(before.path):
+                continue
+            message = "%s of %s sorts before %s of %s" % (port.netdev, port.rail, before.netdev, before.rail)
+            remedy = (
+                "name netdevs as they count, such as %s, with pci beside them; or name networks in pods" % port.rail
+            )
+            report.add(INJECTED, port.paths.get("netdev", port.path), message, remedy)
+            break
+
+
+def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
+    demands = demands_of(fabric, variants)
+    vfs = any(variant.has_vfs for variant in variants)
+    if any(refused(OPERATOR, variant.attachment or "") for variant in variants):
+        return
+    for rail in fabric.rails:
+        demand = demands[rail.name][0]
+        for bits, scheme in rail.schemes.items() if rail.mode == SUBNET else ():
+            where = rail.where("pods" if bits == IPV4 else "pods6")
+            if scheme.pods is None or report.within(where):
+                continue
+            first, _last = usable(scheme.network.first, scheme.network.last, bits)
+            pods = scheme.pods.less(scheme.excluded)
+            if pods is None:
+                continue
+            if pods.first != first:
+                message = "nv-ipam begins at %s, and pods of %s at %s" % (
+                    show(first, bits),
+                    rail.name,
+                    show(pods.first, bits),
+                )
+                report.add(BLOCKS, where, message, "begin pods there, or take the mode prefix")
+            elif demand.pods_per_node is None and not vfs and demand.nodes:
+                message = "nv-ipam cuts %s into blocks of pods_per_node, which is not said" % rail.name
+                remedy = "say how many pods of a node need an address, or take the mode prefix"
+                report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
+            elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.most:
+                message = "nv-ipam's blocks have 2 addresses or more, and {} has {:,} for {}".format(
+                    rail.name, pods.last - first + 1, count(demand.most, "node")
+                )
+                report.add(BLOCKS, where, message, "widen the range, or take the mode prefix")
+            elif demand.pods_per_node:
+                _holes(rail, pods, demand, where, report)
+
+
+def _holes(rail: Rail, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
+    """That the blocks of all nodes have as many addresses for pods as they need."""
+    need, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
+    whole = Range(pods.first, pods.first + block * demand.most - 1, pods.parts[0].bits)
+    held = Ranges.of(whole).less(pods.parts)
+    for at, _blocks, left in sorted(fewer(whole, block, held.parts)) if held and demand.most else ():
+        if left < need:
+            first = whole.first + at * block
+            message = "nv-ipam's block %s of %s has %s for pods, and pods_per_node is %d" % (
+                Range(first, first + block - 1, whole.bits),
+                rail.name,
+                count(left, "address", "addresses"),
+                need,
+            )
+            remedy = "exclude whole blocks behind the last node's, lower pods_per_node, or take the mode prefix"
+            report.add(BLOCK_SHORT if left else BLOCKS, where, message, remedy)
+            return
+
+
+def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.routing.mode == "source":
+        for rail in fabric.rails:
+            if fabric.routing.first_table + rail.number - 1 == _SPIDERPOOL_TABLE:
+                path: Path = ("fabric", "routing", "first_table")
+                message = "%s, rail %d, would have table %d" % (rail.name, rail.number, _SPIDERPOOL_TABLE)
+                report.add(TABLE_TAKEN, path, message, "begin elsewhere, such as at 101")
+    for rail in fabric.rails:
+        for scheme in rail.schemes.values():
+            pods = scheme.pods.less(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
+            if pods is None:
+                continue
+            where = rail.where("pods" if scheme.network.bits == 32 else "pods6")
+            ranges = len(pods.merged().parts)
+            if ranges > 1 and pods.size > _SPIDERPOOL_LISTED:
+                message = "pods of %s are %d ranges of %s, and Spiderpool lists each address of several ranges" % (
+                    rail.name,
+                    ranges,
+                    count(pods.size, "address", "addresses"),
+                )
+                report.add(RANGES_LARGE, where, message, "write one range, or smaller ones")
+            elif pods.size > _SPIDERPOOL_POOL:
+                message = "pods of {} has {:,} addresses, and Spiderpool gives {:,} out of a pool".format(
+                    rail.name, pods.size, _SPIDERPOOL_POOL
+                )
+                report.add(POOL_LARGE, where, message, "shorten the range, or raise the limit and let this stand")
+    modes: dict[str, Variant] = {}
+    for variant in variants:
+        kind = ATTACHMENTS.get(variant.attachment or "")
+        if kind and (kind.master or variant.rdma_mode == EXCLUSIVE):
+            modes.setdefault(variant.rdma_mode, variant)
+    if SHARED in modes and EXCLUSIVE in modes:
+        message = "%s is served in the mode shared, and nodes of %s are exclusive" % (
+            modes[SHARED].attachment,
+            modes[EXCLUSIVE].name,
+        )
+        remedy = "keep its plugin to the nodes in the mode shared by a label, and let this stand; or take one mode"
+        report.add(MIXED_MODES, modes[EXCLUSIVE].attachment_path, message, remedy)

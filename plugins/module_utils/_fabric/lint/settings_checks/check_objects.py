@@ -1,0 +1,171 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY80x: the names of Kubernetes objects."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import NONE, SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, Rule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import OPERATOR
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES, Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.object_rules import (
+    INTERFACE,
+    NETWORK,
+    OBJECT,
+    POOL_OF_ALL,
+    RESOURCE,
+    SAME_NAME,
+)
+
+_RULES: dict[str, Rule] = {"resource": RESOURCE, "network": NETWORK, "interface": INTERFACE}
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if not fabric.name or report.within(("rails",)) or report.has(("fabric", "name")):
+        return
+    naming = Naming(fabric.name, fabric.provider, fabric.names)
+    for kind in ("resource_prefix", "namespace"):
+        _shape(fabric, kind, naming.common(kind), report)
+    owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
+    served = {id(variant): variants.rails_of(variant) for variant in variants}
+    for rail in fabric.rails:
+        own = rail.mode not in (None, NONE, SUBNET) and fabric.provider != OPERATOR
+        for variant in variants:
+            if rail.name not in served[id(variant)] or not variant.attachment:
+                continue
+            values = naming.values(rail, variant.attachment, variant.name)
+            wide = (rail.name, variant.attachment)
+            named: list[tuple[str, tuple[t.Any, ...]]] = [("resource", wide), ("network", wide)]
+            named.append(("interface", (rail.name,)))
+            if variant.has_vfs:
+                named.append(("policy", wide + (variant.name,)))
+            for kind, owner in named:
+                _one(fabric, naming, kind, values, owner, owners, report)
+            if rail.mode in (None, NONE):
+                continue
+            for kind in naming.pools(rail.schemes):
+                if kind == "pool6" and report.has(fabric.names_path + ("pool",)):
+                    continue  # it has that name in its own
+                if own:
+                    _pools(fabric, naming, kind, rail, variants.nodes_of(variant), values, owners, report)
+                elif naming.own_pools(kind, rail.mode) and kind in fabric.names:
+                    message = "nodes share the pool of %s, and by this name each would have one" % rail.name
+                    report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "take {node} and {i} out of the name")
+                else:
+                    more = dict(values, node="", i=0)
+                    _one(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
+    _meeting_pools(fabric, variants, naming, report)
+
+
+def _one(
+    fabric: Fabric,
+    naming: Naming,
+    kind: str,
+    values: t.Mapping[str, t.Any],
+    owner: tuple[t.Any, ...],
+    owners: dict[tuple[str, str], tuple[t.Any, ...]],
+    report: Report,
+    mode: str | None = None,
+) -> bool:
+    name = naming.name(kind, values, mode)
+    if not _shape(fabric, kind, name, report):
+        return False
+    first = owners.setdefault((kind.rstrip("6"), name), owner)
+    if first == owner:
+        return True
+    # A profile in the template makes several of one, which is as good; one of several is not.
+    message = "%s would be the %s of %s and of %s" % (name, kind, _shown(first), _shown(owner))
+    remedy = "tell them apart, by {rail} and {attachment}" if kind != "interface" else "tell rails apart, by {k}"
+    if kind == "policy":
+        remedy = "tell them apart, by {rail} and {profile}"
+    report.add(SAME_NAME, fabric.names_path + (kind,), message, remedy)
+    return False
+
+
+def _shown(owner: t.Sequence[t.Any]) -> str:
+    return " ".join(str(each) for each in owner)
+
+
+def _pools(
+    fabric: Fabric,
+    naming: Naming,
+    kind: str,
+    rail: Rail,
+    nodes: t.Sequence[Node],
+    values: t.Mapping[str, t.Any],
+    owners: dict[tuple[str, str], tuple[t.Any, ...]],
+    report: Report,
+) -> None:
+    """A pool's name is safe when that of the node with the longest name is; nodes' names differ, and so do pools'."""
+    if not naming.own_pools(kind, rail.mode):
+        message = "in the mode %s each node has a pool of its own on %s" % (rail.mode, rail.name)
+        report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "put {node} into the name")
+        return
+    longest = max(nodes, key=lambda node: len(node.name), default=None)
+    if longest is None:
+        return
+    more = dict(values, node=longest.name, i=longest.index or 0)
+    if not _shape(fabric, kind, naming.name(kind, more, rail.mode), report):
+        return
+    name = naming.name(kind, dict(values, node="*", i=-1), rail.mode)
+    first = owners.setdefault(("pool", name), (rail.name, kind))
+    if first != (rail.name, kind):
+        message = "the pools of %s and of %s would have one name on every node" % (first[0], rail.name)
+        report.add(SAME_NAME, fabric.names_path + (kind,), message, "tell rails apart, by {rail}")
+
+
+def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: Report) -> None:
+    """That no node's pool on one rail has the name of another node's on another rail."""
+    if fabric.provider == OPERATOR or any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6")):
+        return
+    # what stands before and after the node, and what names of that kind are filled with
+    found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}
+    for rail in fabric.rails:
+        for variant in variants if rail.mode not in (None, NONE, SUBNET) else ():
+            values = naming.values(rail, variant.attachment or "", variant.name)
+            for kind in naming.pools(rail.schemes) if rail.name in variants.rails_of(variant) else ():
+                # an index has no place that can be told from other digits
+                counted = "i" in naming.template(kind, rail.mode).fields
+                name = "*" if counted else naming.name(kind, dict(values, node="*", i=0), rail.mode)
+                edges = name.partition("*")[0], name.rpartition("*")[2]
+                found.setdefault(edges, []).append((kind, rail.mode or "", rail, values, variant))
+    edges_of = list(found)
+    meeting = {
+        edges
+        for at, edges in enumerate(edges_of)
+        for other in edges_of[:at] + edges_of[at + 1 :]
+        if _may_meet(edges, other)
+    }
+    meeting.update(edges for edges, pools in found.items() if len({pool[2].name for pool in pools}) > 1)
+    owners: dict[str, tuple[str, ...]] = {}
+    for kind, mode, rail, values, variant in (pool for edges in edges_of if edges in meeting for pool in found[edges]):
+        for node in variants.nodes_of(variant):
+            owner = (rail.name, node.name, kind)
+            name = naming.name(kind, dict(values, node=node.name, i=node.index or 0), mode)
+            first = owners.setdefault(name, owner)
+            if first != owner:
+                message = "%s would be the pool of %s and of %s" % (name, _shown(first[:2]), _shown(owner[:2]))
+                report.add(SAME_NAME, fabric.names_path + (kind,), message, "put a dot between {rail} and {node}")
+                return
+
+
+def _may_meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether a text that begins and ends with the one can begin and end with the other."""
+    heads = one[0].startswith(other[0]) or other[0].startswith(one[0])
+    return heads and (one[1].endswith(other[1]) or other[1].endswith(one[1]))
+
+
+def _shape(fabric: Fabric, kind: str, name: str, report: Report) -> bool:
+    pattern, words = SHAPES[kind]
+    if pattern.match(name):
+        return True
+    what = kind.rstrip("6").replace("_", " ")
+    message = "%s, %d characters, is no name for a %s" % (name, len(name), what)
+    report.add(_RULES.get(kind, OBJECT), fabric.names_path + (kind,), message, "use %s" % words)
+    return False

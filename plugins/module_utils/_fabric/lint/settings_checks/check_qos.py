@@ -1,0 +1,239 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY7xx: QoS, that what is marked, kept apart and slowed down is the same traffic everywhere."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+    Rule,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND, Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import (
+    CABLE_LEN,
+    EIGHT,
+    LEAST_SPEED,
+    Buffers,
+    Ets,
+    Qos,
+    least_size,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.qos_rules import (
+    BUFFER_NONE,
+    BUFFER_SHARED,
+    BUFFER_SMALL,
+    CLASS_SHARED,
+    CNP_LOSSLESS,
+    CNP_NOT_STRICT,
+    DEFAULT_MAP,
+    ETS_CLASS,
+    ETS_SUM,
+    INFINIBAND_QOS,
+    LOSSLESS_DEFAULT,
+    LOSSLESS_MANY,
+    ONE_DSCP,
+    PCP_UNTAGGED,
+    PCP_VFS,
+    PFC_MISSES,
+    SOFT_RDMA,
+    UNCONTROLLED,
+)
+
+_LOSSLESS = 2
+
+
+def check(fabric: Fabric, report: Report) -> None:
+    qos = fabric.qos
+    if qos is None:
+        return
+    if fabric.link_layer == INFINIBAND:
+        message = "DSCP, PFC and ECN are of Ethernet; InfiniBand is lossless, and keeps traffic apart by service levels"
+        report.add(INFINIBAND_QOS, qos.path, message, "take qos out, and set service levels in the subnet manager")
+        return
+    _marks(qos, report)
+    _pfc(qos, report)
+    _soft(fabric, report)
+    if qos.trust == "pcp":
+        _tags(fabric, qos, report)
+    if qos.ets and _read(qos, report, "ets", "pfc", "priority", "cnp_priority", "dscp", "cnp_dscp"):
+        _ets(qos, qos.ets, report)
+    if qos.buffers and _read(qos, report, "buffers", "pfc", "priority", "dscp"):
+        _buffers(fabric, qos, qos.buffers, report)
+
+
+def _soft(fabric: Fabric, report: Report) -> None:
+    for variant in Variants(fabric):
+        soft = variant.profile.soft_rdma
+        if soft:
+            message = "%s is neither marked nor slowed down by a NIC: nodes of %s are left without QoS" % (
+                soft,
+                variant.name,
+            )
+            remedy = "take qos out, or let it stand where other nodes' NICs have RDMA of their own"
+            report.add(SOFT_RDMA, variant.profile.path + ("soft_rdma",), message, remedy)
+
+
+def _read(qos: Qos, report: Report, *keys: str) -> bool:
+    """Whether these keys, and what follows from them, are what the file means."""
+    return not any(report.within(qos.path + (key,)) for key in keys)
+
+
+def _marks(qos: Qos, report: Report) -> None:
+    if not _read(qos, report, "priority", "dscp", "cnp_priority", "cnp_dscp"):
+        return
+    shared = qos.dscp == qos.cnp_dscp
+    if shared:
+        message = "%d is the DSCP of RoCE and of CNPs, so nobody can tell the two apart" % qos.cnp_dscp
+        place = qos.where("cnp_dscp", "cnp_priority", "dscp", "priority")
+        report.add(ONE_DSCP, place, message, "take another for CNPs, such as cnp_dscp: %d" % (_free(qos) << 3))
+    elif qos.cnp_priority == qos.priority:
+        _held(qos, qos.where("cnp_priority", "cnp_dscp", "priority", "dscp"), "RoCE's", report)
+    elif qos.cnp_priority in qos.pfc:
+        _held(qos, qos.where("cnp_priority", "cnp_dscp", "pfc"), "lossless", report)
+    if qos.trust == "dscp":
+        for kind in ("",) if shared else ("", "cnp_"):
+            _mapped(qos, kind, report)
+
+
+def _held(qos: Qos, path: Path, what: str, report: Report) -> None:
+    message = "CNPs travel on priority %d, which is %s, so a pause holds back what is to end it"
+    remedy = "set cnp_priority: %d and cnp_dscp: %d" % (_free(qos), _free(qos) << 3)
+    report.add(CNP_LOSSLESS, path, message % (qos.cnp_priority, what), remedy)
+
+
+def _free(qos: Qos) -> int:
+    """A priority for CNPs: the highest below network control's that is neither RoCE's nor lossless."""
+    return max(set(EIGHT[1:7]).difference(qos.pfc, (qos.priority,)), default=7)
+
+
+def _mapped(qos: Qos, kind: str, report: Report) -> None:
+    dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
+    if dscp >> 3 == priority:
+        return
+    message = "devices take DSCP %d for priority %d until told otherwise, not for %d" % (dscp, dscp >> 3, priority)
+    remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
+    report.add(DEFAULT_MAP, qos.where(kind + "priority", kind + "dscp"), message, remedy)
+
+
+def _pfc(qos: Qos, report: Report) -> None:
+    path = qos.where("pfc", "priority", "dscp")
+    if not _read(qos, report, "pfc", "priority", "dscp"):
+        return
+    if qos.pfc and qos.priority not in qos.pfc:
+        message = "%s without %d, RoCE's priority" % (list(qos.pfc), qos.priority)
+        report.add(PFC_MISSES, path, message, "write pfc: [%d], or pfc: [] for a network without PFC" % qos.priority)
+    if not qos.pfc and not qos.ecn:
+        message = "with neither, congestion drops packets, and RoCE stalls on each"
+        report.add(UNCONTROLLED, path, message, "set ecn: true, or pfc: [%d]" % qos.priority)
+    if len(qos.pfc) > _LOSSLESS:
+        message = "%d lossless priorities, where switches commonly have buffers for %d" % (len(qos.pfc), _LOSSLESS)
+        report.add(LOSSLESS_MANY, path, message, "keep the one of RoCE, and one more at the most")
+    if 0 in qos.pfc:
+        message = "priority 0 is that of all traffic without a mark, and a pause would hold it back too"
+        report.add(LOSSLESS_DEFAULT, path, message, "give RoCE a priority of its own, such as 3 with DSCP 26")
+
+
+def _tags(fabric: Fabric, qos: Qos, report: Report) -> None:
+    """With trust pcp, that VFs are in a VLAN and their tag has RoCE's priority."""
+    untagged: dict[str, None] = {}
+    for variant in Variants(fabric).with_unused():
+        for rail in fabric.rails:
+            if rail.name not in variant.ports:
+                continue
+            vfs = variant.vfs_on(fabric, rail) if variant.has_vfs else {}
+            vlan = vfs.get("vlan")
+            if vlan is None or vlan.value == 0:
+                untagged[rail.name] = None
+            elif vlan.value and _read(qos, report, "priority", "dscp") and not report.within(vlan.path[:-1]):
+                tag = vfs.get("qos")
+                priority = tag.value if tag else 0
+                if priority not in (None, qos.priority):
+                    message = "the tags of VLAN %d have priority %d, and RoCE has %d"
+                    place = (tag or vlan).path
+                    remedy = "set vfs.qos: %d" % qos.priority
+                    report.add(PCP_VFS, place, message % (vlan.value, priority, qos.priority), remedy)
+    if untagged:
+        message = "the priority stands in the VLAN tag, and no VLAN is set on %s" % ", ".join(untagged)
+        report.add(PCP_UNTAGGED, qos.path + ("trust",), message, "set trust: dscp, or vfs.vlan and vfs.qos")
+
+
+def _ets(qos: Qos, ets: Ets, report: Report) -> None:
+    used = sorted(set(ets.prio_tc))
+    total = sum(ets.tc_bw.values())
+    wrong = False
+    for each in sorted(set(used).union(ets.strict)):
+        if each in ets.tc_bw and each in ets.strict:
+            message = "class %d has a share and is strict, which is without a share" % each
+            report.add(ETS_CLASS, ets.path + ("strict",), message, "take it out of strict or of tc_bw")
+            wrong = True
+        elif each not in ets.tc_bw and each not in ets.strict:
+            message = "class %d, of priority %d, has no share and is not strict" % (each, ets.prio_tc.index(each))
+            report.add(ETS_CLASS, ets.path + ("tc_bw",), message, "give it a share in tc_bw, or put it into strict")
+            wrong = True
+    if ets.tc_bw and total != 100 and not wrong:
+        parts = " + ".join(str(share) for share in ets.tc_bw.values())
+        report.add(ETS_SUM, ets.path + ("tc_bw",), "%s is %d" % (parts, total), "let the shares be 100 together")
+    cnp = ets.prio_tc[qos.cnp_priority]
+    if cnp not in ets.strict and not wrong and qos.cnp_priority != qos.priority:
+        message = "class %d, of CNPs, waits for its turn, so senders learn late of congestion" % cnp
+        report.add(CNP_NOT_STRICT, ets.path + ("strict",), message, "put it into strict, and out of tc_bw")
+    _apart(qos, ets.prio_tc, "class", CLASS_SHARED, ets.path + ("prio_tc",), report)
+
+
+def _buffers(fabric: Fabric, qos: Qos, buffers: Buffers, report: Report) -> None:
+    _apart(qos, buffers.prio_buffer, "buffer", BUFFER_SHARED, buffers.path + ("prio_buffer",), report)
+    if not buffers.buffer_size:
+        return
+    path = buffers.path + ("buffer_size",)
+    lossless = {buffers.prio_buffer[priority] for priority in qos.pfc}
+    speed, mtu = _speed(fabric), _mtu(fabric)
+    needed = least_size(buffers.cable_len, speed, mtu)
+    for each in sorted(set(buffers.prio_buffer)):
+        size = buffers.buffer_size.get(each, 0)
+        if not size:
+            message = "buffer %d, of priority %d, has no size, and would take no packet" % (
+                each,
+                buffers.prio_buffer.index(each),
+            )
+            report.add(BUFFER_NONE, path, message, "give every buffer in use its size, in bytes")
+        elif each in lossless and size < needed:
+            message = "%d bytes, and %d Gb/s over %s m with MTU %d need %d" % (
+                size,
+                max(speed, LEAST_SPEED),
+                str(buffers.cable_len or CABLE_LEN),
+                mtu,
+                needed,
+            )
+            report.add(BUFFER_SMALL, path + (str(each),), message, "make it larger, or cable_len what it is")
+
+
+def _apart(qos: Qos, places: t.Sequence[int], what: str, broken: Rule, path: Path, report: Report) -> None:
+    """That what is paused shares its place with nothing that is not."""
+    for priority in qos.pfc:
+        others = [each for each in EIGHT if each not in qos.pfc and places[each] == places[priority]]
+        if others:
+            message = "priority %d, which is lossless, shares %s %d with %s" % (
+                priority,
+                what,
+                places[priority],
+                ", ".join(str(each) for each in others),
+            )
+            report.add(broken, path, message, "give it a %s of its own" % what)
+
+
+def _speed(fabric: Fabric) -> int:
+    """The fastest link that the file expects, in Gb/s; 0 where it says none."""
+    variants = Variants(fabric).with_unused()
+    speeds = [variant.profile.expected.get("speed", 0) for variant in variants]
+    speeds += [port.speed or 0 for variant in variants for port in variant.ports.values()]
+    return max(speeds, default=0)
+
+
+def _mtu(fabric: Fabric) -> int:
+    return max([rail.mtu or 0 for rail in fabric.rails] + [fabric.mtu or 0])

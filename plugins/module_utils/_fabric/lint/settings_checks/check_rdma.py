@@ -1,0 +1,119 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY5xx: attachment, rdma mode, link layer, soft RDMA and firmware."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ATTACHMENTS,
+    EXCLUSIVE,
+    INFINIBAND,
+    LINK_LAYER_REASONS,
+    MODE_REASONS,
+    SHARED,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    LINK_TYPE,
+    Fabric,
+    Firmware,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import CONNECTED
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.rdma_rules import (
+    FIRMWARE_LINK,
+    FIRMWARE_PCI,
+    IPOIB_MTU,
+    LINK_LAYER,
+    MODE,
+    SOFT_RDMA,
+    WIDE,
+)
+
+_IPOIB_MTU = 4092
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    seen: set[Path] = set()
+    known = variants.with_unused()
+    if not known and fabric.attachment:
+        _layer(fabric, fabric.attachment, ("fabric", "attachment"), report)
+    for variant in known:
+        if variant.attachment and variant.attachment_path not in seen:
+            seen.add(variant.attachment_path)
+            _layer(fabric, variant.attachment, variant.attachment_path, report)
+        _soft(fabric, variant, report)
+        if variant.firmware:
+            _firmware(fabric, variant, variant.firmware, report)
+    _mode(fabric, report)
+    _ipoib(fabric, known, report)
+
+
+def _layer(fabric: Fabric, attachment: str, path: Path, report: Report) -> None:
+    if fabric.link_layer is None or fabric.link_layer in ATTACHMENTS[attachment].link_layers:
+        return
+    why = LINK_LAYER_REASONS[attachment, fabric.link_layer]
+    fitting = [name for name, each in ATTACHMENTS.items() if fabric.link_layer in each.link_layers]
+    near = {"sriov": "ib-sriov", "ib-sriov": "sriov"}.get(attachment)
+    own = path == ("fabric", "attachment")
+    message = "%s does not run on %s: %s" % (attachment, fabric.link_layer, why)
+    remedy = "write %s" % near if near else "take one of %s" % ", ".join(fitting)
+    if own and not near:
+        remedy += ", or take link_layer out"
+    report.add(LINK_LAYER, ("fabric", "link_layer") if own and not near else path, message, remedy)
+
+
+def _mode(fabric: Fabric, report: Report) -> None:
+    if not fabric.attachment or not fabric.rdma_mode:
+        return
+    kind = ATTACHMENTS[fabric.attachment]
+    path = ("fabric", "rdma_mode")
+    if fabric.rdma_mode not in kind.modes:
+        why = MODE_REASONS[fabric.attachment, fabric.rdma_mode]
+        message = "%s needs the rdma mode %s: %s" % (fabric.attachment, kind.modes[0], why)
+        report.add(MODE, path, message, "take rdma_mode out: it follows from the attachment")
+    elif fabric.rdma_mode == SHARED and kind.modes[0] == EXCLUSIVE:
+        message = "with %s in the mode shared, %s" % (fabric.attachment, kind.wide)
+        report.add(WIDE, path, message, "take rdma_mode out: it follows as exclusive")
+
+
+def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
+    profile = variant.profile
+    if profile.soft_rdma and fabric.link_layer == INFINIBAND:
+        message = "%s stands on Ethernet, and the link layer is infiniband" % profile.soft_rdma
+        report.add(SOFT_RDMA, profile.path + ("soft_rdma",), message, "take soft_rdma out, or set link_layer: ethernet")
+
+
+def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
+    using = [variant for variant in variants if variant.attachment == "ipoib"]
+    connected = fabric.infiniband is not None and fabric.infiniband.ipoib_mode == CONNECTED
+    if not using or fabric.link_layer != INFINIBAND or connected:
+        return
+    said = [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]
+    for mtu, path in said:
+        if mtu is not None and mtu > _IPOIB_MTU:
+            message = "%d is more than the %d that IPoIB carries in datagram mode" % (mtu, _IPOIB_MTU)
+            report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 where the subnet's MTU is 2048" % _IPOIB_MTU)
+
+
+def _firmware(fabric: Fabric, variant: Variant, firmware: Firmware, report: Report) -> None:
+    wanted = LINK_TYPE.get(fabric.link_layer or "")
+    if wanted and firmware.link_type not in (None, wanted):
+        message = "%s does not fit the link layer %s" % (firmware.link_type, fabric.link_layer)
+        report.add(
+            FIRMWARE_LINK, firmware.path + ("link_type",), message, "take link_type out: it follows, as %s" % wanted
+        )
+    for port in variant.ports.values():
+        if port.pci is None and not (port.slot or port.serial or port.mac) and not report.within(port.path):
+            message = "the port of %s has no PCI address, by which firmware tools know a card" % port.rail
+            report.add(FIRMWARE_PCI, port.path, message, "add pci")
+            break
+    for other in variant.profile.other_ports.values():
+        if other.port.pci is None and not report.within(other.path):
+            message = "%s has no PCI address, by which its card is told from those that may be reset" % other.name
+            report.add(FIRMWARE_PCI, other.path, message, "add pci")

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY6xx: VFs, their attributes, MAC addresses and GUIDs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import UNKNOWN
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail, Setting
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan, PlannedNode
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.sriov_rules import (
+    COLLISION,
+    ETHERNET_ONLY,
+    FIRMWARE_OFF,
+    FIRMWARE_VFS,
+    INFINIBAND_MANY,
+    LINK_DOWN,
+    NO_VFS,
+    ONE_DEVICE,
+    PODS_MANY,
+    QOS,
+    RATES,
+    VFS_MISSING,
+    VFS_UNUSED,
+)
+
+# What InfiniBand has no word for.
+_OF_ETHERNET = ("vlan", "qos", "trust", "spoofchk")
+_INFINIBAND_VFS = 16
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    known = variants.with_unused()
+    _unused(fabric, known, report)
+    seen: set[int] = set()
+    for variant in known:
+        if variant.has_vfs:
+            _used(fabric, variant, variants.rails_of(variant), seen, report)
+        elif (
+            variant.attachment == "host-device"
+            and (fabric.pods_per_node or 0) > 1
+            and not report.has(variant.attachment_path)
+        ):
+            message = "pods_per_node is %d, and host-device has one device a rail" % (fabric.pods_per_node or 0)
+            report.add(ONE_DEVICE, ("fabric", "pods_per_node"), message, "set it to 1, or take the attachment sriov")
+
+
+def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> None:
+    """VFs of those who hand out none. What holds for all is used where one of them does."""
+    if not variants or any(variant.attachment is None for variant in variants):
+        return
+    holders: list[tuple[Path, t.Sequence[Variant]]] = [(("fabric",), variants)] if fabric.vfs else []
+    holders += [(rail.path, variants) for rail in fabric.rails if rail.vfs]
+    for profile in fabric.profiles.values():
+        if profile.vfs:
+            holders.append((profile.path, [each for each in variants if each.profile is profile]))
+    for group in fabric.groups.values():
+        if group.vfs:
+            holders.append((group.path, [each for each in variants if group in each.groups]))
+    for path, users in holders:
+        if users and not any(each.has_vfs or report.has(each.attachment_path) for each in users):
+            message = "VFs are described, and the attachment is %s" % users[0].attachment
+            wanted = "ib-sriov" if fabric.link_layer == INFINIBAND else "sriov"
+            report.add(VFS_UNUSED, path + ("vfs",), message, "take vfs out, or set attachment: %s" % wanted)
+
+
+def _used(fabric: Fabric, variant: Variant, rails: t.Collection[str], seen: set[int], report: Report) -> None:
+    firmware = variant.firmware
+    for rail in fabric.rails:
+        if rail.name not in rails:
+            continue
+        vfs = variant.vfs_on(fabric, rail)
+        _settings(fabric, vfs, report)
+        if "count" not in vfs:
+            _uncounted(rail, variant, report)
+            continue
+        count, path = vfs["count"].value, vfs["count"].path
+        if count == 0:
+            message = "0 VFs are planned on %s, and the attachment %s hands them out" % (rail.name, variant.attachment)
+            report.add(NO_VFS, path, message, "write how many pods of a node shall have one")
+        elif count and fabric.pods_per_node and fabric.pods_per_node > count:
+            message = "pods_per_node is %d, and %s has %d VFs" % (fabric.pods_per_node, rail.name, count)
+            report.add(PODS_MANY, path, message, "set it to %d or more" % fabric.pods_per_node)
+        if not firmware or not count or id(firmware) in seen:
+            continue
+        if firmware.sriov_en is False:
+            message = "sriov_en is false, and %d VFs are planned on %s" % (count, rail.name)
+            report.add(FIRMWARE_OFF, firmware.path + ("sriov_en",), message, "set sriov_en: true")
+            seen.add(id(firmware))
+        elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count:
+            message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count, rail.name)
+            report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count)
+            seen.add(id(firmware))
+
+
+def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
+    # The count, or vfs itself, may be what is misspelt in any of the places that may say it.
+    for path in [("fabric",), rail.path, variant.profile.path] + [group.path for group in variant.groups]:
+        if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
+            return
+    message = "the attachment %s needs VFs, and %s has no count of them" % (variant.attachment, rail.name)
+    report.add(VFS_MISSING, ("fabric", "vfs"), message, "say it for all rails, such as vfs: {count: 4}")
+
+
+def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> None:
+    values = {key: setting.value for key, setting in vfs.items()}
+    low, high, count = values.get("min_tx_rate"), values.get("max_tx_rate"), values.get("count")
+    if low and high and low > high:
+        message = "%d Mb/s is above max_tx_rate, %d Mb/s" % (low, high)
+        report.add(RATES, vfs["min_tx_rate"].path, message, "lower it, or raise max_tx_rate (0 is without limit)")
+    if values.get("link_state") == "disable":
+        message = "no VF with link_state disable carries traffic"
+        report.add(LINK_DOWN, vfs["link_state"].path, message, "write auto, or enable")
+    if fabric.link_layer == INFINIBAND:
+        for key in _OF_ETHERNET:
+            if key in vfs:
+                report.add(ETHERNET_ONLY, vfs[key].path, "%s has no meaning on InfiniBand" % key, "take it out")
+        if count and count > _INFINIBAND_VFS:
+            message = "%d VFs a port, where InfiniBand cards commonly carry %d" % (count, _INFINIBAND_VFS)
+            report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the card's own limit")
+    elif values.get("qos") and values.get("vlan", 0) == 0 and not report.within(vfs["qos"].path[:-1]):
+        message = "qos %d stands in a VLAN tag, and no vlan is set" % values["qos"]
+        report.add(QOS, vfs["qos"].path, message, "set vlan, or take qos out")
+
+
+def check_plan(plan: Plan, report: Report) -> None:
+    """That no two VFs of the whole fabric share a MAC address or GUID."""
+
+    def owned() -> t.Iterator[tuple[str, tuple[PlannedNode, str, int]]]:
+        for node in plan.nodes:
+            for rail, values in node.identities.items():
+                for vf, value in enumerate(values):
+                    yield value, (node, rail, vf)
+
+    seed = plan.fabric.mac_seed or plan.fabric.name
+    for value, first, second in vf_identity.collisions(owned()):
+        report.add(
+            COLLISION,
+            second[0].node.path,
+            "VF %d of %s on %s would have %s, which VF %d of %s on %s has"
+            % (second[2], second[0].node.name, second[1], value, first[2], first[0].node.name, first[1]),
+            "set fabric.mac_seed to another text than %s; all VFs get new ones" % seed,
+        )

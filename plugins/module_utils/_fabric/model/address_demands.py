@@ -1,0 +1,50 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""How many addresses each rail must have: for nodes and for pods."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    Demand,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
+
+
+def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
+    """Rail -> what it must have addresses for, and where the pods of each node are said."""
+    found: dict[str, tuple[Demand, Path]] = {}
+    counts: dict[str, int] = {}
+    pods: dict[str, tuple[int, Path]] = {}
+    for variant in variants:
+        nodes = variants.nodes_of(variant)
+        plain = sum(1 for node in nodes if not node.ports)
+        for name in variant.ports if plain else ():
+            counts[name] = counts.get(name, 0) + plain
+        for node in nodes:
+            for name in ports_of(node, variant) if node.ports else ():
+                counts[name] = counts.get(name, 0) + 1
+        for rail in fabric.rails:
+            each, path = _pods(fabric, rail, variant)
+            if each is not None and each > pods.get(rail.name, (0, ()))[0]:
+                pods[rail.name] = (each, path)
+    for rail in fabric.rails:
+        most = pods.get(rail.name)
+        demand = Demand(counts.get(rail.name, 0), fabric.max_nodes, most[0] if most else None)
+        found[rail.name] = (demand, most[1] if most else ())
+    return found
+
+
+def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Path]:
+    """How many pods of a node need an address on a rail, and where that is said."""
+    if fabric.pods_per_node is not None:
+        return fabric.pods_per_node, ("fabric", "pods_per_node")
+    if variant.has_vfs:
+        count = variant.vfs_on(fabric, rail).get("count")
+        return (count.value, count.path) if count and count.value else (None, ())
+    return (1, variant.attachment_path) if variant.attachment == "host-device" else (None, ())

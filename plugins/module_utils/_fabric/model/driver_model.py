@@ -1,0 +1,67 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The NIC driver of a server model, and where it comes from."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
+
+INBOX = "inbox"
+DOCA = "doca"
+MLNX = "mlnx"
+CONTAINER = "container"
+KINDS = (INBOX, DOCA, MLNX, CONTAINER)
+# Those that are installed on the node, from the vendor's packages.
+INSTALLED = (DOCA, MLNX)
+# How a source ends -> the kinds that come in that form. Without one of these it is a repository or a directory.
+ENDINGS: dict[str, tuple[str, ...]] = {
+    ".iso": (MLNX,),
+    ".tgz": (MLNX,),
+    ".tar.gz": (MLNX,),
+    ".deb": (DOCA,),
+    ".rpm": (DOCA,),
+}
+REMOTE = ("http://", "https://")
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What the file says; None for what it does not, or what could not be read."""
+
+    path: Path
+    kind: str | None = None
+    version: str | None = None
+    source: str | None = None
+    key: str | None = None
+    unsigned: bool | None = None
+    packages: tuple[str, ...] = ()
+    allow_unlisted: bool | None = None
+
+
+def derived(driver: Driver | None) -> dict[str, t.Any] | None:
+    """The driver as a host variable."""
+    if driver is None:
+        return None
+    return {
+        "kind": driver.kind,
+        "version": driver.version,
+        "source": driver.source,
+        "key": driver.key,
+        "unsigned": bool(driver.unsigned),
+        "packages": list(driver.packages),
+        "allow_unlisted": bool(driver.allow_unlisted),
+    }
+
+
+def written(driver: Driver | None) -> dict[str, t.Any] | None:
+    """The driver as the file has it."""
+    if driver is None:
+        return None
+    keys = ("kind", "version", "source", "key", "unsigned", "allow_unlisted")
+    found = {key: getattr(driver, key) for key in keys if getattr(driver, key) is not None}
+    return dict(found, packages=list(driver.packages)) if driver.packages else found

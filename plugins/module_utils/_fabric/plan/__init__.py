@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The plan: host variables, the plan document, options of modules, matching of ports.
+
+May import: _common, _fabric.allocate, _fabric.model, _fabric.text.
+"""

@@ -1,0 +1,468 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The plan's hand-over: host variables, and the whole plan as plain data.
+
+What is the same for all nodes of a variant is made once a rail; a node adds what follows from its own place. Parts
+that nodes share are shared in memory too: whoever takes them does not change them.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+    NONE,
+    CommonPlanner,
+    OwnPlanner,
+    Planner,
+    Share,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    INFINIBAND,
+    rdma_mode_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import derived as _driver
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    EXPECTED,
+    LINK_TYPE,
+    Fabric,
+    Firmware,
+    Node,
+    Port,
+    Rail,
+    Unit,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
+    derived as _infiniband,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
+
+# With several NICs in one host, ARP must answer and ask for the netdev's own address only, and packets may come in by a
+# rail whose route back is in the rail's own table (loose reverse path).
+SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
+# Attributes of a VF that the file may say; what it does not say is null, and left as the driver has it.
+VF_ATTRIBUTES = ("vlan", "qos", "trust", "spoofchk", "link_state", "min_tx_rate", "max_tx_rate")
+# The shape of a plan's document; it changes when a reader of the old shape would go wrong.
+FORMAT = 1
+
+_FAMILIES = ((IPV4, ""), (IPV6, "6"))
+_MATCH = ("slot", "serial", "mac")
+
+
+class _Side(t.NamedTuple):
+    """One family on one rail."""
+
+    bits: int
+    six: str
+    planner: Planner
+    own: bool  # each node has a network of its own
+
+
+class Handout:
+    """Host variables and the document of a fabric without errors."""
+
+    def __init__(self, fabric: Fabric, variants: Variants) -> None:
+        self.fabric = fabric
+        self.variants = variants
+        self.naming = Naming(fabric.name, fabric.provider, fabric.names)
+        self.leaves = Leaves(fabric)
+        planners = fabric.planners()
+        self._sides = {
+            rail.name: [
+                _Side(bits, six, planners[rail.name][bits], isinstance(planners[rail.name][bits], OwnPlanner))
+                for bits, six in _FAMILIES
+                if bits in planners[rail.name]
+            ]
+            for rail in fabric.rails
+        }
+        self._source = fabric.routing.mode == "source"
+        # (variant, rail) -> the parts of a port that all of its nodes have.
+        self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
+        self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # Rail -> the kinds of pools that each node has for itself.
+        self._own_pools: dict[str, list[str]] = {}
+        self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
+        self._heads: dict[int, dict[str, t.Any]] = {}
+        self._served = {id(variant): variants.rails_of(variant) for variant in variants}
+
+    # -- the fabric --------------------------------------------------------------------------------------------------
+
+    def fabric_vars(self) -> dict[str, t.Any]:
+        fabric = self.fabric
+        mode = fabric.rdma_mode or rdma_mode_of(fabric.attachment)
+        used = [variant.attachment for variant in self.variants if variant.attachment]
+        return {
+            "name": fabric.name,
+            "attachment": fabric.attachment,
+            "attachments": sorted(set(used), key=used.index) or [fabric.attachment],
+            "provider": fabric.provider,
+            "rdma_mode": mode,
+            "link_layer": fabric.link_layer,
+            "mtu": fabric.mtu,
+            "max_nodes": fabric.max_nodes,
+            "pods_per_node": fabric.pods_per_node,
+            "routing": {"mode": fabric.routing.mode, "cross_rail": fabric.routing.cross_rail},
+            "resource_prefix": self.naming.common("resource_prefix"),
+            "namespace": self.naming.common("namespace"),
+            "qos": qos_model.derived(fabric.qos) if fabric.qos else None,
+            "infiniband": _infiniband(fabric.infiniband),
+            "rails": [rail.name for rail in fabric.rails],
+            "subnets": {rail.name: self._subnets(rail) for rail in fabric.rails},
+        }
+
+    def _subnets(self, rail: Rail) -> dict[str, t.Any]:
+        """A rail's whole network, of which nodes have shares."""
+        found: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None}
+        found.update({"subnet" + side.six: str(side.planner.scheme.network) for side in self._sides[rail.name]})
+        return found
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def node_vars(
+        self,
+        node: Node,
+        variant: Variant,
+        ports: t.Iterable[tuple[Rail, Port]],
+        identities: t.Mapping[str, t.Sequence[str]],
+    ) -> dict[str, t.Any]:
+        unit = self.fabric.units.get(node.unit or "")
+        found: dict[str, t.Any] = {
+            "name": node.name,
+            "index": node.index,
+            "unit": node.unit,
+            "unit_number": unit.number if unit else None,
+            "place": node.place if unit else None,
+            "rack": node.rack,
+            "site": unit.site if unit else None,
+        }
+        found.update(self._head(variant))
+        found["groups"] = list(node.groups)
+        found["ports"] = [
+            self._port(node, unit, variant, rail, port, identities.get(rail.name)) for rail, port in ports
+        ]
+        return found
+
+    def _head(self, variant: Variant) -> dict[str, t.Any]:
+        head = self._heads.get(id(variant))
+        if head is None:
+            profile = variant.profile
+            head = self._heads[id(variant)] = {
+                "profile": profile.name,
+                "attachment": variant.attachment,
+                "rdma_mode": variant.rdma_mode,
+                "driver": _driver(variant.driver),
+                "gpus": {str(number): pci for number, pci in sorted(self._gpus(variant).items())},
+                "other_ports": [
+                    {"name": other.name, "role": other.role, "netdev": other.port.netdev, "pci": other.port.pci}
+                    for other in profile.other_ports.values()
+                ],
+                **host_model.derived(variant.host),
+            }
+        return head
+
+    @staticmethod
+    def _gpus(variant: Variant) -> dict[int, str | None]:
+        """The model's GPUs; those that its ports name where it does not say."""
+        if variant.profile.gpus is not None:
+            return variant.profile.gpus
+        return {gpu: None for port in variant.ports.values() for gpu in port.gpus}
+
+    def _port(
+        self,
+        node: Node,
+        unit: Unit | None,
+        variant: Variant,
+        rail: Rail,
+        port: Port,
+        identities: t.Sequence[str] | None,
+    ) -> dict[str, t.Any]:
+        key = (id(variant), rail.name)
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
+        found = dict(part)
+        if variant.ports.get(rail.name) is not port:
+            found.update(self._own(variant, rail, port), ipoib=self._ipoib(variant, port))
+        self._address(found, node, unit, rail)
+        if identities is not None:
+            found["vfs"] = self._vfs(variant, rail, identities)
+        own = self._own_pools.get(rail.name)
+        if own is None:
+            own = self._own_pools[rail.name] = [
+                kind
+                for kind in self.naming.pools(rail.schemes)
+                if rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
+            ]
+        if own:
+            values = self._values.get(key)
+            if values is None:
+                values = self._values[key] = self.naming.values(rail, variant.attachment or "", variant.name)
+            values["node"], values["i"] = node.name, node.index or 0
+            found["names"] = dict(part["names"])
+            for kind in own:
+                found["names"][kind] = self.naming.name(kind, values, rail.mode)
+        return found
+
+    def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
+        """All of a port but what follows from the node's place, in the order in which readers have it."""
+        fabric, numbered = self.fabric, self._source
+        return {
+            "rail": rail.name,
+            "number": rail.number,
+            "base": rail.base,
+            "plane": rail.plane,
+            **self._own(variant, rail, port),
+            "mtu": rail.mtu or fabric.mtu,
+            "address": None,
+            "address6": None,
+            "gateway": None,
+            "gateway6": None,
+            "table": fabric.routing.first_table + rail.number - 1 if numbered else None,
+            "rule_priority": fabric.routing.first_priority + rail.number - 1 if numbered else None,
+            "routes": [],
+            "sysctl": dict(SYSCTL),
+            "leaf": None,
+            "pods": None,
+            "vfs": None,
+            "firmware": self._firmware(variant),
+            "ipoib": self._ipoib(variant, port),
+            "names": self._names(variant, rail),
+        }
+
+    @staticmethod
+    def _own(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
+        """What a node may say otherwise than its variant: how the port is known, its names, GPUs and expectations."""
+        profile, soft = variant.profile, variant.profile.soft_rdma
+        match = {key: getattr(port, key) for key in _MATCH}
+        known = any(match.values())
+        by_rdma = not known and port.pci is None and port.netdev is None and port.rdma is not None
+        rdma = port.rdma or ("%s_%s" % (soft, rail.name) if soft else None)
+        return {
+            "pci": port.pci,
+            "netdev": port.netdev,
+            "match": dict(match, rdma=port.rdma if by_rdma else None, port=port.port) if known or by_rdma else None,
+            "rdma": {"name": rdma, "type": soft or "hardware"},
+            "gpus": list(port.gpus),
+            "expect": dict(
+                {key: getattr(port, key) or profile.expected.get(key) for key in EXPECTED},
+                gpu_distance=profile.gpu_distance if port.gpus else None,
+            ),
+        }
+
+    def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
+        """A port's objects; a pool whose name has the node in it is None here."""
+        values = self.naming.values(rail, variant.attachment or "", variant.name)
+        return {
+            "resource": self.naming.name("resource", values),
+            "network": self.naming.name("network", values),
+            "pool": self._rail_pool("pool", rail, values),
+            "pool6": self._rail_pool("pool6", rail, values),
+            "policy": self.naming.name("policy", values) if variant.has_vfs else None,
+            "interface": self.naming.name("interface", values),
+        }
+
+    def _rail_pool(self, kind: str, rail: Rail, values: t.Mapping[str, t.Any]) -> str | None:
+        """The one pool of a rail; None where each node has its own, or the rail has none of the kind."""
+        if rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
+            return None
+        return None if self.naming.own_pools(kind, rail.mode) else self.naming.name(kind, values, rail.mode)
+
+    def _address(self, found: dict[str, t.Any], node: Node, unit: Unit | None, rail: Rail) -> None:
+        """The node's own addresses, routes, leaf and share of the pods' addresses on a rail."""
+        leaf = self._leaf(unit, rail, node)
+        pods: dict[str, t.Any] | None = None
+        routes: list[dict[str, t.Any]] = []
+        number, place, index = unit.number if unit else 0, node.place or 0, node.index or 0
+        for bits, six, planner, own in self._sides[rail.name]:
+            share = planner.share(number, place, index)
+            gateway = None if share.gateway is None else show(share.gateway, bits)
+            if share.address is not None:
+                found["address" + six] = "%s/%d" % (show(share.address, bits), share.prefix)
+                if gateway and self._source and self.fabric.routing.cross_rail:
+                    found["gateway" + six] = gateway
+                elif gateway and own:
+                    # Its own network comes with the address; the rail's others are behind the leaf.
+                    routes.append({"to": str(planner.network), "via": gateway, "table": found["table"]})
+            if leaf is not None:
+                leaf["address" + six] = gateway
+            pods = _pods(pods, share, bits, six, gateway)
+        if routes:
+            found["routes"] = routes
+        found["leaf"] = leaf
+        found["pods"] = pods
+
+    def _leaf(self, unit: Unit | None, rail: Rail, node: Node) -> dict[str, t.Any] | None:
+        key = (unit.name if unit else None, rail.name)
+        part = self._leaf_parts.get(key)
+        if part is None:
+            part = self._leaf_parts[key] = {
+                "name": self.leaves.name(unit, rail) if unit else None,
+                "port": None,
+                "address": None,
+                "address6": None,
+                "aggregate": None,
+                "aggregate6": None,
+            }
+            for side in self._sides[rail.name]:
+                part["aggregate" + side.six] = str(side.planner.aggregate(unit.number if unit else 1))
+        if unit is None and not self._sides[rail.name]:
+            return None
+        leaf = dict(part)
+        if unit is not None and unit.leaf_port is not None:
+            leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
+        return leaf
+
+    def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
+        settings = variant.vfs_on(self.fabric, rail)
+        said = {key: settings[key].value if key in settings else None for key in VF_ATTRIBUTES}
+        guids = self.fabric.link_layer == INFINIBAND
+        attributes = [
+            dict(
+                said,
+                index=index,
+                mac=None if guids else value,
+                node_guid=value if guids else None,
+                port_guid=value if guids else None,
+            )
+            for index, value in enumerate(identities)
+        ]
+        return {"count": len(attributes), "attributes": attributes}
+
+    def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:
+        firmware: Firmware | None = variant.firmware
+        if firmware is None:
+            return None
+        return {
+            "link_type": firmware.link_type or LINK_TYPE[self.fabric.link_layer or ""],
+            "sriov_en": True if firmware.sriov_en is None and variant.has_vfs else firmware.sriov_en,
+            "num_of_vfs": firmware.num_of_vfs,
+            "version": firmware.version,
+            "parameters": dict(firmware.parameters),
+        }
+
+    def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
+        """A port's IPoIB mode, partition keys and the child interfaces that they get; null where nothing is said."""
+        said, own = self.fabric.infiniband, variant.partitions
+        if said is None and own is None:
+            return None
+        pkeys = own.pkeys if own else said.pkeys if said else ()
+        children = [child(port.netdev, key) for key in pkeys] if port.netdev else []
+        mode = said.ipoib_mode if said else None
+        return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
+
+    # -- the whole plan ----------------------------------------------------------------------------------------------
+
+    def document(self, nodes: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+        fabric = self.fabric
+        demands = demands_of(fabric, self.variants)
+        return {
+            "format": FORMAT,
+            "fabric": dict(
+                self.fabric_vars(),
+                reserved={name: str(net) for name, net in fabric.reserved.items()},
+            ),
+            "rails": [self._rail(rail, demands[rail.name][0]) for rail in fabric.rails],
+            "units": [self._unit(unit) for unit in sorted(fabric.units.values(), key=lambda each: each.number)],
+            "nodes": nodes,
+        }
+
+    def _rail(self, rail: Rail, demand: t.Any) -> dict[str, t.Any]:
+        found: dict[str, t.Any] = {
+            "name": rail.name,
+            "number": rail.number,
+            "base": rail.base,
+            "plane": rail.plane,
+            "mode": rail.mode,
+            "mtu": rail.mtu or self.fabric.mtu,
+            "table": self.fabric.routing.first_table + rail.number - 1 if self._source else None,
+            "rule_priority": self.fabric.routing.first_priority + rail.number - 1 if self._source else None,
+            "networks": self._networks(rail),
+            "taken": _taken(rail),
+        }
+        values = self.naming.values(rail, self.fabric.attachment or "", "")
+        for kind in ("pool", "pool6"):
+            found[kind] = self._rail_pool(kind, rail, values)
+        for _bits, six in _FAMILIES:
+            found.update({key + six: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
+        for side in self._sides[rail.name]:
+            common = side.planner if isinstance(side.planner, CommonPlanner) else None
+            gateway = common.gateway if common else None
+            found["subnet" + side.six] = str(side.planner.network)
+            found["gateway" + side.six] = None if gateway is None else show(gateway, side.bits)
+            for key, pool in (("pods", common.pods), ("hosts", common.hosts)) if common else ():
+                found[key + side.six] = str(pool) if pool else None
+            found["capacity" + side.six] = side.planner.capacity(demand).document()
+        return found
+
+    def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:
+        found: dict[str, dict[str, t.Any]] = {}
+        for variant in self.variants:
+            if rail.name in self._served[id(variant)]:
+                names = self._names(variant, rail)
+                found.setdefault(
+                    names["network"],
+                    {
+                        "attachment": variant.attachment,
+                        "network": names["network"],
+                        "resource": names["resource"],
+                        "interface": names["interface"],
+                    },
+                )
+        return list(found.values())
+
+    def _unit(self, unit: Unit) -> dict[str, t.Any]:
+        leaves = []
+        for rail in self.fabric.rails:
+            leaf: dict[str, t.Any] = {
+                "rail": rail.name,
+                "name": self.leaves.name(unit, rail),
+                "aggregate": None,
+                "aggregate6": None,
+            }
+            for side in self._sides[rail.name]:
+                leaf["aggregate" + side.six] = str(side.planner.aggregate(unit.number))
+            leaves.append(leaf)
+        return {
+            "name": unit.name,
+            "number": unit.number,
+            "site": unit.site,
+            "nodes": unit.nodes,
+            "leaves": leaves,
+        }
+
+
+def _taken(rail: Rail) -> dict[str, str]:
+    """Name -> what is taken, several ranges as in the rail's ``pods``."""
+    found: dict[str, list[str]] = {}
+    for scheme in rail.schemes.values():
+        for name, held in scheme.taken:
+            found.setdefault(name, []).append(str(held))
+    return {name: ", ".join(texts) for name, texts in found.items()}
+
+
+def _pods(
+    pods: dict[str, t.Any] | None, share: Share, bits: int, six: str, gateway: str | None
+) -> dict[str, t.Any] | None:
+    """A share's addresses for pods, beside those of the other family."""
+    if share.pods_first is None or share.pods_last is None:
+        return pods
+    if pods is None:
+        pods = dict.fromkeys(_POD_KEYS)
+    pods["first" + six] = show(share.pods_first, bits)
+    pods["last" + six] = show(share.pods_last, bits)
+    pods["subnet" + six] = "%s/%d" % (show(share.subnet, bits), share.prefix)
+    pods["gateway" + six] = gateway
+    if share.ranges:
+        pods["ranges" + six] = [str(each) for each in share.ranges]
+    return pods
+
+
+_POD_KEYS = ("first", "last", "subnet", "gateway", "first6", "last6", "subnet6", "gateway6")

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The leaf switches: one a rail and unit, and which of its ports each node is on."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail, Unit
+
+
+class Leaves:
+    """Names of leaves and of their ports. What does not change from node to node is worked out once."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._names = {
+            (unit.name, rail.name): _name(unit, rail) for unit in fabric.units.values() for rail in fabric.rails
+        }
+
+    def name(self, unit: Unit, rail: Rail) -> str:
+        return self._names[unit.name, rail.name]
+
+    def port(self, unit: Unit, rail: Rail, place: int) -> str | None:
+        """The leaf's port of the node at a place of the unit; None where the file does not say."""
+        if unit.leaf_port is None:
+            return None
+        return unit.leaf_port.fill(dict(_values(unit, rail), i=place))
+
+
+def _values(unit: Unit, rail: Rail) -> dict[str, t.Any]:
+    return {
+        "n": rail.base_number,
+        "k": rail.number,
+        "p": rail.plane,
+        "u": unit.number,
+        "rail": rail.name,
+        "unit": unit.name,
+    }
+
+
+def _name(unit: Unit, rail: Rail) -> str:
+    if rail.name in unit.leaves:
+        return unit.leaves[rail.name]
+    if unit.leaf is None:
+        return "%s-%s" % (unit.name, rail.name)
+    return unit.leaf.fill(_values(unit, rail))

@@ -1,0 +1,239 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What lint says of files: as a table for people, and as JSON, SARIF 2.1.0 and JUnit XML for machines.
+
+Everywhere ``checked`` is a list of files, each with its findings in the order of their places.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+from urllib.parse import quote
+from xml.etree import ElementTree as xml
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    ERROR,
+    NOTE,
+    RULES,
+    WARNING,
+    Finding,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
+
+Checked = t.Sequence[t.Tuple[str, t.Sequence[Finding]]]
+
+SEVERITIES = (ERROR, WARNING, NOTE)
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+PAGE = "https://github.com/railyard/railyard.fabric/blob/main/docs/findings.md"
+
+
+def counts(checked: Checked) -> dict[str, int]:
+    """How many findings of each severity."""
+    return {
+        severity: sum(finding.severity == severity for _file, findings in checked for finding in findings)
+        for severity in SEVERITIES
+    }
+
+
+def worst(checked: Checked) -> str | None:
+    """The worst severity, None for no findings."""
+    return next((severity for severity, number in counts(checked).items() if number), None)
+
+
+def summary(checked: Checked) -> str:
+    """One line: how many findings in how many files."""
+    numbers = counts(checked)
+    said = [count(number, severity) for severity, number in numbers.items() if number]
+    files = checked[0][0] if len(checked) == 1 else count(len(checked), "file")
+    return "%s: %s" % (files, ", ".join(said) if said else "no findings")
+
+
+def as_table(checked: Checked) -> str:
+    """A table a file, and the summary."""
+    lines: list[str] = []
+    for file, findings in checked:
+        if not findings:
+            continue
+        lines.append(file)
+        rows = [
+            (each.line or None, each.code, each.severity, each.place, "%s. %s" % (each.message, _then(each)))
+            for each in findings
+        ]
+        lines.extend(table(("line", "code", "severity", "place", "what is wrong"), rows, indent="  "))
+        lines.append("")
+    return "\n".join([*lines, summary(checked)])
+
+
+def _then(finding: Finding) -> str:
+    if finding.reason:
+        return "It stands because: %s." % finding.reason
+    return "Remedy: %s." % finding.remedy
+
+
+def _data(finding: Finding) -> dict[str, t.Any]:
+    data: dict[str, t.Any] = {
+        "code": finding.code,
+        "severity": finding.severity,
+        "place": finding.place,
+        "line": finding.line,
+        "column": finding.column,
+        "message": finding.message,
+        "remedy": finding.remedy,
+    }
+    if finding.reason:
+        data["reason"] = finding.reason
+    return data
+
+
+def as_data(checked: Checked) -> dict[str, t.Any]:
+    """The findings as plain data, in the shape of the JSON file."""
+    return {
+        "format": 1,
+        "worst": worst(checked),
+        "counts": counts(checked),
+        "files": [{"file": file, "findings": [_data(each) for each in findings]} for file, findings in checked],
+    }
+
+
+def as_json(checked: Checked) -> bytes:
+    return _json(as_data(checked))
+
+
+def _json(data: t.Any) -> bytes:
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def as_sarif(checked: Checked, version: str) -> bytes:
+    """SARIF 2.1.0 with every rule there is, so that a result's rule can be looked up. ``version``: the collection's.
+
+    A file beneath the working directory is named relative to ``%SRCROOT%``, as code hosts expect it.
+    """
+    codes = sorted(RULES)
+    at = {code: index for index, code in enumerate(codes)}
+    driver = {
+        "name": "railyard",
+        "informationUri": PAGE,
+        "version": version,
+        "semanticVersion": version,
+        "rules": [_sarif_rule(code) for code in codes],
+    }
+    results = [_sarif_result(file, finding, at) for file, findings in checked for finding in findings]
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The directory in which the check was run"}}},
+        "artifacts": [{"location": _sarif_location(file)} for file, _findings in checked],
+        "results": results,
+    }
+    return _json({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _sarif_rule(code: str) -> dict[str, t.Any]:
+    broken = RULES[code]
+    return {
+        "id": code,
+        "shortDescription": {"text": broken.title + "."},
+        "helpUri": "%s#%s" % (PAGE, code.lower()),
+        "help": {"text": "Bad:\n\n%s\nGood:\n\n%s" % (_printable(broken.bad), _printable(broken.good))},
+        "defaultConfiguration": {"level": broken.severity},
+    }
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+
+
+def _sarif_location(file: str) -> dict[str, t.Any]:
+    path = quote(file)
+    return {"uri": "file://" + path} if path.startswith("/") else {"uri": path, "uriBaseId": "%SRCROOT%"}
+
+
+def _sarif_result(file: str, finding: Finding, at: t.Mapping[str, int]) -> dict[str, t.Any]:
+    physical: dict[str, t.Any] = {"artifactLocation": _sarif_location(file)}
+    if finding.line:
+        physical["region"] = {"startLine": finding.line}
+        if finding.column:
+            physical["region"]["startColumn"] = finding.column
+    location: dict[str, t.Any] = {"physicalLocation": physical}
+    if finding.place:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.place, "kind": "member"}]
+    # The place, not the line: the finding is the same one after lines were added above it.
+    place = "%s\n%s\n%s" % (file, finding.code, finding.place)
+    print_of = hashlib.sha256(place.encode("utf-8")).hexdigest()[:32]
+    result: dict[str, t.Any] = {
+        "ruleId": finding.code,
+        "level": finding.severity,
+        "message": {"text": "%s. %s" % (finding.message, _then(finding))},
+        "locations": [location],
+        "partialFingerprints": {"railyardPlace/v1": print_of},
+    }
+    if finding.code in at:
+        result["ruleIndex"] = at[finding.code]
+    if finding.reason:
+        result["suppressions"] = [{"kind": "inSource", "status": "accepted", "justification": finding.reason}]
+    return result
+
+
+def as_junit(checked: Checked, strict: bool = False) -> bytes:
+    """JUnit XML: a suite a file and a case a rule, so that a CI's history knows a case from run to run.
+
+    Errors are failures; with ``strict`` warnings are, too. Else what was said stands in the case's output.
+    """
+    root = xml.Element("testsuites", name="railyard")
+    failing = (ERROR, WARNING) if strict else (ERROR,)
+    total = [0, 0]
+    for file, findings in checked:
+        suite = xml.SubElement(root, "testsuite", name=file)
+        said: dict[str, list[Finding]] = {code: [] for code in sorted(RULES)}
+        for finding in findings:
+            said.setdefault(finding.code, []).append(finding)
+        failures = sum(_junit_case(suite, file, code, found, failing) for code, found in said.items())
+        _totals(suite, len(said), failures)
+        total = [total[0] + len(said), total[1] + failures]
+    _totals(root, *total)
+    for element in root.iter():
+        element.tail = "\n"
+        if not element.text and len(element):
+            element.text = "\n"
+    return xml.tostring(root, encoding="utf-8", xml_declaration=True)
+
+
+def _totals(element: xml.Element, tests: int, failures: int) -> None:
+    for key, value in (("tests", tests), ("failures", failures), ("errors", 0), ("skipped", 0)):
+        element.set(key, str(value))
+
+
+def _junit_case(suite: xml.Element, file: str, code: str, found: t.Sequence[Finding], failing: t.Sequence[str]) -> bool:
+    title = RULES[code].title if code in RULES else ""
+    case = xml.SubElement(suite, "testcase", classname=file, name=("%s %s" % (code, title)).strip(), time="0")
+    failed = [finding for finding in found if finding.severity in failing]
+    if failed:
+        message = (
+            failed[0].message
+            if len(failed) == 1
+            else "%d findings; the first: %s"
+            % (
+                len(failed),
+                failed[0].message,
+            )
+        )
+        failure = xml.SubElement(case, "failure", type=code, message=message)
+        failure.text = "\n".join(finding.text(file) for finding in failed)
+    others = [finding for finding in found if finding.severity not in failing]
+    if others:
+        out = xml.SubElement(case, "system-out")
+        out.text = "\n".join("%s: %s" % (finding.severity, finding.text(file)) for finding in others)
+    return bool(failed)
+
+
+def files(checked: Checked, version: str, strict: bool = False) -> dict[str, bytes]:
+    """The files of a report by their names."""
+    return {
+        "findings.json": as_json(checked),
+        "findings.sarif": as_sarif(checked, version),
+        "findings.junit.xml": as_junit(checked, strict),
+    }

@@ -1,0 +1,363 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What differs between two plans' documents: what would be renumbered, renamed, changed, added and removed.
+
+Every difference is one :class:`Change`. What comes or goes as a whole (a node, a rail, a port of a node that stays) is
+one, whatever it holds. A node that has another name at the same place, and a rail or unit of another name with the same
+number, are renamed, and their parts are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    bits_of,
+    network,
+    parse_network,
+    parse_range,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
+
+Document = t.Mapping[str, t.Any]
+
+RENUMBERED, REMOVED, RENAMED, CHANGED, ADDED = "renumbered", "removed", "renamed", "changed", "added"
+# The worst first: what running pods and switches have been given, and lose.
+KINDS = (RENUMBERED, REMOVED, RENAMED, CHANGED, ADDED)
+FORMAT = 1
+
+# Attributes (by their last word) whose change is a renumbering: addresses, and numbers that are handed to hosts.
+_NUMBERS = frozenset(
+    (
+        "address",
+        "gateway",
+        "subnet",
+        "aggregate",
+        "first",
+        "last",
+        "ranges",
+        "pods",
+        "hosts",
+        "to",
+        "via",
+        "index",
+        "number",
+    )
+    + ("unit_number", "place", "plane", "table", "rule_priority", "mac", "node_guid", "port_guid")
+)
+_NAMES = frozenset(
+    ("name", "netdev", "resource", "network", "pool", "policy", "interface", "base", "unit", "namespace", "fabric")
+)
+# What a list's items are known by, tried in this order; and what the items are called.
+_KEYS = {
+    "rails": ("rail", "name"),
+    "networks": ("network", "attachment"),
+    "units": ("unit", "name"),
+    "leaves": ("leaf", "rail"),
+    "nodes": ("node", "name"),
+    "ports": ("port", "rail"),
+    "other_ports": ("other port", "name"),
+    "attributes": ("VF", "index"),
+    "routes": ("route", "to"),
+}
+# Which numbers say that an item of another name is the same one.
+_SAME = {"rails": ("number",), "units": ("number",), "nodes": ("index", "unit_number", "place")}
+# Examples that the table shows of each group.
+_EXAMPLES = 3
+
+
+class Change(t.NamedTuple):
+    """One difference. ``what``: fabric, rail, unit, leaf, node, port, ...; ``subject``: its names, such as
+    ``ai-1 gpu01``; ``attribute`` is empty where it comes, goes or is renamed as a whole."""
+
+    kind: str
+    what: str
+    subject: str
+    attribute: str
+    before: t.Any
+    after: t.Any
+
+    def as_dict(self) -> dict[str, t.Any]:
+        return dict(self._asdict())
+
+
+def load(raw: bytes, file: str) -> dict[str, t.Any]:
+    """The plan's document in the bytes of an earlier ``plan.json``."""
+    remedy = "name the plan.json that %s wrote with -e report_dir=DIR" % playbook("plan")
+    try:
+        document = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise RailyardError("this is not JSON: %s" % error, file, remedy) from None
+    if not isinstance(document, dict) or "format" not in document:
+        raise RailyardError("this is not a plan", file, remedy)
+    if document["format"] != FORMAT:
+        said = json.dumps(document["format"])
+        raise RailyardError("the plan's format is %s, and this compares format %d" % (said, FORMAT), file, remedy)
+    wrong = [key for key in ("rails", "nodes") if not isinstance(document.get(key), list)]
+    if not isinstance(document.get("fabric"), dict):
+        wrong.insert(0, "fabric")
+    if wrong:
+        raise RailyardError("the plan lacks %s" % ", ".join(wrong), file, remedy)
+    return document
+
+
+def diff(old: Document, new: Document) -> list[Change]:
+    """All differences, the worst kinds first, each kind in the order of the plan."""
+    walk = _Walk(_renames(old, new, "rails"), _renames(old, new, "units"))
+    walk.mapping("fabric", "", "", _plain(old), _plain(new))
+    order = {kind: at for at, kind in enumerate(KINDS)}
+    return sorted(walk.changes, key=lambda change: order[change.kind])
+
+
+def _plain(document: Document) -> dict[str, t.Any]:
+    """The document with its fabric's own keys on top, less what only repeats the rails' names and networks."""
+    fabric = dict(document["fabric"])
+    fabric.pop("subnets", None)
+    if fabric.get("rails") == [_name(rail) for rail in document["rails"]]:
+        del fabric["rails"]
+    rest = {key: value for key, value in document.items() if key not in ("fabric", "format")}
+    return {**{"fabric." + key: value for key, value in fabric.items()}, **rest}
+
+
+def _name(item: t.Any) -> t.Any:
+    name = item.get("name") if isinstance(item, dict) else None
+    return name if _hashable(name) else None
+
+
+def _renames(old: Document, new: Document, key: str) -> dict[t.Any, t.Any]:
+    """Old name -> new name of what has kept its numbers."""
+    before, after = _by_name(old.get(key)), _by_name(new.get(key))
+    gone = _by_number(before, after, key)
+    come = _by_number(after, before, key)
+    return {gone[number]: come[number] for number in gone if number in come}
+
+
+def _by_name(items: t.Any) -> dict[t.Any, Document]:
+    return {_name(item): item for item in items if isinstance(item, dict)} if isinstance(items, list) else {}
+
+
+def _by_number(items: t.Mapping[t.Any, Document], others: t.Mapping[t.Any, Document], key: str) -> dict[str, t.Any]:
+    found: dict[str, list[t.Any]] = {}
+    for name, item in items.items():
+        numbers = [item.get(each) for each in _SAME[key]]
+        if name not in others and any(number is not None for number in numbers):
+            found.setdefault(json.dumps(numbers, sort_keys=True), []).append(name)
+    return {numbers: names[0] for numbers, names in found.items() if len(names) == 1}
+
+
+class _Walk:
+    """Goes through two documents side by side."""
+
+    def __init__(self, rails: t.Mapping[t.Any, t.Any], units: t.Mapping[t.Any, t.Any]) -> None:
+        self.changes: list[Change] = []
+        self._rails = rails
+        self._units = units
+
+    def mapping(self, what: str, subject: str, prefix: str, old: Document, new: Document) -> None:
+        for six in ("", "6"):
+            if "ranges" + six in old or "ranges" + six in new:
+                # A pool of one range has first and last alone: both are compared as lists.
+                old, new = _with_ranges(old, six), _with_ranges(new, six)
+        wider = {end + six for six in ("", "6") if _widened(old, new, six) for end in ("first", "last")}
+        for key in [*new, *(key for key in old if key not in new)]:
+            before, after = old.get(key), new.get(key)
+            if before == after:
+                continue
+            name = prefix + key
+            if key in _KEYS and _listed(before) and _listed(after):
+                self._items(key, subject, before or [], after or [])
+            elif isinstance(before, dict) and isinstance(after, dict):
+                self.mapping(what, subject, name + ".", before, after)
+            elif not self._follows(key, before, after):
+                self._add(what, subject, name, before, after, CHANGED if key in wider else "")
+
+    def _follows(self, key: str, before: t.Any, after: t.Any) -> bool:
+        """Whether a value only repeats the new name of a rail or unit that is renamed."""
+        renames = self._rails if key == "rail" else self._units if key == "unit" else {}
+        return _hashable(before) and before in renames and renames[before] == after
+
+    def _add(self, what: str, subject: str, attribute: str, before: t.Any, after: t.Any, kind: str) -> None:
+        if before in (None, [], {}) and after in (None, [], {}):
+            return  # an earlier version's plan may lack what is empty in this one's
+        if before in (None, [], {}):
+            kind = ADDED
+        elif after in (None, [], {}):
+            kind = REMOVED
+        else:
+            kind = kind or _kind(attribute, before, after)
+        attribute = attribute[len("fabric.") :] if attribute.startswith("fabric.") else attribute
+        self.changes.append(Change(kind, what, subject, attribute, before, after))
+
+    def _items(self, key: str, subject: str, before: t.Sequence[t.Any], after: t.Sequence[t.Any]) -> None:
+        what, known_by = _KEYS[key]
+        old, new = _index(before, known_by), _index(after, known_by)
+        renames = self._renamed(key, before, after)
+        back = {name: was for was, name in renames.items()}
+        for name, item in new.items():
+            whole = ("%s %s" % (subject, name)).strip()
+            was = back.get(name, name)
+            if was not in old:
+                self.changes.append(Change(ADDED, what, whole, "", None, _said(item)))
+            elif isinstance(item, dict) and isinstance(old[was], dict):
+                if was != name and known_by == "name":
+                    self.changes.append(Change(RENAMED, what, whole, "", was, name))
+                self.mapping(what, whole, "", {**old[was], known_by: None}, {**item, known_by: None})
+            elif item != old[was]:
+                self.changes.append(Change(CHANGED, what, whole, "", old[was], item))
+        for name, item in old.items():
+            if renames.get(name, name) not in new:
+                self.changes.append(Change(REMOVED, what, ("%s %s" % (subject, name)).strip(), "", _said(item), None))
+
+    def _renamed(self, key: str, before: t.Sequence[t.Any], after: t.Sequence[t.Any]) -> t.Mapping[t.Any, t.Any]:
+        if key == "rails":
+            return self._rails
+        if key == "units":
+            return self._units
+        if key == "nodes":
+            return _renames({key: before}, {key: after}, key)
+        if key in ("ports", "leaves"):
+            have = {item.get("rail") for item in before if isinstance(item, dict) and _hashable(item.get("rail"))}
+            return {was: name for was, name in self._rails.items() if was in have}
+        return {}
+
+
+def _hashable(value: t.Any) -> bool:
+    return isinstance(value, (str, int, type(None)))
+
+
+def _listed(value: t.Any) -> bool:
+    return value is None or isinstance(value, list)
+
+
+def _index(items: t.Sequence[t.Any], known_by: str) -> dict[t.Any, t.Any]:
+    """Items by what they are known by; one that has no such thing, or another's, by its position."""
+    found: dict[t.Any, t.Any] = {}
+    for at, item in enumerate(items):
+        key = item.get(known_by) if isinstance(item, dict) else None
+        found[key if key is not None and _hashable(key) and key not in found else "#%d" % at] = item
+    return found
+
+
+def _said(item: t.Any) -> t.Any:
+    """What of a whole item the table and the JSON tell: where it was or is."""
+    if not isinstance(item, dict):
+        return item
+    keys = ("index", "unit", "place", "number", "subnet", "address", "address6", "aggregate", "network", "via")
+    return {key: item[key] for key in keys if item.get(key) is not None} or None
+
+
+def _kind(attribute: str, before: t.Any, after: t.Any) -> str:
+    parts = [part.rstrip("6") for part in attribute.split(".")]
+    if parts[-1] in _NUMBERS and not {"capacity", "reserved"}.intersection(parts):
+        return CHANGED if _keeps(before, after) else RENUMBERED
+    return RENAMED if parts[-1] in _NAMES else CHANGED
+
+
+def _keeps(before: t.Any, after: t.Any) -> bool:
+    """Whether what had an address still has it: only its prefix has another length, or the new range holds the old."""
+    if not isinstance(before, str) or not isinstance(after, str):
+        return False
+    if "/" in before and before.partition("/")[0] == after.partition("/")[0]:
+        return True
+    several = ", " in before + after
+    old, new = _ranges(before, several), _ranges(after, several)
+    return bool(old and new) and all(any(_holds(mine, each) for mine in new) for each in old)
+
+
+def _with_ranges(pods: Document, six: str) -> Document:
+    """A pool with its ranges as one text, also where it is one range."""
+    first, last = pods.get("first" + six), pods.get("last" + six)
+    ranges = pods.get("ranges" + six) or (["%s-%s" % (first, last)] if first else [])
+    return dict(pods, **{"ranges" + six: ", ".join(ranges) or None})
+
+
+def _widened(old: Document, new: Document, six: str) -> bool:
+    """Whether the range ``first`` to ``last`` of the one holds that of the other."""
+    texts = ["%s-%s" % (each.get("first" + six), each.get("last" + six)) for each in (old, new)]
+    return _keeps(*texts)
+
+
+def _ranges(text: str, several: bool) -> list[tuple[int, int, int]]:
+    """Each range of a text; nothing where one of them is none. ``several``: an address alone is a range too."""
+    texts = text.split(", ")
+    found = [_range("%s-%s" % (each, each) if several and "-" not in each else each) for each in texts]
+    return [each for each in found if each] if all(found) else []
+
+
+def _range(text: str) -> tuple[int, int, int] | None:
+    """Family, first and last of a range or of a network; None for anything else, an address alone among it."""
+    bits = bits_of(text)
+    found = parse_range(text, bits=bits) if "-" in text else None
+    if found is None and "/" in text:
+        known = parse_network(text, bits)
+        net = network(*known, bits) if known else None
+        found = (net.first, net.last) if net and known and net.first == known[0] else None
+    return (bits, *found) if found else None
+
+
+def _holds(new: t.Any, old: t.Any) -> bool:
+    return new[0] == old[0] and new[1] <= old[1] and old[2] <= new[2]
+
+
+def counts(changes: t.Sequence[Change]) -> dict[str, int]:
+    return {kind: sum(change.kind == kind for change in changes) for kind in KINDS}
+
+
+def as_data(changes: t.Sequence[Change], against: str) -> dict[str, t.Any]:
+    """The shape of ``diff.json``."""
+    return {
+        "format": FORMAT,
+        "against": against,
+        "counts": counts(changes),
+        "changes": [change.as_dict() for change in changes],
+    }
+
+
+def as_json(changes: t.Sequence[Change], against: str) -> bytes:
+    """A change to a line."""
+    data = as_data(changes, against)
+    listed = ",\n  ".join(json.dumps(change, ensure_ascii=False) for change in data.pop("changes"))
+    text = ",\n ".join("%s: %s" % (json.dumps(key), json.dumps(value)) for key, value in data.items())
+    return ('{\n %s,\n "changes": [\n  %s\n ]\n}\n' % (text, listed)).encode("utf-8")
+
+
+def summary(changes: t.Sequence[Change], against: str) -> str:
+    numbers = [count(number, kind, kind) for kind, number in counts(changes).items() if number]
+    return "against %s: %s" % (against, ", ".join(numbers) if numbers else "the plans are the same")
+
+
+def as_table(changes: t.Sequence[Change], against: str) -> str:
+    """Groups of like changes, counted, each with its first few; what is renumbered comes first, and loud."""
+    lines = []
+    renumbered = [change for change in changes if change.kind == RENUMBERED]
+    if renumbered:
+        subjects = len({(change.what, change.subject) for change in renumbered})
+        said = count(len(renumbered), "value"), count(subjects, "object")
+        lines.append("!!! RENUMBERED: %s of %s. What runs on them loses them. !!!" % said)
+    groups: dict[tuple[str, str, str], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((change.kind, change.what, change.attribute), []).append(change)
+    rows = []
+    for (kind, what, attribute), found in groups.items():
+        title = kind.upper() if kind == RENUMBERED else kind
+        label = ("%s %s" % (what, attribute)).strip()
+        for at, change in enumerate(found[:_EXAMPLES]):
+            first = (title, "{:,}".format(len(found)), label) if not at else ("", "", "")
+            rows.append((*first, change.subject, _text(change.before), _text(change.after)))
+        if len(found) > _EXAMPLES:
+            rows.append(("", "", "", "... %s more" % "{:,}".format(len(found) - _EXAMPLES), "", ""))
+    lines.extend(table(("kind", "count", "what", "of", "before", "after"), rows))
+    return "\n".join([*lines, "", summary(changes, against)] if lines else [summary(changes, against)])
+
+
+def _text(value: t.Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join("%s %s" % (key, _text(each)) for key, each in value.items())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,224 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From the plan's document to rows: of ports, of the objects in Kubernetes, of the ports of each leaf."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    bits_of,
+    network,
+    parse_network,
+)
+
+Document = t.Mapping[str, t.Any]
+
+_NODE = ("index", "unit", "place", "site", "rack", "profile", "attachment", "rdma_mode")
+_RANGE = ("subnet", "first", "last", "gateway", "subnet6", "first6", "last6", "gateway6", "ranges", "ranges6")
+_NAMES = ("resource", "network", "pool", "policy", "interface")
+PORTS = (
+    *("node", *_NODE),
+    *("rail", "number", "plane", "netdev", "pci", "match", "rdma", "rdma_type", "gpus", "mtu"),
+    *("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "vfs", "vlan"),
+    *("pods_first", "pods_last", "pods_subnet", "pods_first6", "pods_last6", "pods_subnet6"),
+    *(*_NAMES, "leaf", "leaf_port", "pods_ranges", "pods_ranges6"),
+)
+OBJECTS = (
+    *("kind", "name", "namespace", "rail", "attachment", "nodes", "node", "profile", "resource", "interface", "mtu"),
+    *_RANGE,
+)
+LEAVES = (
+    *("leaf", "unit", "rail", "leaf_port", "node", "rack", "vlan", "prefix", "gateway", "prefix6", "gateway6"),
+    *("mtu", "qos_class", "aggregate", "aggregate6"),
+)
+# The kinds of objects in the order in which they need each other.
+KINDS = ("policy", "resource", "pool", "network")
+
+
+class Leaf(t.NamedTuple):
+    """A leaf, or a rail whose leaves have no names (``name`` empty), and the rows of its ports as in ``LEAVES``."""
+
+    name: str
+    unit: str
+    rail: str
+    aggregate: str
+    aggregate6: str
+    rows: list[tuple[t.Any, ...]]
+
+
+def _part(port: Document, key: str) -> Document:
+    return port.get(key) or {}
+
+
+def vlans(port: Document) -> list[int]:
+    """The VLANs of a port's VFs; without any, its frames are untagged."""
+    said = {vf.get("vlan") for vf in _part(port, "vfs").get("attributes") or ()}
+    return sorted(vlan for vlan in said if vlan)
+
+
+def match(port: Document) -> str | None:
+    """How the port is found where neither its PCI address nor its netdev says so."""
+    said = _part(port, "match")
+    return " ".join("%s %s" % (key, value) for key, value in said.items() if value is not None) or None
+
+
+def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
+    """A row a rail port, in the plan's order; the columns are ``PORTS``."""
+    fabric = document["fabric"]
+    for node in document["nodes"]:
+        place = (node["name"], *(node.get(key) for key in _NODE))
+        for port in node["ports"]:
+            rdma, pods, names, leaf = (_part(port, key) for key in ("rdma", "pods", "names", "leaf"))
+            # without addresses there are no routes, and nothing is in the table
+            routed = port.get("address") or port.get("address6") or pods
+            yield (
+                *place,
+                *(port.get(key) for key in ("rail", "number", "plane", "netdev", "pci")),
+                match(port),
+                rdma.get("name"),
+                rdma.get("type"),
+                port.get("gpus"),
+                *(port.get(key) for key in ("mtu", "address", "gateway", "address6", "gateway6")),
+                *(port.get(key) if routed else None for key in ("table", "rule_priority")),
+                " ".join(_route(route) for route in port.get("routes") or ()),
+                _part(port, "vfs").get("count"),
+                vlans(port),
+                *(pods.get(key) for key in ("first", "last", "subnet", "first6", "last6", "subnet6")),
+                *(_full(names, fabric).get(key) for key in _NAMES),
+                leaf.get("name"),
+                leaf.get("port"),
+                pods.get("ranges"),
+                pods.get("ranges6"),
+            )
+
+
+def _route(route: Document) -> str:
+    text = str(route.get("to"))
+    if route.get("via"):
+        text += " via %s" % route["via"]
+    return text + (" table %s" % route["table"] if route.get("table") else "")
+
+
+def objects(document: Document) -> list[tuple[t.Any, ...]]:
+    """A row an object in Kubernetes, sorted by kind, rail and name; the columns are ``OBJECTS``.
+
+    ``nodes`` counts the nodes that an object serves; ``node`` and ``profile`` name the one where it is but one.
+    """
+    found: dict[tuple[str, str], dict[str, t.Any]] = {}
+    fabric = document["fabric"]
+    for node in document["nodes"]:
+        for port in node["ports"]:
+            names = _full(_part(port, "names"), fabric)
+            for kind in KINDS:
+                if names.get(kind):
+                    if kind == "pool" and not port.get("pods"):
+                        continue  # a name for a pool is there, and nothing to be in it
+                    row = found.get((kind, names[kind]))
+                    if row is None:
+                        row = found[kind, names[kind]] = _object(kind, names, node, port, len(found))
+                        row["namespace"] = fabric.get("namespace") if kind == "network" else None
+                    _serve(row, node)
+    order = {kind: at for at, kind in enumerate(KINDS)}
+    rows = sorted(found.items(), key=lambda item: (order[item[0][0]], item[1]["number"], item[1]["at"]))
+    return [tuple(row.get(column) for column in OBJECTS) for _key, row in rows]
+
+
+def _full(names: Document, fabric: Document) -> Document:
+    """The names with that of the resource as pods ask for it, behind its prefix."""
+    prefixed = fabric.get("resource_prefix") and names.get("resource") and "/" not in names["resource"]
+    return dict(names, resource="%s/%s" % (fabric["resource_prefix"], names["resource"])) if prefixed else names
+
+
+def _object(kind: str, names: Document, node: Document, port: Document, at: int) -> dict[str, t.Any]:
+    row = {"kind": kind, "name": names[kind], "rail": port["rail"], "number": port["number"], "at": at, "nodes": 0}
+    row.update(node=node["name"], profile=node.get("profile"), attachment=node.get("attachment"))
+    if kind in ("policy", "network"):
+        row.update(resource=names.get("resource"), mtu=port.get("mtu"))
+    if kind == "network":
+        row["interface"] = names.get("interface")
+    if kind == "pool":
+        pods = _part(port, "pods")
+        row.update((key, pods.get(key)) for key in _RANGE)
+    return row
+
+
+def _serve(row: dict[str, t.Any], node: Document) -> None:
+    """Count a node, and forget what is not the same for all of them."""
+    row["nodes"] += 1
+    for key, value in (
+        ("node", node["name"]),
+        ("profile", node.get("profile")),
+        ("attachment", node.get("attachment")),
+    ):
+        if row[key] != value:
+            row[key] = None
+
+
+def prefix(port: Document, rail: Document, six: str = "") -> str | None:
+    """The network on the wire between a port and its leaf: the port's own, else its pods', else the rail's."""
+    address = port.get("address" + six) or ""
+    bits = bits_of(address)
+    known = parse_network(address, bits)
+    if known and (":" in address) == bool(six):
+        return str(network(*known, bits))
+    return _part(port, "pods").get("subnet" + six) or rail.get("subnet" + six)
+
+
+def leaves(document: Document) -> list[Leaf]:
+    """Every leaf with the rows of its ports, by unit and rail; a rail without leaves stands for them itself."""
+    rails = {rail["name"]: rail for rail in document["rails"]}
+    quality = qos_class(document)
+    untagged = None if document["fabric"].get("link_layer") == INFINIBAND else "untagged"
+    found: dict[tuple[str, str, str], Leaf] = {}
+    order: dict[tuple[str, str, str], tuple[int, int, int]] = {}
+    for node in document["nodes"]:
+        for port in node["ports"]:
+            leaf, rail = _part(port, "leaf"), rails.get(port["rail"]) or {}
+            key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
+            if key not in found:
+                aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")
+                found[key] = Leaf(*key, *aggregates, [])
+                order[key] = (node.get("unit_number") or 0, port["number"], len(order))
+            found[key].rows.append(_leaf_row(node, port, rail, leaf, quality, untagged))
+    return [found[key] for key in sorted(found, key=lambda key: order[key])]
+
+
+def _leaf_row(
+    node: Document, port: Document, rail: Document, leaf: Document, quality: str, untagged: str | None
+) -> tuple[t.Any, ...]:
+    return (
+        leaf.get("name"),
+        node.get("unit"),
+        port["rail"],
+        leaf.get("port"),
+        node["name"],
+        node.get("rack"),
+        vlans(port) or untagged,
+        prefix(port, rail),
+        _gateway(port, rail, leaf, ""),
+        prefix(port, rail, "6"),
+        _gateway(port, rail, leaf, "6"),
+        port.get("mtu"),
+        quality,
+        leaf.get("aggregate"),
+        leaf.get("aggregate6"),
+    )
+
+
+def _gateway(port: Document, rail: Document, leaf: Document, six: str) -> str | None:
+    """The leaf's own address on this port, without a prefix length."""
+    said = leaf.get("address" + six) or port.get("gateway" + six) or _part(port, "pods").get("gateway" + six)
+    return str(said).partition("/")[0] if said else None
+
+
+def qos_class(document: Document) -> str:
+    """How RoCE packets are marked on the wire, in one word a switch's configuration can be found by."""
+    qos = document["fabric"].get("qos") or {}
+    if qos.get("priority") is None:
+        return ""
+    text = "roce-p%s" % qos["priority"]
+    return text + ("-dscp%s" % qos["dscp"] if qos.get("trust", "dscp") == "dscp" and "dscp" in qos else "")

@@ -1,0 +1,279 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The plan's document for people: tables for a terminal, and the files that a report is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_rows
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import (
+    as_csv,
+    count,
+    markdown,
+    table,
+)
+
+Document = t.Mapping[str, t.Any]
+
+# Columns of a terminal's tables: those that 120 characters have room for. The CSV files have all.
+_RAILS = ("rail", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
+_CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
+_PORTS = ("rail", "netdev", "pci", "match", "rdma", "gpus", "address", "gateway", "mtu", "table")
+_OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
+_LEAVES = ("leaf_port", "node", "vlan", "prefix", "gateway", "mtu", "qos_class")
+# Of these a terminal's table has both families in one column, IPv4 first.
+_BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last", "ranges")
+# Ranges of a pool that a terminal's table shows.
+_RANGES = 4
+_PAGE = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
+# What the objects of a kind are called over their table.
+_TITLES = {"policy": "POLICIES", "resource": "RESOURCES", "pool": "POOLS", "network": "NETWORKS"}
+
+
+def as_json(document: Document) -> bytes:
+    """The document as JSON, a rail, a unit and a node to a line: small, quick to write, and good to compare."""
+    parts = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            text = "[\n  %s\n ]" % ",\n  ".join(json.dumps(each, ensure_ascii=False) for each in value)
+        else:
+            text = json.dumps(value, ensure_ascii=False)
+        parts.append(" %s: %s" % (json.dumps(key), text))
+    return ("{\n%s\n}\n" % ",\n".join(parts)).encode("utf-8")
+
+
+def digest(document: Document) -> str:
+    """SHA-256 of the bytes of ``plan.json``, by which results tell which plan they are of."""
+    return hashlib.sha256(as_json(document)).hexdigest()
+
+
+def counts(document: Document) -> dict[str, int]:
+    """How many nodes, rails, ports and units there are."""
+    return {
+        "nodes": len(document["nodes"]),
+        "rails": len(document["rails"]),
+        "ports": sum(len(node["ports"]) for node in document["nodes"]),
+        "units": len(document.get("units") or ()),
+    }
+
+
+def rails_of(document: Document) -> str:
+    """``8 rails``, or ``8 rails x 2 planes``."""
+    bases = {rail.get("base") or rail["name"] for rail in document["rails"]}
+    planes, rest = divmod(len(document["rails"]), max(1, len(bases)))
+    words = count(len(bases), "rail") if planes > 1 and not rest else count(len(document["rails"]), "rail")
+    return "%s x %d planes" % (words, planes) if planes > 1 and not rest else words
+
+
+def head(document: Document) -> list[str]:
+    """What the fabric is, in a few lines."""
+    fabric = document["fabric"]
+    kinds = ", ".join(fabric.get("attachments") or [fabric.get("attachment") or ""])
+    numbers = [
+        rails_of(document) if what == "rails" else count(number, what[:-1])
+        for what, number in counts(document).items()
+        if number
+    ]
+    modes = dict.fromkeys(str(node.get("rdma_mode") or fabric.get("rdma_mode")) for node in document["nodes"])
+    words = [kinds, fabric.get("provider"), "rdma mode %s" % " and ".join(modes), fabric.get("link_layer")]
+    return [
+        "fabric %s: %s" % (fabric["name"], ", ".join(numbers)),
+        "%s, MTU %s" % (", ".join(word for word in words if word), fabric.get("mtu")),
+    ]
+
+
+def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
+    for rail in document["rails"]:
+        networks = [network.get("network") for network in rail.get("networks") or ()]
+        both = [_both(rail.get(key), rail.get(key + "6")) for key in ("subnet", "gateway", "pods")]
+        # without addresses there are no routes, and nothing is in the table
+        routed = rail.get("table") if rail.get("subnet") or rail.get("subnet6") else None
+        yield (rail["name"], rail.get("mode"), *both, rail.get("mtu"), routed, networks)
+
+
+def _both(four: t.Any, six: t.Any) -> str:
+    return " ".join(_few(each) for each in (four, six) if each)
+
+
+def _few(value: t.Any) -> str:
+    """The first of several ranges, and how many more there are."""
+    ranges = value if isinstance(value, list) else str(value).split(", ")
+    more = ["and %d more" % (len(ranges) - _RANGES)] if len(ranges) > _RANGES else []
+    return ", ".join([*ranges[:_RANGES], *more])
+
+
+def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
+    """Rails of the same numbers in one row per family: their addresses, and how many are left for pods."""
+    found: dict[tuple[t.Any, ...], list[str]] = {}
+    for rail in document["rails"]:
+        for six in ("", "6"):
+            capacity = rail.get("capacity" + six)
+            if capacity:
+                taken = ["%s %s" % (what, _number(number)) for what, number in capacity["taken"].items() if number]
+                keys = ("addresses", "pods", "pods_per_node", "needed", "nodes")
+                numbers = (*(_number(capacity.get(key)) for key in keys), ", ".join(taken))
+                found.setdefault((six, *numbers), []).append(rail["name"])
+    order = {rail["name"]: at for at, rail in enumerate(document["rails"])}
+    for (six, *said), names in found.items():
+        yield ("%s%s" % (_span(names, order), " IPv6" if six else ""), *said)
+
+
+def _span(names: t.Sequence[str], order: t.Mapping[str, int]) -> str:
+    """``gpu01-gpu08`` of rails that follow one another, else all of their names."""
+    follow = order[names[-1]] - order[names[0]] == len(names) - 1
+    return "%s-%s" % (names[0], names[-1]) if len(names) > 2 and follow else ", ".join(names)
+
+
+def _number(value: int | None) -> str | None:
+    """A count; of more than a person can read, the power of two below it."""
+    if value is None or value < 1 << 32:
+        return None if value is None else "{:,}".format(value)
+    power = value.bit_length() - 1
+    return ("" if value == 1 << power else "over ") + "2^%d" % power
+
+
+def as_table(document: Document, most: int, directory: str = "") -> str:
+    """Rails, ports and objects: the first ``most`` ports, and of each kind of object. What is left out is counted.
+
+    ``directory``: where the files with all of them are, if they are written.
+    """
+    lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  ")]
+    capacity = table(_CAPACITY, _capacity_rows(document), indent="  ")
+    lines.extend(["", "CAPACITY", *capacity] if capacity else [])
+    lines.extend(["", "PORTS"])
+    left = most
+    shown = 0
+    for node in document["nodes"]:
+        if left <= 0:
+            break
+        chosen = _choose(plan_rows.PORTS, _PORTS, list(plan_rows.ports(dict(document, nodes=[node])))[:left])
+        left -= len(chosen)
+        shown += len(chosen)
+        lines.append("  " + _node_line(node, len(document["fabric"].get("attachments") or ()) > 1))
+        lines.extend(table(_PORTS, chosen, indent="    "))
+    lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv", directory))
+    objects = plan_rows.objects(document)
+    for kind, title in _TITLES.items():
+        chosen = [row for row in objects if row[0] == kind]
+        if chosen:
+            lines.extend(
+                ["", title, *table(_OBJECTS, _choose(plan_rows.OBJECTS, _OBJECTS, chosen[:most]), indent="  ")]
+            )
+            lines.extend(_more(len(chosen) - most, kind, "objects.csv", directory))
+    return "\n".join(lines)
+
+
+def _node_line(node: Document, mixed: bool) -> str:
+    """``mixed``: the nodes have different attachments."""
+    keys = ("unit", "place", "rack", "profile")
+    words = ["index %s" % node.get("index")]
+    words.extend("%s %s" % (key, node[key]) for key in keys if node.get(key) is not None)
+    if mixed:
+        words.append("%s, rdma mode %s" % (node.get("attachment"), node.get("rdma_mode")))
+    return "%s (%s)" % (node["name"], ", ".join(words))
+
+
+def _more(left: int, one: str, file: str, directory: str) -> list[str]:
+    if left <= 0:
+        return []
+    where = "%s/%s" % (directory.rstrip("/"), file) if directory else "%s, written with -e report_dir=DIR" % file
+    many = one[:-1] + "ies" if one.endswith("y") else one + "s"
+    return ["  ... and %s: see %s; -e plan_rows=N shows N rows" % (count(left, "more " + one, "more " + many), where)]
+
+
+def _choose(
+    columns: t.Sequence[str], wanted: t.Sequence[str], chosen: t.Iterable[tuple[t.Any, ...]]
+) -> list[tuple[t.Any, ...]]:
+    at = {column: columns.index(column) for column in columns}
+    return [
+        tuple(
+            _both(row[at[column]], row[at[column + "6"]]) if column in _BOTH else row[at[column]] for column in wanted
+        )
+        for row in chosen
+    ]
+
+
+def leaf_table(document: Document, most: int, directory: str = "") -> str:
+    """The ports of each leaf, for a terminal; at most ``most`` of them. ``directory``: as in :func:`as_table`."""
+    lines: list[str] = []
+    left = most
+    leaves = plan_rows.leaves(document)
+    for leaf in leaves:
+        if left <= 0:
+            break
+        lines.append(_leaf_line(leaf))
+        lines.extend(table(_LEAVES, _choose(plan_rows.LEAVES, _LEAVES, leaf.rows[:left]), indent="  "))
+        lines.append("")
+        left -= len(leaf.rows)
+    lines.extend(_more(sum(len(leaf.rows) for leaf in leaves) - most, _leaf_port(leaves), "leaves.csv", directory))
+    return "\n".join(lines).rstrip("\n")
+
+
+def _leaf_port(leaves: t.Iterable[plan_rows.Leaf]) -> str:
+    """What a row is: without names of leaves, whatever the cable leads to."""
+    return "leaf port" if any(leaf.name for leaf in leaves) else "port"
+
+
+def _leaf_line(leaf: plan_rows.Leaf) -> str:
+    line = "leaf %s, rail %s" % (leaf.name, leaf.rail) if leaf.name else "rail %s" % leaf.rail
+    unit = ", unit %s" % leaf.unit if leaf.unit else ""
+    # nothing is known of what is at the other end of the cables: another node's port, or leaves without names
+    advertised = [each for each in (leaf.aggregate, leaf.aggregate6) if each and leaf.name]
+    return "%s%s: %s%s" % (
+        line,
+        unit,
+        count(len(leaf.rows), "port"),
+        ", advertises %s" % " and ".join(advertised) if advertised else "",
+    )
+
+
+def leaf_page(document: Document) -> bytes:
+    """A Markdown page for the network team: QoS, then a table a leaf."""
+    fabric = document["fabric"]
+    leaves = plan_rows.leaves(document)
+    ports = "Leaf ports" if _leaf_port(leaves) == "leaf port" else "Ports by rail"
+    lines = ["# %s of fabric %s" % (ports, fabric["name"]), "", *_qos_lines(document)]
+    lines.append("The MTU is that of the nodes' ports, in bytes of IP packet. The other end must carry at least that.")
+    for leaf in leaves:
+        title = _leaf_line(leaf)
+        lines.extend(["", "## %s" % (title[0].upper() + title[1:]), ""])
+        at = [plan_rows.LEAVES.index(column) for column in _PAGE]
+        used = [index for index in at if any(row[index] not in (None, "") for row in leaf.rows)]
+        lines.extend(
+            markdown([plan_rows.LEAVES[each] for each in used], [[row[each] for each in used] for row in leaf.rows])
+        )
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def _qos_lines(document: Document) -> list[str]:
+    """What the leaves' QoS must agree with."""
+    qos = document["fabric"].get("qos")
+    if not qos:
+        return []
+    ecn = qos["ecn"]
+    said = [
+        ("class", plan_rows.qos_class(document)),
+        ("trust", qos["trust"]),
+        ("RoCE packets", "priority %d, DSCP %d" % (qos["priority"], qos["dscp"])),
+        ("congestion notification packets", "priority %d, DSCP %d" % (ecn["cnp_priority"], ecn["cnp_dscp"])),
+        ("PFC on priorities", [priority for priority, on in enumerate(qos["pfc"]) if on] or "none"),
+        ("ECN", "on" if ecn["enable"] else "off"),
+    ]
+    return [*markdown(("QoS", "value"), said), ""]
+
+
+def files(document: Document) -> dict[str, bytes]:
+    """The files of a report by their names, but for the picture and the comparison."""
+    leaf_rows = (row for leaf in plan_rows.leaves(document) for row in leaf.rows)
+    return {
+        "plan.json": as_json(document),
+        "ports.csv": as_csv(plan_rows.PORTS, plan_rows.ports(document)),
+        "objects.csv": as_csv(plan_rows.OBJECTS, plan_rows.objects(document)),
+        "leaves.csv": as_csv(plan_rows.LEAVES, leaf_rows),
+        "leaves.md": leaf_page(document),
+    }

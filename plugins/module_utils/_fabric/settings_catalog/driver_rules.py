@@ -1,0 +1,190 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY52x to RY54x: the NIC driver, firmware parameters, IPoIB and partitions."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    WARNING,
+    rule,
+)
+
+_PORTS = """
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+"""
+
+_RAILS = """
+rails:
+  gpu01: {mode: prefix, subnet: 172.16.0.0/17, node_prefix: 24}
+  gpu02: {mode: prefix, subnet: 172.16.128.0/17, node_prefix: 24}
+"""
+
+_ISO = "/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-ubuntu22.04-x86_64.iso"
+
+
+def _profile(words: str) -> str:
+    return "profiles:\n  hgx:\n    %s%s" % (words, _PORTS)
+
+
+_IPOIB = "provider: spiderpool, attachment: ipoib"
+
+_WHOLE = "provider: network-operator, attachment: host-device, link_layer: infiniband"
+
+
+def _ipoib(words: str, netdev: str = "ibs1", kind: str = _IPOIB) -> str:
+    return (
+        "fabric: {name: ai, %s, mtu: 4092, infiniband: {%s}}\n"
+        'profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: %s, pci: "0000:0b:00.0"}\n'
+        '      gpu02: {netdev: ibs2, pci: "0000:0c:00.0"}\n' % (kind, words, netdev)
+    )
+
+
+UNUSED = rule(
+    "RY520",
+    "The driver is not installed, and yet has a source or version",
+    _profile('driver: {kind: inbox, version: "24.10-1.1.4.0"}'),
+    _profile("driver: {kind: inbox}"),
+    why="The inbox driver is the kernel's own, a container's is the operator's: neither is installed from packages.",
+)
+
+FORM = rule(
+    "RY521",
+    "The driver does not come in this form",
+    _profile("driver: {kind: doca, version: 2.9.3, source: %s}" % _ISO),
+    _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
+    why="MLNX_OFED comes as an ISO or a tgz, DOCA as a package that brings its repository; both as a repository.",
+)
+
+RELEASE = rule(
+    "RY522",
+    "The source is of another release than the version",
+    _profile('driver: {kind: mlnx, version: "24.10-0.7.0.0", source: %s}' % _ISO),
+    _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
+)
+
+UNSIGNED = rule(
+    "RY523",
+    "A repository has no key",
+    _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca}"),
+    _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca, key: /etc/pki/doca.asc}"),
+    why="Without a key nothing tells whose packages they are, and they run as root.",
+)
+
+NOBODY = rule(
+    "RY524",
+    "Nobody brings the driver's container",
+    "fabric: {name: ai, provider: cni, attachment: macvlan, mtu: 4200}\n"
+    + _RAILS
+    + _profile("driver: {kind: container}"),
+    "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
+    + _RAILS
+    + _profile("driver: {kind: container}"),
+    WARNING,
+)
+
+APART = rule(
+    "RY525",
+    "The driver's container would run beside another driver",
+    "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
+    + _RAILS
+    + _profile("driver: {kind: container}")
+    + "groups:\n  old: {driver: {kind: inbox}}\n"
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, groups: [old]}\n",
+    "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
+    + _RAILS
+    + _profile("driver: {kind: container}")
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
+    WARNING,
+    why="The operator's policy has one driver for all nodes of the fabric, and its container unloads the"
+    " host's modules.",
+)
+
+PASSWORD = rule(
+    "RY526",
+    "A repository's address holds a password",
+    _profile(
+        'driver: {kind: doca, version: 2.9.3, source: "https://me:hush@mirror.example.com/doca", key: /etc/doca.asc}'
+    ),
+    _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca, key: /etc/doca.asc}"),
+    why="A fabric file holds no secret: plans, reports and pages show what it says. The variable ofed_source takes the"
+    " source's place on nodes, with user and password, and can be in a file that ansible-vault encrypts.",
+)
+
+PARAMETER = rule(
+    "RY530",
+    "A firmware parameter has a name that none can have",
+    _profile("firmware: {parameters: {relaxed-ordering: true}}"),
+    _profile("firmware: {parameters: {relaxed_ordering: true}}"),
+)
+
+PARAMETER_VALUE = rule(
+    "RY531",
+    "A firmware parameter has a value that it does not take",
+    _profile("firmware: {parameters: {cnp_dscp: 64}}"),
+    _profile("firmware: {parameters: {cnp_dscp: 48}}"),
+)
+
+TWICE = rule(
+    "RY532",
+    "A firmware parameter is said twice",
+    _profile("firmware: {num_of_vfs: 8, parameters: {NUM_OF_VFS: 16}}"),
+    _profile("firmware: {num_of_vfs: 8}"),
+)
+
+HIDDEN = rule(
+    "RY533",
+    "A firmware parameter that another one hides",
+    _profile("firmware: {parameters: {max_acc_out_read: 128}}"),
+    _profile("firmware: {parameters: {advanced_pci_settings: true, max_acc_out_read: 128}}"),
+    WARNING,
+    why="Cards show MAX_ACC_OUT_READ only while ADVANCED_PCI_SETTINGS is in force. With both planned, a first reboot"
+    " shows it and a second one brings it into force.",
+)
+
+PKEY = rule(
+    "RY540",
+    "A partition key is none",
+    _ipoib("pkeys: [0xffff]", kind=_WHOLE),
+    _ipoib("pkeys: [0x8001]", kind=_WHOLE),
+    why="A key has 15 bits and the bit of full membership; 0 is none, and 0x7fff the partition that everybody is in.",
+)
+
+LAYER = rule(
+    "RY541",
+    "InfiniBand is described and the link layer is Ethernet",
+    "fabric: {name: ai, provider: spiderpool, attachment: macvlan, mtu: 4200, infiniband: {ipoib_mode: datagram}}",
+    _ipoib("ipoib_mode: datagram"),
+)
+
+CHILD = rule(
+    "RY542",
+    "A port's name leaves no room for its child interfaces",
+    _ipoib("pkeys: [0x8001]", "ibp11s0f0np0", _WHOLE),
+    _ipoib("pkeys: [0x8001]", "ibs1", _WHOLE),
+    why="The kernel names the child of a partition after its port, with a full stop and four digits, in 15 characters.",
+)
+
+MODE = rule(
+    "RY543",
+    "Today's cards have no connected mode",
+    _ipoib("ipoib_mode: connected"),
+    _ipoib("ipoib_mode: datagram"),
+    WARNING,
+    why="The accelerated IPoIB of ConnectX-4 and later works in datagram mode alone. The driver refuses the other,"
+    " unless it was loaded without (ipoib_enhanced=0).",
+)
+
+NOT_PODS = rule(
+    "RY544",
+    "Partitions do not reach pods on IPoIB",
+    _ipoib("pkeys: [0x8001]"),
+    _ipoib("ipoib_mode: datagram"),
+    WARNING,
+    why="The ipoib plugin makes a pod's interface as a child of the port, with the port's own key, which is that at"
+    " index 0 of its table; and the kernel makes no child of a child, so the interface of a partition cannot be the"
+    " pods' master. With ib-sriov each VF is in the partitions that the subnet manager gives its GUID.",
+)

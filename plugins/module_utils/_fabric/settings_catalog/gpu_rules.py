@@ -1,0 +1,85 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY90x to RY94x: which GPU is served by which rail."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    WARNING,
+    rule,
+)
+
+
+def _ports(first: str, second: str, more: str = "") -> str:
+    ports = "profiles:\n  hgx:\n%s    ports:\n      gpu01: {netdev: nic1%s}\n      gpu02: {netdev: nic2%s}\n"
+    return ports % (more and "    %s\n" % more, first and ", " + first, second and ", " + second)
+
+
+_GOOD = _ports("gpu: 0", "gpu: 1", "gpus: 2")
+
+GPU_TWICE = rule(
+    "RY901",
+    "A GPU is served by two rails",
+    _ports("gpu: 0", "gpu: [0, 1]"),
+    _ports("gpu: 0", "gpu: 1"),
+    WARNING,
+    why="In a rail-optimised network a GPU's traffic leaves by one rail, the one whose leaf all GPUs of that number are"
+    " on. Planes of one rail may serve one GPU together.",
+)
+
+GPU_IDLE = rule(
+    "RY902",
+    "A GPU is served by no rail",
+    _ports("gpu: 0", "gpu: 1", "gpus: 4"),
+    _ports("gpu: [0, 1]", "gpu: [2, 3]", "gpus: 4"),
+    WARNING,
+    why="Its traffic would cross the host's bridges to another GPU's NIC.",
+)
+
+GPU_UNKNOWN = rule(
+    "RY903",
+    "A port serves a GPU that the model does not have",
+    _ports("gpu: 0", "gpu: 2", "gpus: 2"),
+    _GOOD,
+)
+
+GPU_PCI = rule(
+    "RY904",
+    "Two devices have one PCI address",
+    _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:1b:00.0"}'),
+    _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:43:00.0"}'),
+)
+
+FAR = rule(
+    "RY905",
+    "GPUs may be on another processor than their port",
+    _ports("gpu: 0", "gpu: 1", "gpu_distance: SYS"),
+    _ports("gpu: 0", "gpu: 1", "gpu_distance: PXB"),
+    WARNING,
+    why="SYS allows the link between two processors on the way, where GPUDirect RDMA loses most of its bandwidth, and"
+    " on many servers does not work at all.",
+)
+
+DISTANCE_IDLE = rule(
+    "RY906",
+    "A distance to GPUs is asked for, and no port has a GPU",
+    _ports("", "", "gpu_distance: PIX"),
+    _ports("gpu: 0", "gpu: 1", "gpu_distance: PIX"),
+    WARNING,
+)
+
+CROSSED = rule(
+    "RY907",
+    "One GPU is on different rails in two server models",
+    _ports("gpu: 0", "gpu: 1")
+    + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 1}\n      gpu02: {netdev: nic2, gpu: 0}\n"
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
+    _ports("gpu: 0", "gpu: 1")
+    + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 0}\n      gpu02: {netdev: nic2, gpu: 1}\n"
+    + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
+    WARNING,
+    why="Ranks with one number talk to each other most, and rails exist so that they are one switch apart. Models with"
+    " different numbers of GPUs are not compared.",
+)

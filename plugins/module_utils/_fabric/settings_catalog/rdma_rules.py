@@ -1,0 +1,82 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY5xx: attachment, rdma mode, link layer, soft RDMA and firmware."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    WARNING,
+    rule,
+)
+
+_PORTS = """
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+"""
+
+
+def _fabric(more: str) -> str:
+    return "fabric: {name: ai, provider: spiderpool, mtu: 4200, %s}" % more
+
+
+MODE = rule(
+    "RY502",
+    "The rdma mode contradicts the attachment",
+    _fabric("attachment: macvlan, rdma_mode: exclusive"),
+    _fabric("attachment: macvlan, rdma_mode: shared"),
+    why="k8s-rdma-shared-dev-plugin, which hands out the devices of macvlan, ipvlan and ipoib, ends at its start where"
+    " the node's mode is exclusive.",
+)
+
+LINK_LAYER = rule(
+    "RY503",
+    "The attachment does not run on the link layer",
+    _fabric("attachment: macvlan, link_layer: infiniband"),
+    _fabric("attachment: macvlan, link_layer: ethernet"),
+)
+
+SOFT_RDMA = rule(
+    "RY504",
+    "Soft RDMA needs Ethernet",
+    "fabric: {name: ai, provider: spiderpool, attachment: ib-sriov, vfs: {count: 4}, mtu: 4092}\n"
+    "profiles:\n  hgx:\n    soft_rdma: rxe" + _PORTS,
+    "profiles:\n  hgx:\n    soft_rdma: rxe" + _PORTS,
+)
+
+FIRMWARE_LINK = rule(
+    "RY505",
+    "The firmware's link type contradicts the link layer",
+    "profiles:\n  hgx:\n    firmware: {link_type: ib}" + _PORTS,
+    "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
+)
+
+FIRMWARE_PCI = rule(
+    "RY506",
+    "Firmware is managed, and a port has no PCI address",
+    "profiles:\n  hgx:\n    firmware: {link_type: eth}\n    ports:\n"
+    "      gpu01: {netdev: enp11s0f0np0}\n      gpu02: {netdev: enp12s0f0np0}",
+    "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
+)
+
+WIDE = rule(
+    "RY507",
+    "The rdma mode shared shows every pod every device",
+    _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: shared"),
+    _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: exclusive"),
+    WARNING,
+    why="In the mode shared an RDMA device belongs to every network namespace, whoever has its netdev. Only the access"
+    " to /dev/infiniband is then between a pod and the VFs of others.",
+)
+
+IPOIB_MTU = rule(
+    "RY508",
+    "An MTU is beyond IPoIB's in datagram mode",
+    _fabric("attachment: ipoib").replace("4200", "9000"),
+    _fabric("attachment: ipoib").replace("4200", "4092"),
+    WARNING,
+    why="IPoIB in datagram mode carries the InfiniBand MTU less 4 bytes, 4092 at the most, and the accelerated IPoIB of"
+    " today's cards has no connected mode.",
+)

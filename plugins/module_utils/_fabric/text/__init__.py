@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""YAML with positions, names, IP integers and text tables.
+
+May import: _fabric.catalog, _fabric.findings.
+"""

@@ -1,0 +1,397 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The text of a fabric file as values that know their line and column.
+
+Scalars stay as they are written: what a value means depends on the key it stands at, so ``pci: 0000:11:00.0`` is
+never taken for a number in base 60, nor a rail called ``on`` for a truth value.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+
+MAX_BYTES = 32 * 1024 * 1024
+MAX_DEPTH = 40
+# Values in the whole file, aliases expanded: more than any cluster's file has, less than exhausts the memory.
+MAX_VALUES = 5 * 1000 * 1000
+
+_TAG_STR = "tag:yaml.org,2002:str"
+_TAG_MERGE = "<<"
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+
+
+class Scalar:
+    """``text`` as written, without quotes; ``plain`` when it was not quoted."""
+
+    __slots__ = ("column", "line", "plain", "size", "text")
+    kind = "a single value"
+    depth = 0
+
+    def __init__(self, text: str, plain: bool, line: int, column: int) -> None:
+        self.text = text
+        self.plain = plain
+        self.line = line
+        self.column = column
+        self.size = 1
+
+    @property
+    def null(self) -> bool:
+        return self.plain and self.text in _NULL
+
+
+class Sequence:
+    __slots__ = ("column", "depth", "items", "line", "size")
+    kind = "a list"
+    null = False
+
+    def __init__(self, line: int, column: int) -> None:
+        self.items: list[Value] = []
+        self.line = line
+        self.column = column
+        self.size = 1
+        self.depth = 1
+
+
+class Mapping:
+    """``entries``: key -> (the key as it stands in the file, the value), in the file's order."""
+
+    __slots__ = ("column", "depth", "entries", "line", "merged", "size")
+    kind = "a mapping"
+    null = False
+
+    def __init__(self, line: int, column: int) -> None:
+        self.entries: dict[str, tuple[Scalar, Value]] = {}
+        self.merged: list[Mapping] = []
+        self.line = line
+        self.column = column
+        self.size = 1
+        self.depth = 1
+
+
+Value = t.Union[Scalar, Sequence, Mapping]
+
+
+class Document:
+    """The one document of a fabric file."""
+
+    def __init__(self, root: Mapping) -> None:
+        self.root = root
+
+    def position(self, path: Path) -> tuple[int, int]:
+        """Line and column of the key at ``path``, or of the nearest thing above it that is in the file."""
+        value: Value = self.root
+        line, column = 0, 0
+        for part in path:
+            if isinstance(value, Mapping) and isinstance(part, str) and part in value.entries:
+                key, value = value.entries[part]
+                line, column = key.line, key.column
+            elif isinstance(value, Sequence) and isinstance(part, int) and part < len(value.items):
+                value = value.items[part]
+                line, column = value.line, value.column
+            else:
+                break
+        return (line, column) if line else (1, 1)
+
+
+class _Stop(Exception):
+    """The text cannot be read on."""
+
+
+class _Frame:
+    """A collection under construction."""
+
+    __slots__ = ("anchor", "key", "path", "value")
+
+    def __init__(self, value: Sequence | Mapping, path: Path, anchor: str | None) -> None:
+        self.value = value
+        self.path = path
+        self.anchor = anchor
+        self.key: Scalar | None = None
+
+
+def parse(raw: bytes, report: Report) -> Document | None:
+    """Read the bytes of a file; what is wrong goes to ``report``, and without a document None comes back."""
+    text = _decode(raw, report)
+    if text is None:
+        return None
+    if text.startswith("$ANSIBLE_VAULT;"):
+        remedy = "run ansible-vault decrypt on it, and put secrets into host_vars or group_vars beside it"
+        report.add(rules.ENCRYPTED, (), "the file is encrypted by ansible-vault", remedy, (1, 1))
+        return None
+    import yaml  # here, for whoever imports this room without reading a file needs no YAML
+
+    loader: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        root = _Builder(report).build(yaml.parse(text, Loader=loader))
+    except _Stop:
+        return None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        report.add(
+            rules.SYNTAX,
+            (),
+            "this is not YAML: %s" % _problem(error.problem, error.context),
+            "check the indentation (spaces, no tabs), the colons, brackets and quotes here and on the line above",
+            (mark.line + 1, mark.column + 1) if mark else (1, 1),
+        )
+        return None
+    except yaml.YAMLError as error:
+        report.add(rules.SYNTAX, (), "this is not YAML: %s" % shown(str(error), 120), "write the file anew", (1, 1))
+        return None
+    if root is None or root.null:
+        report.add(
+            rules.EMPTY, (), "the file is empty", "describe the fabric: plugin, fabric, rails, profiles, nodes", (1, 1)
+        )
+        return None
+    if not isinstance(root, Mapping):
+        report.add(
+            rules.KIND,
+            (),
+            "the file holds %s where the sections plugin, fabric, rails, profiles and nodes belong" % root.kind,
+            "begin with the line plugin: railyard.fabric.rails",
+            (root.line, root.column),
+        )
+        return None
+    return Document(root)
+
+
+def _problem(problem: str | None, context: str | None) -> str:
+    return shown(", ".join(part for part in (problem, context) if part) or "it cannot be read", 160)
+
+
+def _decode(raw: bytes, report: Report) -> str | None:
+    if len(raw) > MAX_BYTES:
+        report.add(
+            rules.SIZE,
+            (),
+            "the file has %d MiB; %d are the most" % (len(raw) >> 20, MAX_BYTES >> 20),
+            "say nodes by ranges such as ai-[001:512]",
+            (1, 1),
+        )
+        return None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        message = "byte 0x%02x is not UTF-8 text" % raw[error.start]
+        report.add(rules.TEXT, (), message, "save the file as UTF-8", (line, column))
+        return None
+    wrong = re.search("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
+    if wrong:
+        line = text.count("\n", 0, wrong.start()) + 1
+        column = wrong.start() - text.rfind("\n", 0, wrong.start())
+        message = "a control character (%s)" % shown(wrong.group())
+        report.add(rules.TEXT, (), message, "delete it", (line, column))
+        return None
+    return text
+
+
+class _Builder:
+    """From the parser's events to values, without recursion, so that no depth of nesting can overflow the stack."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, Value] = {}
+        self._open: set[str] = set()
+        self._root: Value | None = None
+        self._documents = 0
+
+    def build(self, events: t.Iterator[t.Any]) -> Value | None:
+        for event in events:
+            kind = type(event).__name__
+            if kind == "ScalarEvent":
+                self._scalar(event)
+            elif kind == "MappingStartEvent":
+                self._start(event, Mapping(*_mark(event)))
+            elif kind == "SequenceStartEvent":
+                self._start(event, Sequence(*_mark(event)))
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                self._end()
+            elif kind == "AliasEvent":
+                self._alias(event)
+            elif kind == "DocumentStartEvent":
+                self._documents += 1
+                if self._documents > 1:
+                    self._stop(rules.DOCUMENTS, event, "a second YAML document begins", "keep one document a file")
+        return self._root
+
+    def _stop(self, rule: t.Any, event: t.Any, message: str, remedy: str) -> t.NoReturn:
+        # Of a place nested beyond all measure, the beginning says enough.
+        self._report.add(rule, self._path_here()[:6], message, remedy, _mark(event))
+        raise _Stop
+
+    def _path_here(self) -> Path:
+        if not self._stack:
+            return ()
+        frame = self._stack[-1]
+        if isinstance(frame.value, Sequence):
+            return frame.path + (len(frame.value.items),)
+        return frame.path + (frame.key.text,) if frame.key else frame.path
+
+    def _wants_key(self) -> bool:
+        return bool(self._stack) and isinstance(self._stack[-1].value, Mapping) and self._stack[-1].key is None
+
+    def _scalar(self, event: t.Any) -> None:
+        plain = bool(event.implicit[0])
+        if event.tag not in (None, "!", _TAG_STR):
+            self._tag(event)
+        scalar = Scalar(event.value, plain and event.tag is None, *_mark(event))
+        if event.anchor:
+            self._anchors[event.anchor] = scalar
+        if self._wants_key():
+            self._key(scalar, event)
+        else:
+            self._put(scalar, event)
+
+    def _tag(self, event: t.Any) -> None:
+        if event.tag.startswith("tag:yaml.org,2002:"):
+            tag = "!!" + event.tag[len("tag:yaml.org,2002:") :]
+            remedy = "take the tag away: a value's kind follows from its key"
+        else:
+            tag, remedy = (
+                event.tag,
+                "move the variable to host_vars or group_vars beside the file, where Ansible reads tags",
+            )
+        path = self._path_here()
+        self._report.add(rules.TAG, path, "the tag %s is not read here" % shown(tag), remedy, _mark(event))
+
+    def _key(self, key: Scalar, event: t.Any) -> None:
+        frame = self._stack[-1]
+        entries = t.cast(Mapping, frame.value).entries
+        if key.text in entries and not (key.plain and key.text == _TAG_MERGE):
+            first = entries[key.text][0].line
+            self._report.add(
+                rules.DUPLICATE,
+                frame.path + (key.text,),
+                "%s stands here a second time, after line %d" % (shown(key.text), first),
+                "keep one of the two",
+                _mark(event),
+            )
+        frame.key = key
+
+    def _start(self, event: t.Any, value: Sequence | Mapping) -> None:
+        if self._wants_key():
+            self._stop(
+                rules.KEY,
+                event,
+                "%s stands where a key belongs" % value.kind,
+                "write a plain word before the colon; a text that begins with a brace or bracket needs quotes",
+            )
+        if len(self._stack) >= MAX_DEPTH:
+            self._deep(event)
+        if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            self._tag(event)
+        if event.anchor:
+            self._open.add(event.anchor)
+        self._stack.append(_Frame(value, self._path_here(), event.anchor))
+
+    def _end(self) -> None:
+        frame = self._stack.pop()
+        value = frame.value
+        if isinstance(value, Mapping):
+            for merged in value.merged:
+                for text, entry in merged.entries.items():
+                    value.entries.setdefault(text, entry)
+        if frame.anchor:
+            self._open.discard(frame.anchor)
+            self._anchors[frame.anchor] = value
+        self._put(value, None)
+
+    def _alias(self, event: t.Any) -> None:
+        if event.anchor in self._open:
+            self._stop(rules.ALIAS, event, "*%s stands inside of its own anchor" % shown(event.anchor), "write it out")
+        if event.anchor not in self._anchors:
+            message = "*%s has no anchor &%s before it" % (shown(event.anchor), shown(event.anchor))
+            self._stop(rules.ALIAS, event, message, "set the anchor above, or write the value out")
+        value = self._anchors[event.anchor]
+        if self._wants_key():
+            if not isinstance(value, Scalar):
+                self._stop(rules.KEY, event, "%s stands where a key belongs" % value.kind, "write a plain word")
+            self._key(Scalar(value.text, False, *_mark(event)), event)
+        else:
+            # Each alias may stand for all the levels that there may be, and for one that does.
+            if len(self._stack) + value.depth > MAX_DEPTH:
+                self._deep(event)
+            self._put(value, event)
+
+    def _deep(self, event: t.Any) -> t.NoReturn:
+        self._stop(rules.SIZE, event, "nested deeper than %d levels" % MAX_DEPTH, "make the file flatter")
+
+    def _put(self, value: Value, event: t.Any) -> None:
+        if not self._stack:
+            self._root = value
+            return
+        frame = self._stack[-1]
+        frame.value.size += value.size
+        frame.value.depth = max(frame.value.depth, value.depth + 1)
+        if frame.value.size > MAX_VALUES:
+            message = "the file unfolds to more than %d values" % MAX_VALUES
+            self._report.add(
+                rules.SIZE, frame.path, message, "use fewer aliases", (frame.value.line, frame.value.column)
+            )
+            raise _Stop
+        if isinstance(frame.value, Sequence):
+            frame.value.items.append(value)
+            return
+        key = t.cast(Scalar, frame.key)
+        frame.key = None
+        if key.plain and key.text == _TAG_MERGE:
+            self._merge(frame, key, value)
+        else:
+            frame.value.entries.setdefault(key.text, (key, value))
+
+    def _merge(self, frame: _Frame, key: Scalar, value: Value) -> None:
+        sources = value.items if isinstance(value, Sequence) else [value]
+        for each in sources:
+            if isinstance(each, Mapping):
+                t.cast(Mapping, frame.value).merged.append(each)
+            else:
+                self._report.add(
+                    rules.ALIAS,
+                    frame.path + (_TAG_MERGE,),
+                    "<< takes mappings, not %s" % each.kind,
+                    "name the anchor of a mapping",
+                    (key.line, key.column),
+                )
+
+
+def _mark(event: t.Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def plain(value: Value) -> t.Any:
+    """A value as YAML 1.1 understands it, for what is handed on untouched (a node's own variables).
+
+    :raises ValueError: for a scalar that has the form of a number or a date and is none.
+    """
+    import yaml
+
+    maker = yaml.SafeLoader("")
+    try:
+        return _plain(value, maker, yaml.ScalarNode)
+    finally:
+        maker.dispose()
+
+
+def _plain(value: Value, maker: t.Any, scalar_node: t.Any) -> t.Any:
+    if isinstance(value, Sequence):
+        return [_plain(item, maker, scalar_node) for item in value.items]
+    if isinstance(value, Mapping):
+        return {key: _plain(entry, maker, scalar_node) for key, (_key, entry) in value.entries.items()}
+    if not value.plain:
+        return value.text
+    tag = maker.resolve(scalar_node, value.text, (True, False))
+    node = scalar_node(tag, value.text)
+    try:
+        made = maker.construct_object(node, deep=True)
+    except Exception as error:  # PyYAML's constructors raise what int(), float() and datetime raise
+        raise ValueError("%s is not a value" % shown(value.text)) from error
+    return made if made is None or isinstance(made, (bool, int, float, str)) else value.text

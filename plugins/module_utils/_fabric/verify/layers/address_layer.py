@@ -1,0 +1,256 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The layer of addresses: what IP has on each port, against the plan."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run, Told
+
+ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+STRICT = 1
+Place = t.Tuple[str, str]
+
+
+def address(run: Run) -> None:
+    """Has every port its address, routes, rules, settings and GID, and nobody else its address?"""
+    owners = _owners(run)
+    macs = _macs(run)
+    for told, port in run.ports("address"):
+        live = Live(told.info or {})
+        netdev = live.netdev(port)
+        if netdev is None or not live.part("ip"):
+            continue
+        # what is there twice is told first: the rest may follow from it
+        _twice(run, told, port, netdev, live, owners, macs)
+        there = [_address(run, told, port, netdev, key, live) for key in ("address", "address6") if port[key]]
+        # without the address its routes are gone, and its rule is told of by nobody
+        if there and all(there):
+            _rules(run, told.name, port, netdev, live)
+            _routes(run, told.name, port, netdev, live)
+            _gid(run, told.name, port, live)
+        _leaks(run, told, port, netdev, live)
+        _sysctls(run, told, port, netdev)
+
+
+def _owners(run: Run) -> dict[str, Place]:
+    """Which node and rail each planned address is of."""
+    found: dict[str, Place] = {}
+    for told in run.told.values():
+        for port in told.plan["ports"]:
+            for key in ("address", "address6"):
+                if port[key]:
+                    found[bare(port[key])] = (told.name, port["rail"])
+    return found
+
+
+def _macs(run: Run) -> dict[str, Place]:
+    """Which node and rail each hardware address is of."""
+    found: dict[str, Place] = {}
+    for told in run.nodes():
+        live = Live(told.info or {})
+        for port in told.plan["ports"]:
+            nic = live.nic(port)
+            if nic and nic.get("mac"):
+                found[nic["mac"]] = (told.name, port["rail"])
+    return found
+
+
+def _twice(
+    run: Run,
+    told: Told,
+    port: Row,
+    netdev: str,
+    live: Live,
+    owners: t.Mapping[str, Place],
+    macs: t.Mapping[str, Place],
+) -> None:
+    name, rail = told.name, port["rail"]
+    planned = {bare(port[key]): port[key] for key in ("address", "address6") if port[key]}
+    for row in live.addresses:
+        held = bare(row["address"])
+        if row["netdev"] != netdev or held in planned:
+            continue
+        owner = owners.get(held)
+        if owner and owner != (name, rail):
+            _told_twice(run, (name, rail), owner, held)
+        elif any(_inside(held, each) for each in planned.values()):
+            run.warn("RV503", name, rail, "addresses of %s" % netdev, expected=planned, found=row["address"])
+    for row in (told.info or {}).get("duplicates") or ():
+        if row["netdev"] != netdev or row["address"] not in planned:
+            continue
+        others = [macs[mac] for mac in row["macs"] if mac in macs]
+        for other in others:
+            _told_twice(run, other, (name, rail), row["address"])
+        if not others:
+            found = "%s answers for it too" % ", ".join(row["macs"])
+            run.fail("RV510", name, rail, "address %s" % row["address"], expected="this port alone", found=found)
+
+
+def _told_twice(run: Run, culprit: Place, owner: Place, address: str) -> None:
+    """Two look-ups may find the same: it is told once, of the one that should not have the address."""
+    what = "address %s" % address
+    if any(
+        each.code == "RV510" and each.what == what and each.node == culprit[0] for each in run.failures_of(culprit[0])
+    ):
+        return
+    peer = owner[0] if owner[0] != culprit[0] else None
+    run.fail(
+        *("RV510", culprit[0], culprit[1], what),
+        expected="%s of %s alone" % (owner[1], owner[0]),
+        found="here too",
+        peer=peer,
+        peers=[owner[0]],
+        others=[owner[1]],
+        remedy="take it away here",
+    )
+
+
+def _inside(address: str, interface: str) -> bool:
+    network = ipaddress.ip_interface(interface).network
+    plain = ipaddress.ip_address(address)
+    return plain.version == network.version and plain in network
+
+
+def _address(run: Run, told: Told, port: Row, netdev: str, key: str, live: Live) -> bool:
+    wish = port[key]
+    mine = [row["address"] for row in live.addresses if row["netdev"] == netdev]
+    if wish in mine:
+        return True
+    name, rail, plain = told.name, port["rail"], bare(wish)
+    same = [each for each in mine if bare(each) == plain]
+    if same:
+        run.fail("RV502", name, rail, "address of %s" % netdev, expected=wish, found=same[0])
+        return False
+    elsewhere = [row["netdev"] for row in live.addresses if bare(row["address"]) == plain]
+    found = "on %s" % ", ".join(elsewhere) if elsewhere else ", ".join(mine) or "none"
+    run.fail("RV501", name, rail, "address of %s" % netdev, expected=wish, found=found)
+    return False
+
+
+class Way(t.NamedTuple):
+    """A route by its destination, next hop and table (None: the main one)."""
+
+    to: str
+    via: str | None
+    table: int | None
+
+    def __str__(self) -> str:
+        by = " via %s" % self.via if self.via else ""
+        return "%s%s in table %s" % (self.to, by, self.table or "main")
+
+
+def planned_ways(port: Row) -> list[Way]:
+    """The routes that the plan gives to a port, without those that the kernel itself makes of its addresses."""
+    found: list[Way] = []
+    for key, gateway in (("address", "gateway"), ("address6", "gateway6")):
+        if not port[key] or port["table"] is None:
+            continue
+        interface = ipaddress.ip_interface(port[key])
+        if interface.network.prefixlen < interface.max_prefixlen:
+            found.append(Way(str(interface.network), None, port["table"]))
+        if port[gateway]:
+            found.append(Way(ANYWHERE[interface.version], port[gateway], port["table"]))
+    return found + [Way(each["to"], each["via"], each["table"]) for each in port["routes"]]
+
+
+def _routes(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
+    ways = [Way(row["to"], row["via"], row["table"]) for row in live.routes if row["netdev"] == netdev]
+    for wish in planned_ways(port):
+        if wish in ways:
+            continue
+        other = [each for each in ways if (each.to, each.table) == (wish.to, wish.table)]
+        stray = [row["netdev"] for row in live.routes if (row["to"], row["table"]) == (wish.to, wish.table)]
+        found = str(other[0]) if other else "by %s" % stray[0] if stray else "none"
+        run.fail("RV504", name, port["rail"], "route", expected="%s dev %s" % (wish, netdev), found=found)
+
+
+def _rules(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
+    if port["table"] is None or port["rule_priority"] is None:
+        return
+    held = {(row["from"], row["oif"], row["table"], row["priority"]) for row in live.rules}
+    for key in ("address", "address6"):
+        if not port[key]:
+            continue
+        plain = ipaddress.ip_interface(port[key])
+        source = "%s/%d" % (plain.ip, plain.max_prefixlen)
+        rest = (port["table"], port["rule_priority"])
+        lost = [each for each in ((source, None, *rest), (None, netdev, *rest)) if each not in held]
+        if lost:
+            said = " and ".join("from %s" % each[0] if each[0] else "oif %s" % each[1] for each in lost)
+            others = [each for each in held if each[0] == source and each[2:] != rest]
+            found = "table %s at %s" % others[0][2:] if others else "none"
+            expected = "%s lookup %d at %d" % (said, port["table"], port["rule_priority"])
+            run.fail("RV505", name, port["rail"], "policy rule", expected=expected, found=found)
+            return
+
+
+def _leaks(run: Run, told: Told, port: Row, netdev: str, live: Live) -> None:
+    """Routes by the rail that the plan does not have."""
+    name, rail = told.name, port["rail"]
+    planned = planned_ways(port)
+    tables = {each["table"]: each["rail"] for each in told.plan["ports"] if each["table"] is not None}
+    for row in live.routes:
+        way = Way(row["to"], row["via"], row["table"])
+        found = "%s dev %s" % (way, netdev)
+        if row["netdev"] != netdev or way in planned or row["to"].startswith("fe80"):
+            continue
+        if way.table is None and way.to in ANYWHERE.values():
+            run.fail("RV507", name, rail, "main table", expected="no default route by %s" % netdev, found=str(way))
+        elif way.table is not None and tables.get(way.table, rail) != rail:
+            expected = "routes of rail %s alone" % tables[way.table]
+            others = [tables[way.table]]
+            run.fail("RV508", name, rail, "table %d" % way.table, expected=expected, found=found, others=others)
+        elif way.table is None and _of_other_rails(way.to, told, rail):
+            expected = "no route by %s to %s" % (netdev, way.to)
+            others = _of_other_rails(way.to, told, rail)
+            run.fail("RV508", name, rail, "main table", expected=expected, found=found, others=others)
+        elif not any((each.to, each.table) == (way.to, way.table) for each in planned):
+            run.warn("RV508", name, rail, "route", expected="none that is not planned", found=found)
+
+
+def _of_other_rails(to: str, told: Told, rail: str) -> list[str]:
+    """The other rails that lose packets to a route: those of whose hosts it leads to some."""
+    network = ipaddress.ip_network(to)
+    found = []
+    for port in told.plan["ports"]:
+        for key in ("address", "address6"):
+            if port["rail"] != rail and port[key]:
+                theirs = ipaddress.ip_interface(port[key]).network
+                if theirs.version == network.version and theirs.overlaps(network) and port["rail"] not in found:
+                    found.append(port["rail"])
+    return found
+
+
+def _sysctls(run: Run, told: Told, port: Row, netdev: str) -> None:
+    held = ((told.info or {}).get("sysctls") or {}).get(netdev) or {}
+    for key, wish in sorted(port["sysctl"].items()):
+        have = held.get(key)
+        if have is None or have == int(wish):
+            continue
+        what = "net.ipv4.conf.%s.%s" % (netdev, key)
+        if have < int(wish) or (key, have) == ("rp_filter", STRICT):
+            run.fail("RV506", told.name, port["rail"], what, expected=wish, found=have)
+        else:
+            cause = "net.ipv4.conf.all.%s is %d, and the kernel takes the larger" % (key, have)
+            run.warn("RV506", told.name, port["rail"], what, expected=wish, found=have, cause=cause, mends=None)
+
+
+def _gid(run: Run, name: str, port: Row, live: Live) -> None:
+    device = live.device(port)
+    if not live.part("gids") or device is None or device["link_layer"] == "infiniband":
+        return
+    held = [row for row in live.info["gids"] if row["device"] == device["device"]]
+    for key in ("address", "address6"):
+        if port[key] and not any(row["address"] == bare(port[key]) and row["type"] == "RoCE v2" for row in held):
+            what = "GID of %s" % device["device"]
+            kinds = [row["type"] for row in held if row["address"] == bare(port[key])]
+            found = "of type %s alone" % ", ".join(kinds) if kinds else "none"
+            run.fail("RV511", name, port["rail"], what, expected="RoCE v2 for %s" % bare(port[key]), found=found)
+            return

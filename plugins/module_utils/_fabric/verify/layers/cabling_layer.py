@@ -1,0 +1,166 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The layer of cabling: what is heard at the other end of each cable (LLDP), against the plan's leaf and port."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+
+Place = t.Tuple[str, str]
+
+
+def cabling(run: Run) -> None:
+    """Is every port on the leaf that is planned, and where the file names no leaves, on that of its neighbours?"""
+    heard: dict[Place, Row] = {}
+    ports: dict[Place, Row] = {}
+    mute = 0
+    for told in run.nodes():
+        live = Live(told.info or {})
+        rows = {row["netdev"]: row for row in live.info.get("lldp") or ()}
+        for port in told.plan["ports"]:
+            place = (told.name, port["rail"])
+            ports[place] = port
+            row = rows.get(live.netdev(port) or "")
+            if row:
+                heard[place] = row
+            else:
+                mute += 1
+    if not heard and run.fabric["link_layer"] == "infiniband":
+        run.why_not["cabling"] = "InfiniBand has no LLDP: ibnetdiscover on a node shows what is cabled where"
+        return
+    if not heard:
+        run.why_not["cabling"] = "no port hears LLDP: let the leaves speak it, and run with -e verify_lldp_seconds=31"
+        return
+    if mute:
+        run.why_not["cabling"] = "%d ports hear no LLDP" % mute
+    _against_plan(run, ports, heard)
+    _against_neighbours(run, ports, heard)
+
+
+def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
+    told: set[Place] = set()
+    for place, row in heard.items():
+        port = ports[place]
+        node, rail = place
+        if place in told or rail not in run.rails or not is_named(run, node, port):
+            continue
+        if not run.look("cabling", node, rail):
+            continue
+        if not _is_leaf(row, port["leaf"]["name"]):
+            swapped = _swapped(run, place, ports, heard)
+            if swapped:
+                told.update(((node, rail), (node, swapped)))
+                _tell_swap(run, node, rail, swapped, ports, heard)
+                continue
+            belongs = next((each for each in _rails(run, node) if _on(row, ports[node, each])), None)
+            cause = "its cable is in the leaf of %s" % belongs if belongs else None
+            found = "%s %s" % (row["system"] or row["chassis"], row["port"])
+            more = [belongs] if belongs else []
+            expected = _planned(port)
+            run.fail("RV701", node, rail, "leaf", expected=expected, found=found, cause=cause, others=more)
+        elif port["leaf"]["port"] and not _same(port["leaf"]["port"], row["port"], row["port_description"]):
+            found = "%s %s" % (port["leaf"]["name"], row["port"])
+            run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
+
+
+def _planned(port: Row) -> str:
+    return " ".join(each for each in (port["leaf"]["name"], port["leaf"]["port"]) if each)
+
+
+def _rails(run: Run, node: str) -> list[str]:
+    return [port["rail"] for port in run.told[node].plan["ports"]]
+
+
+def _swapped(run: Run, place: Place, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> str | None:
+    """The rail of the same node whose port hears this one's leaf, while this one hears that one's."""
+    node, rail = place
+    for theirs in _rails(run, node):
+        both = theirs != rail and (node, theirs) in heard
+        if both and _on(heard[place], ports[node, theirs]) and _on(heard[node, theirs], ports[place]):
+            return theirs
+    return None
+
+
+def _on(row: Row, port: Row) -> bool:
+    leaf = port["leaf"]
+    return bool(leaf and leaf["name"]) and _is_leaf(row, leaf["name"])
+
+
+def _tell_swap(
+    run: Run, node: str, one: str, other: str, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]
+) -> None:
+    def seen(rail: str) -> str:
+        row = heard[node, rail]
+        return "%s on %s %s" % (rail, row["system"] or row["chassis"], row["port"])
+
+    run.fail(
+        *("RV702", node, one, "cables of %s and %s" % (one, other)),
+        expected="%s on %s, %s on %s" % (one, _planned(ports[node, one]), other, _planned(ports[node, other])),
+        found="%s, %s" % (seen(one), seen(other)),
+        others=[other],
+    )
+
+
+def is_named(run: Run, node: str, port: Row) -> bool:
+    """Whether the fabric file says the leaf's name: UNIT-RAIL is only what it is called where nobody does."""
+    leaf = port.get("leaf") or {}
+    return bool(leaf.get("name")) and leaf["name"] != "%s-%s" % (run.told[node].plan["unit"], port["rail"])
+
+
+def _is_leaf(row: Row, name: str) -> bool:
+    return _same(name, row["system"], row["chassis"])
+
+
+def _same(wish: str, *said: str | None) -> bool:
+    """Whether one of these is meant; a switch may say its name with its domain, and a port with its blank."""
+    plain = wish.lower().replace(" ", "")
+    forms = [(each or "").lower().replace(" ", "") for each in said]
+    return any(each and plain in (each, each.partition(".")[0]) for each in forms)
+
+
+def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
+    """Ports of one rail and unit are on one leaf: who is elsewhere than most is told, whatever the leaf is called.
+
+    Where the file has no units, a rail may have several leaves: told is who is on another rail's.
+    """
+    groups: dict[tuple[str | None, str], dict[str, Row]] = {}
+    for (node, rail), row in heard.items():
+        if rail in run.rails and not is_named(run, node, ports[node, rail]):
+            groups.setdefault((run.told[node].plan["unit"], rail), {})[node] = row
+    numbers = collections.Counter((row["chassis"], rail) for (_node, rail), row in heard.items())
+    for (unit, rail), rows in groups.items():
+        names = collections.Counter(row["chassis"] for row in rows.values())
+        most, number = names.most_common(1)[0]
+        for node, row in rows.items():
+            if not run.look("cabling", node, rail) or row["chassis"] == most:
+                continue
+            if unit is None and not _of_another_rail(run, (node, rail), heard, numbers):
+                continue
+            others = sorted(each for each in rows if rows[each]["chassis"] == most)
+            clear = number > len(rows) - number
+            cause = None if clear else "this port's cable or that of %s is in another leaf" % ", ".join(others)
+            called = {each["chassis"]: each["system"] or each["chassis"] for each in rows.values()}
+            expected = "%s as %s" % (called[most], ", ".join(others[:3]))
+            found = "%s %s" % (called[row["chassis"]], row["port"])
+            run.fail("RV703", node, rail, "leaf", expected=expected, found=found, cause=cause, peer=others[0])
+
+
+def _of_another_rail(
+    run: Run, place: Place, heard: t.Mapping[Place, Row], numbers: t.Mapping[tuple[str, str], int]
+) -> bool:
+    """Whether a port's leaf is one that another rail has far more ports on, or has changed places with another's."""
+    node, rail = place
+    leaf = heard[place]["chassis"]
+    for other in _rails(run, node):
+        if other == rail or not numbers.get((leaf, other)):
+            continue
+        own = heard.get((node, other), {}).get("chassis")
+        if numbers[leaf, other] >= 2 * numbers[leaf, rail] or (own not in (None, leaf) and numbers.get((own, rail))):
+            return True
+    return False

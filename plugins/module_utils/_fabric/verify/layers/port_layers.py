@@ -1,0 +1,195 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The layers driver, mode and link: from the PCI function to the RDMA device of each port."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    Row,
+    Run,
+    Told,
+)
+
+# GT/s a lane of each generation of PCIe, as sysfs has them.
+GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+
+
+def driver(run: Run) -> None:
+    """Is every NIC there, with its driver, interface, VFs, PCIe link and GPUs?"""
+    for told, port in run.ports("driver"):
+        live = Live(told.info or {})
+        if not live.part("nics"):
+            continue
+        nic = live.nic(port)
+        if nic is None:
+            found = "no PCI function %s" % port["pci"] if port["pci"] else "no interface %s" % port["netdev"]
+            run.fail("RV201", told.name, port["rail"], "NIC", expected=port["pci"] or port["netdev"], found=found)
+        elif not nic["driver"]:
+            run.fail("RV202", told.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
+        elif not nic["netdev"]:
+            _gone(run, told, port, nic)
+        else:
+            _port(run, told, port, nic, live)
+
+
+def _gone(run: Run, told: Told, port: Row, nic: Row) -> None:
+    """There is a NIC without an interface here. Where pods take whole devices, one that a pod has is as it shall be."""
+    where = ("RV203", told.name, port["rail"], "netdev of %s" % nic["pci"])
+    cause = "; ".join(nic.get("holders") or ())
+    found = "held" if cause else "none (driver %s)" % nic["driver"]
+    if cause and told.plan["attachment"] == "host-device":
+        remedy = "nothing, if that is as it shall be; end it where the rail is to be proven from the node"
+        run.warn(*where, expected=port["netdev"], found=found, cause=cause, remedy=remedy)
+        run.block(after(CODES["RV203"]), told.name, port["rail"])
+    else:
+        run.fail(*where, expected=port["netdev"], found=found, cause=cause or None)
+
+
+def _port(run: Run, told: Told, port: Row, nic: Row, live: Live) -> None:
+    name, rail = told.name, port["rail"]
+    if port["netdev"] and nic["netdev"] != port["netdev"]:
+        if named(nic, port["netdev"]):
+            cause = "%s is only another name of it" % port["netdev"]
+            run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"], cause=cause)
+        else:
+            run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"])
+        return
+    _pcie(run, name, port, nic)
+    _distance(run, told, port, nic, live)
+    if port["vfs"]:
+        _vfs(run, name, port, nic, live)
+
+
+def _pcie(run: Run, name: str, port: Row, nic: Row) -> None:
+    wish, have = port["expect"], nic.get("pcie") or {}
+    speed, width = GENERATIONS.get(wish["pcie_gen"] or 0), wish["pcie_lanes"]
+    slow = speed and have.get("speed") and have["speed"] < speed
+    narrow = width and have.get("width") and have["width"] < width
+    if slow or narrow:
+        expected = "%s GT/s x%s" % (speed or have["speed"], width or have["width"])
+        found = "%s GT/s x%s" % (have["speed"], have["width"])
+        most = "%s GT/s x%s" % (have.get("max_speed"), have.get("max_width"))
+        cause = "the card itself can %s: it trained down, or the slot is smaller" % most
+        run.fail("RV207", name, port["rail"], "PCIe link", expected=expected, found=found, cause=cause)
+
+
+def _distance(run: Run, told: Told, port: Row, nic: Row, live: Live) -> None:
+    wish = port["expect"]["gpu_distance"]
+    gpus = {row["pci"]: row for row in told.info.get("gpus") or ()} if told.info else {}
+    if not live.part("gpus"):
+        return
+    for number in port["gpus"]:
+        pci = told.plan["gpus"].get(str(number))
+        if not pci:
+            continue
+        if pci not in gpus:
+            run.fail("RV209", told.name, port["rail"], "GPU %d" % number, expected=pci, found="no such PCI function")
+        elif wish in DISTANCES:
+            have = gpus[pci]["nics"].get(nic["pci"])
+            if have in DISTANCES and DISTANCES.index(have) > DISTANCES.index(wish):
+                what = "way from GPU %d to %s" % (number, nic["pci"])
+                run.fail("RV208", told.name, port["rail"], what, expected=wish, found=have)
+
+
+def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
+    rail, count = port["rail"], port["vfs"]["count"]
+    if nic["vfs"] is not None and nic["vfs"] != count:
+        run.fail("RV205", name, rail, "VFs of %s" % nic["netdev"], expected=count, found=nic["vfs"])
+        return
+    held = {row["index"]: row.get("attributes") or {} for row in live.info.get("vfs") or () if row["pf"] == nic["pci"]}
+    for wish in port["vfs"]["attributes"]:
+        have = held.get(wish["index"]) or {}
+        for key, value in wish.items():
+            if key != "index" and value is not None and have.get(key) is not None and have[key] != value:
+                what = "%s of VF %d of %s" % (key, wish["index"], nic["netdev"])
+                run.fail("RV206", name, rail, what, expected=value, found=have[key])
+
+
+def mode(run: Run) -> None:
+    """Has every node the planned RDMA mode, now and at the next boot?"""
+    for told in run.nodes():
+        system = (told.info or {}).get("system")
+        if not system or not run.look("mode", told.name):
+            continue
+        wish = told.plan["rdma_mode"]
+        have = system.get("rdma_mode")
+        if have is None:
+            cause = "the RDMA subsystem is not loaded"
+            run.fail("RV301", told.name, None, "RDMA mode", expected=wish, found="none", cause=cause)
+        elif have != wish:
+            run.fail("RV301", told.name, None, "RDMA mode", expected=wish, found=have)
+        later = (told.states.get("rdma_netns_mode") or {}).get("gathered") or {}
+        if later.get("next_boot") not in (None, wish):
+            source = later.get("next_boot_source") or "a file of modprobe.d"
+            tell = run.fail if run.kind == DRIFT else run.warn
+            tell(
+                *("RV302", told.name, None, "RDMA mode of the next boot"),
+                expected=wish,
+                found=later["next_boot"],
+                cause="%s says so" % source,
+            )
+
+
+def link(run: Run) -> None:
+    """Is every link up, as fast and with the MTU as planned, with its RDMA device?"""
+    for told, port in run.ports("link"):
+        live = Live(told.info or {})
+        nic = live.nic(port)
+        if nic is None or not nic["netdev"]:
+            continue
+        name, rail, netdev = told.name, port["rail"], nic["netdev"]
+        if nic["up"] is False:
+            run.fail("RV401", name, rail, "link %s" % netdev, expected="up", found="down")
+            continue
+        if nic["carrier"] is False:
+            run.fail("RV402", name, rail, "carrier of %s" % netdev, expected="yes", found="no")
+            if run.blocked("address", name, rail):
+                continue
+        if nic["mtu"] not in (None, port["mtu"]):
+            run.fail("RV404", name, rail, "mtu of %s" % netdev, expected=port["mtu"], found=nic["mtu"])
+        _device(run, name, port, live)
+        speed = port["expect"]["speed"]
+        have = (nic["speed"] or 0) / 1000.0 or _rate(live.device(port))
+        if speed and have and have < speed:
+            found = "%g Gb/s" % have
+            run.fail("RV403", name, rail, "speed of %s" % netdev, expected="%g Gb/s" % speed, found=found)
+
+
+def _rate(device: Row | None) -> float | None:
+    return device["rate"] if device and device["type"] == "hardware" else None
+
+
+def _device(run: Run, name: str, port: Row, live: Live) -> None:
+    rail, wish = port["rail"], port["rdma"]
+    if not live.part("rdma"):
+        return
+    device = live.device(port)
+    if device is None:
+        expected = "%s (%s)" % (wish["name"] or "one", wish["type"])
+        if wish["type"] == "hardware":
+            run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none")
+        else:
+            cause = "somebody took the soft link away (rdma link delete), or boot could not make it"
+            run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", cause=cause)
+    elif wish["name"] and device["device"] != wish["name"]:
+        run.fail("RV406", name, rail, "RDMA device", expected=wish["name"], found=device["device"])
+    elif device.get("state") not in (None, "ACTIVE"):
+        found = "%s (%s)" % (device["state"], device.get("physical_state"))
+        if device["link_layer"] == "infiniband":
+            cause = "no subnet manager has brought the port up"
+            remedy = "start one on the fabric, or see why it does not see the port (ibstat, ibdiagnet)"
+            run.fail(
+                *("RV407", name, rail, "RDMA device %s" % device["device"]),
+                expected="ACTIVE",
+                found=found,
+                cause=cause,
+                remedy=remedy,
+            )
+        else:
+            run.fail("RV407", name, rail, "RDMA device %s" % device["device"], expected="ACTIVE", found=found)

@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""One verdict from all layers, and its output.
+
+May import: _fabric.plan, _fabric.text, _fabric.verify.base, _fabric.verify.layers, _fabric.verify.probing.
+"""

@@ -1,0 +1,180 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A verdict for people and for CI: a summary that fits a screen, and JUnit XML."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree as xml
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import text_table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, Failure
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.proven_rails import (
+    UNPROVEN,
+    layer_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
+    FAILED,
+    Verdict,
+)
+
+# Lines of a screen, less what is around them: so many failures, warnings, and rows of the matrix at the most.
+_FAILURES, _WARNINGS, _ROWS = 10, 5, 12
+# Nodes that a line names.
+_NAMES = 4
+_MARKS = {"ok": "ok", FAILED: "FAILED", "not checked": "-"}
+
+
+def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
+    """One line on all of it."""
+    run = verdict.run
+    if run.kind == DRIFT:
+        number = len(run.failures)
+        said = "nothing drifted" if verdict.ok else "%s drifted" % text_table.count(number, "thing")
+        return "%s: %s on %s" % (run.fabric["name"], said, text_table.count(len(run.told), "node"))
+    nodes, proven = len(run.told), rails_proven(shown)
+    if verdict.proof is not None:
+        word = "proven" if "rdma" in run.layers else "reached"
+        open_ = rails_unproven(verdict.proof)
+        rest = ", %d not %s" % (open_, word) if open_ else ""
+        return "%d of %s %s between %s%s" % (
+            *(proven, text_table.count(len(run.rails), "rail"), word, text_table.count(nodes, "node"), rest),
+        )
+    return "%s: %s on %s" % (
+        run.fabric["name"],
+        "all well" if verdict.ok else "not well",
+        text_table.count(nodes, "node"),
+    )
+
+
+def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
+    """How many rails are well on every node that has them."""
+    cells: dict[str, list[str]] = {}
+    for row in shown["matrix"].values():
+        for rail, cell in row.items():
+            cells.setdefault(rail, []).append(cell)
+    return sum(all(cell == "ok" for cell in each) for each in cells.values())
+
+
+def rails_unproven(proof: t.Mapping[str, t.Any] | None) -> int:
+    """How many rails no traffic has proven on all their nodes, and no failure is told of either."""
+    return sum(each["state"] == UNPROVEN for each in (proof or {}).values())
+
+
+def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> list[str]:
+    """What a terminal shows: at most some 40 lines, the failures first of all that may be left out.
+
+    :param shown: the verdict's document. :param where: the file that has all.
+    """
+    found = [headline(verdict, shown)]
+    rows = [
+        (each["title"], each["checked"], each["failed"], each["not_checked"], each["why_not"])
+        for each in shown["layers"]
+    ]
+    found += text_table.table(("layer", "checked", "failed", "not checked", ""), rows)
+    bad = [node for node, row in shown["matrix"].items() if any(cell != "ok" for cell in row.values())]
+    if bad:
+        # a row a node that is not well; those that are need no room
+        head = ("", *verdict.run.rails)
+        table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in bad]
+        found += text_table.table(head, table[:_ROWS])
+        found += ["and %s" % text_table.count(len(bad) - _ROWS, "more node")] if len(bad) > _ROWS else []
+    found += _speeds(shown)
+    found += _said(verdict.run.failures, _FAILURES, "failures")
+    found += ["warning: " + line for line in _said(verdict.run.warnings, _WARNINGS, "warnings")]
+    return found + (["results: %s" % where] if where else [])
+
+
+def _said(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
+    groups: dict[Failure, list[Failure]] = {}
+    for each in failures:
+        groups.setdefault(_without_node(each), []).append(each)
+    lines = [_line(alike) for alike in list(groups.values())[:most]]
+    left = sum(len(alike) for alike in list(groups.values())[most:])
+    return lines + (["and {:,} more {}".format(left, word)] if left else [])
+
+
+def _line(alike: t.Sequence[Failure]) -> str:
+    """One line of what is the same on several nodes."""
+    if len(alike) == 1:
+        return alike[0].line()
+    names = [str(each.node) for each in alike]
+    more = " and {:,} more".format(len(names) - _NAMES) if len(names) > _NAMES else ""
+    return _without_node(alike[0]).line(", ".join(names[:_NAMES]) + more)
+
+
+def _without_node(failure: Failure) -> Failure:
+    """What is the same of failures of several nodes; of objects, which have no node, each is one of its own."""
+    node = failure.node
+    if node is None:
+        return failure
+    mends = failure.mends and failure.mends.replace(" --limit %s" % node, "")
+    return failure._replace(node=None, cause=failure.cause.replace(node, "NODE"), mends=mends)
+
+
+def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
+    """Least, median and greatest bandwidth of each rail."""
+    by_rail: dict[str, list[float]] = {}
+    for row in shown["measures"]:
+        if row["gbits"] is not None:
+            by_rail.setdefault(row["rail"], []).append(row["gbits"])
+    if not by_rail:
+        return []
+    values = {rail: sorted(each) for rail, each in by_rail.items()}
+    rows = []
+    for name, pick in (("least", 0.0), ("median", 0.5), ("greatest", 1.0)):
+        rows.append((name, *("%.2f" % each[int(pick * (len(each) - 1))] for each in values.values())))
+    if all(len(each) == 1 for each in values.values()):
+        rows = [("", *rows[0][1:])]
+    return text_table.table(("Gb/s", *values), rows)
+
+
+def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
+    """JUnit XML: a suite a layer and a case a node, so that a CI's history knows a case from run to run."""
+    run = verdict.run
+    root = xml.Element("testsuites", name="railyard %s" % run.kind)
+    totals = [0, 0, 0]
+    for layer in shown["layers"]:
+        name = layer["name"]
+        suite = xml.SubElement(root, "testsuite", name="%s.%s" % (run.kind, name))
+        failed = skipped = 0
+        looked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
+        nodes: list[str | None] = [*run.told]
+        if name in ("kubernetes", "pods"):
+            nodes.append(None)
+        elif verdict.proof is not None and name == layer_of(run):
+            nodes.append(None)  # of rails, whoever has them
+        whole = "cluster" if name in ("kubernetes", "pods") else "rails"
+        for node in nodes:
+            case = xml.SubElement(suite, "testcase", classname="%s.%s" % (run.kind, name), name=node or whole, time="0")
+            mine = [each for each in run.failures_of(node) if each.layer == name and each.node == node]
+            if mine:
+                failed += 1
+                text_of = "\n".join(each.line() for each in mine)
+                xml.SubElement(case, "failure", type=mine[0].code, message=_clean(mine[0].line())).text = _clean(
+                    text_of
+                )
+                continue
+            said_of_all = run.warnings if node is None else ()
+            open_ = [each.line() for each in said_of_all if each.layer == name and each.node is None]
+            if open_ or (node not in looked and not (node is None and looked)):
+                skipped += 1
+                said = open_[0] if open_ else layer["why_not"] or "an earlier layer failed"
+                xml.SubElement(case, "skipped", message=_clean(said))
+        for key, value in (("tests", len(nodes)), ("failures", failed), ("errors", 0), ("skipped", skipped)):
+            suite.set(key, str(value))
+        totals = [totals[0] + len(nodes), totals[1] + failed, totals[2] + skipped]
+    for key, value in (("tests", totals[0]), ("failures", totals[1]), ("errors", 0), ("skipped", totals[2])):
+        root.set(key, str(value))
+    for element in root.iter():
+        element.tail = "\n"
+        if not element.text and len(element):
+            element.text = "\n"
+    return bytes(xml.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _clean(said: str) -> str:
+    """Without what XML cannot hold."""
+    return "".join(char for char in said if char in "\n\t" or char.isprintable())

@@ -1,0 +1,224 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What an API server's refusals mean, and what one can do about each: one clear line."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+
+# Worth another try after a while: too many requests, and a proxy without a server behind it.
+PASSING = (429, 502, 503, 504)
+_DENIED = re.compile(r'admission webhook "([^"]+)" denied the request(?: without explanation)?:?\s*(.*)', re.DOTALL)
+_DOWN = re.compile(r'failed calling webhook "([^"]+)":\s*(.*)', re.DOTALL)
+_FORBIDDEN = re.compile(r'(?:User )?"([^"]*)" cannot (\S+) resource "([^"]+)" in API group "([^"]*)"')
+_UNDECLARED = re.compile(r"([\w.\[\]\"=:/{}-]+): field not declared in schema")
+_STRICT = re.compile(r'unknown field "([^"]+)"')
+_OWNER = re.compile(r'conflict with "([^"]+)"')
+_IMMUTABLE = re.compile(r"immutable|(?:is|are) not changeable|may not be changed|cannot be changed")
+_ANONYMOUS = '"system:anonymous"'
+_SHOWN = 6
+
+
+class Refusal(RailyardError):
+    """The server's own no.
+
+    ``general`` says that it would say the same to the next object, so that nothing more need be sent.
+    """
+
+    general = False
+
+
+class Gone(Refusal):
+    """What was asked for is not there."""
+
+
+class General(Refusal):
+    general = True
+
+
+class Unreachable(General):
+    """Nobody answers."""
+
+
+class Denied(Refusal):
+    """A webhook's no."""
+
+
+class Immutable(Refusal):
+    """A field that no update may change."""
+
+
+class Exists(Refusal):
+    """An object came, or changed, while it was sent."""
+
+
+class Conflict(Refusal):
+    """Fields that others own. ``owners`` are (manager, field)."""
+
+    def __init__(self, place: str, owners: t.Sequence[tuple[str, str]]) -> None:
+        managers = sorted({manager for manager, _field in owners})
+        super().__init__(
+            "%s owned by %s"
+            % (
+                _several(["%s is" % owners[0][1]] if len(owners) == 1 else [field for _m, field in owners], " are"),
+                " and ".join(managers),
+            ),
+            place,
+            "take these fields out of what %s sets, or take them over, with -e kubernetes_force=true"
+            % " and ".join(managers),
+        )
+        self.owners = list(owners)
+
+
+def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str, place: str) -> Refusal:
+    """The error for an answer of 400 and above.
+
+    :param answer: the server's Status object. :param verb: what was tried, as RBAC calls it.
+    :param resource: the plural with its group. :param place: the object, or the server where none is meant.
+    """
+    message = " ".join(str(answer.get("message") or "HTTP status %d" % status).split())
+    if status == 401:
+        return General(
+            "the server does not accept who asks (401)",
+            place,
+            "renew the token or the certificate in the kubeconfig, or name another with -e kubernetes_context=NAME",
+        )
+    down = _DOWN.search(message)
+    if down:
+        return General(
+            "%s cannot be checked, because the webhook %s does not answer: %s" % (resource, down[1], down[2]),
+            place,
+            "see that the pods behind it run (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+            " names its service), then run again",
+        )
+    denied = _DENIED.search(message)
+    if denied:
+        return _denied(denied[1], denied[2].rstrip("."), place, resource)
+    if status == 403:
+        return _forbidden(message, verb, resource, place)
+    if status == 404:
+        return _missing(answer, message, resource, place)
+    if status == 409 and _owners(answer):
+        return Conflict(place, _owners(answer))
+    if status == 409 and verb == "patch":
+        return Exists("it was made or changed meanwhile: %s" % message.rstrip("."), place, "run again")
+    if _IMMUTABLE.search(message):
+        return Immutable(
+            "the server refuses to %s it (%d): %s" % (verb, status, message.rstrip(".")),
+            place,
+            _deleted_first(place, resource),
+        )
+    unknown = _UNDECLARED.findall(message) or (_STRICT.findall(message) if status in (400, 422) else [])
+    if unknown:
+        return Refusal(
+            "the server does not know %s" % _several([field.lstrip(".") for field in unknown], ""),
+            place,
+            "bring the CustomResourceDefinition of %s to the release that this collection is made for" % resource
+            if "." in resource
+            else "report it as a bug: this is a field of no release of Kubernetes",
+        )
+    if status in PASSING:
+        return General("the server is overloaded or not ready (%d): %s" % (status, message), place, "run again later")
+    return Refusal(
+        "the server refuses to %s it (%d): %s" % (verb, status, message.rstrip(".")),
+        place,
+        "correct what its message names, then run again",
+    )
+
+
+def _denied(webhook: str, why: str, place: str, resource: str) -> Refusal:
+    text = "the webhook %s denies it: %s" % (webhook, why or "it gives no reason")
+    if "already exists" in why:
+        return Exists(text, place, "run again: the object is there now, and is updated")
+    if _IMMUTABLE.search(why):
+        return Denied(text, place, _deleted_first(place, resource))
+    if not why:
+        return Denied(text, place, "ask who runs this webhook (kubectl get validatingwebhookconfigurations)")
+    return Denied(
+        text,
+        place,
+        "where it names another object, change or delete that one; where it names a value, change the fabric file",
+    )
+
+
+def _deleted_first(place: str, resource: str) -> str:
+    """For what an update cannot change. ``place`` is a kind and, after its namespace where it has one, a name."""
+    space, _slash, name = place.partition(" ")[2].rpartition("/")
+    command = "kubectl delete %s %s%s" % (resource, "-n %s " % space if space else "", name)
+    return "delete it when nothing uses it any more (%s), then run again, which creates it" % command
+
+
+def untrusted(said: str, url: str) -> Unreachable:
+    """The error for a certificate of the server that is not accepted, in the words of the TLS library."""
+    text = said.lower()
+    if "expired" in text or "not yet valid" in text:
+        remedy = "renew the server's certificate, or set the clocks of both right"
+    elif "hostname" in text or "doesn't match" in text or "ip address mismatch" in text:
+        remedy = (
+            "name the server in the kubeconfig as its certificate does, or set tls-server-name of the cluster there to"
+            " a name that the certificate has"
+        )
+    else:
+        remedy = (
+            "set certificate-authority (or certificate-authority-data) of the cluster in the kubeconfig, or"
+            " K8S_AUTH_SSL_CA_CERT, to the authority that signed the server's certificate"
+        )
+    return Unreachable("the server's certificate is not accepted: %s" % said.rstrip("."), url, remedy)
+
+
+def _forbidden(message: str, verb: str, resource: str, place: str) -> Refusal:
+    found = _FORBIDDEN.search(message)
+    if _ANONYMOUS in message:
+        return General(
+            "the request names nobody, so that the server sees system:anonymous: %s" % message.rstrip("."),
+            place,
+            "give the user of the kubeconfig's context a token, a certificate or an exec plugin that works",
+        )
+    if not found:
+        return Refusal(
+            "the server forbids it: %s" % message.rstrip("."),
+            place,
+            "let a cluster administrator change what it names (a policy, a quota, a namespace), then run again",
+        )
+    user, verb, plural, group = found.groups()
+    full = "%s.%s" % (plural, group) if group else plural
+    return General(
+        "%s may not %s %s" % (user, verb, full),
+        place,
+        "let a cluster administrator grant %s on %s, or name another context with -e kubernetes_context=NAME"
+        % (verb, full),
+    )
+
+
+def _missing(answer: t.Mapping[str, t.Any], message: str, resource: str, place: str) -> Refusal:
+    details = answer.get("details") or {}
+    if details.get("kind") == "namespaces":
+        return Refusal(
+            "its namespace %s is not there" % details.get("name"),
+            place,
+            "install the operator that lives in it, or make it: kubectl create namespace %s" % details.get("name"),
+        )
+    return Gone("is not there: %s" % message.rstrip("."), place, "run again")
+
+
+def _owners(answer: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
+    causes = (answer.get("details") or {}).get("causes") or ()
+    found = []
+    for cause in causes:
+        owner = _OWNER.search(str(cause.get("message")))
+        if cause.get("reason") == "FieldManagerConflict" and owner:
+            found.append((owner[1], str(cause.get("field")).lstrip(".")))
+    return found
+
+
+def _several(names: t.Sequence[str], verb: str) -> str:
+    """Some of many, so that a line stays a line."""
+    if len(names) == 1:
+        return names[0]
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (" and %d more" % more if more > 0 else "") + verb

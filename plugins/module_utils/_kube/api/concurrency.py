@@ -1,0 +1,87 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Many requests side by side, so many at a time and no more."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import typing as t
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Refusal
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
+
+T = t.TypeVar("T")
+Say = t.Callable[[str], None]
+# Errors alike say no more than some of them; seconds between two lines of progress.
+SHOWN = 20
+EVERY = 10.0
+
+
+def each(
+    do: t.Callable[[T], None], items: t.Sequence[T], workers: int, say: Say, doing: str, pace: Pace | None = None
+) -> None:
+    """Call ``do`` with every item.
+
+    :param say: gets a line like "DOING: 1200 of 32768" every ten seconds.
+    :param pace: how many of the workers are used, by what has been measured; without it, all of them.
+    :raises RailyardError: what was refused, all of it; an error that would meet every item ends the work at once.
+    """
+    stop = threading.Event()
+    errors: list[tuple[int, RailyardError]] = []
+
+    def one(item: T) -> None:
+        if stop.is_set():
+            return
+        try:
+            do(item)
+        except RailyardError as error:
+            if not isinstance(error, Refusal) or error.general:
+                stop.set()
+            raise
+
+    workers = max(1, workers)
+    last, count = time.monotonic(), 0
+    left = iter(enumerate(items))
+    running: dict[Future[None], int] = {}
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        try:
+            while True:
+                room = (pace.limit if pace else workers) - len(running)
+                for number, item in itertools.islice(left, max(0, room)):
+                    running[pool.submit(one, item)] = number
+                if not running:
+                    break
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number, error = running.pop(future), future.exception()
+                    count += 1
+                    if pace:
+                        pace.done(time.monotonic())
+                    if isinstance(error, RailyardError):
+                        errors.append((number, error))
+                    elif error is not None:
+                        raise error
+                if time.monotonic() - last >= EVERY:
+                    last = time.monotonic()
+                    say("%s: %d of %d" % (doing, count, len(items)))
+        finally:
+            stop.set()
+    raise_refused(errors)
+
+
+def raise_refused(errors: list[tuple[int, RailyardError]]) -> None:
+    """Raise what was refused, in the order of the items' numbers: all of it, or what would meet every item."""
+    errors.sort(key=lambda item: item[0])
+    general = [error for _number, error in errors if isinstance(error, Refusal) and error.general]
+    if general:
+        raise general[0]
+    found = [error for _number, error in errors]
+    left = len(found) - SHOWN
+    if left > 0:
+        found = [*found[:SHOWN], RailyardError("%d more are refused likewise" % left, remedy="fix those above first")]
+    raise_all(found)

@@ -1,0 +1,274 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""CustomResourceDefinitions: brought before what needs them, renewed as a whole, and taken away when nothing hangs.
+
+They are replaced and not applied: an old server drops keywords of a newer schema, which server-side apply would then
+find lacking for ever. What was sent is known by a digest.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import refusal
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
+    Key,
+    Object,
+    digest_of,
+    marked,
+    selected,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import crd_versions
+
+API = "apiextensions.k8s.io/v1"
+KIND = "CustomResourceDefinition"
+DEFINITIONS = Resource("/apis/" + API, "customresourcedefinitions", False)
+# Helm's mark on what a release holds: it is that release's to change.
+_RELEASE = "meta.helm.sh/release-name"
+# Seconds until a definition is served, and between two looks.
+_SERVED = 60.0
+_LOOK = 0.5
+
+
+class Definitions:
+    """The definitions that one piece of software needs.
+
+    :param owner: the label and value by which those are known that it brought; the first to bring one keeps it.
+    """
+
+    def __init__(self, server: Server, owner: tuple[str, str], check: bool, say: Say) -> None:
+        self.server = server
+        self.label, self.name = owner
+        self.check = check
+        self.say = say
+        self.done: list[Change] = []
+        self.warnings: list[str] = []
+
+    def present(self, wanted: t.Sequence[Object]) -> None:
+        """Bring what is missing or differs, and wait until the server serves it.
+
+        :raises RailyardError: for all that is refused, before anything is written.
+        """
+        live = self._live([one["metadata"]["name"] for one in wanted])
+        writes: list[tuple[Object, Object | None]] = []
+        errors: list[RailyardError] = []
+        for plain in wanted:
+            name = plain["metadata"]["name"]
+            made = marked(self._labelled(plain))
+            found = live.get(name)
+            if found is None:
+                writes.append((made, None))
+                continue
+            if self._others(found):
+                continue
+            if digest_of(found) == digest_of(made):
+                continue
+            newer = self._newer(made, found)
+            if newer is True:
+                continue
+            error = _lost(made, found) or _ending(found) or newer
+            if error:
+                errors.append(error)
+            writes.append((_over(made, found), found))
+        raise_all(errors)
+        each(lambda write: self._write(*write), writes, self.server.connections, self.say, "applying %ss" % KIND)
+        self.done.sort(key=lambda change: change.subject)
+        if writes and not self.check:
+            self._served([made["metadata"]["name"] for made, _found in writes])
+
+    def absent(self, timeout: float, shared: t.Container[str] = (), before: t.Mapping[str, str] | None = None) -> None:
+        """Take away those that this software brought, with what is left of their kinds.
+
+        :param shared: the names of those that stay while there are objects of them: others may have made these.
+        :param before: the labels of objects that will be gone by then, for check mode.
+        :raises RailyardError: for objects with finalizers: nobody is left to let them go, and they would hang for good.
+        """
+        found = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
+        left = {
+            one["metadata"]["name"]: [each for each in self.objects(one) if not (before and selected(each, before))]
+            for one in found
+        }
+        kept = {name for name, objects in left.items() if name in shared and objects}
+        self.warnings += [
+            "%s %s stays, because there are %d objects of it that others may have made" % (KIND, name, len(left[name]))
+            for name in sorted(kept)
+        ]
+        found = [one for one in found if one["metadata"]["name"] not in kept]
+        going = sorted((name, objects) for name, objects in left.items() if name not in kept)
+        raise_all([error for name, objects in going for error in _held(name, objects)])
+        for one in sorted(found, key=lambda item: str(item["metadata"]["name"])):
+            name = one["metadata"]["name"]
+            self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check)
+            count = len(left[name])
+            self.done.append(
+                Change(*_change(name, "present" if not count else "present, with %d objects" % count, None))
+            )
+        end = time.monotonic() + timeout
+        while found and not self.check:
+            live = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name), METADATA)
+            found = [one for one in live if one["metadata"]["name"] not in kept]
+            if found and time.monotonic() >= end:
+                raise RailyardError(
+                    "it is deleted and still there after %g s" % timeout,
+                    "%s %s" % (KIND, found[0]["metadata"]["name"]),
+                    "see which objects of its kind are left, and run again",
+                )
+            if found:
+                time.sleep(_LOOK)
+
+    def objects(self, definition: t.Mapping[str, t.Any]) -> list[Object]:
+        """All objects of its kind, by their metadata."""
+        spec = definition["spec"]
+        served = [version["name"] for version in spec["versions"] if version["served"]]
+        if not served:
+            return []
+        resource = Resource("/apis/%s/%s" % (spec["group"], served[0]), spec["names"]["plural"], False)
+        return self.server.list(resource, accept=METADATA)
+
+    def _live(self, names: t.Sequence[str]) -> dict[str, Object]:
+        live: dict[str, Object] = {}
+
+        def one(name: str) -> None:
+            status, answer = self.server.ask("GET", DEFINITIONS.of(name=name))
+            if status < 400:
+                live[name] = answer
+            elif status != 404:
+                raise refusal(status, answer, "get", DEFINITIONS.name, self.server.url)
+
+        each(one, names, self.server.connections, self.say, "reading %ss" % KIND)
+        return live
+
+    def _labelled(self, plain: Object) -> Object:
+        metadata = dict(
+            plain["metadata"], labels=dict(plain["metadata"].get("labels") or {}, **{self.label: self.name})
+        )
+        metadata.pop("creationTimestamp", None)
+        return {"apiVersion": API, "kind": KIND, "metadata": metadata, "spec": plain["spec"]}
+
+    def _others(self, found: Object) -> bool:
+        """Whether another brought it, who will renew it."""
+        owner = (found["metadata"].get("labels") or {}).get(self.label)
+        release = (found["metadata"].get("annotations") or {}).get(_RELEASE)
+        if release and not owner:
+            self.warnings.append(
+                "%s %s is a part of Helm's release %s and left as it is" % (KIND, found["metadata"]["name"], release)
+            )
+            return True
+        return owner is not None and owner != self.name
+
+    def _newer(self, made: Object, found: Object) -> RailyardError | bool:
+        """Whether one of nobody's, as Helm brings them beside a release, is left as it is for having more than ours;
+        the error where nobody can say which of the two is the newer one.
+        """
+        if self.label in (found["metadata"].get("labels") or {}):
+            return False
+        more = crd_versions.lacking(made, found)
+        if not more:
+            return False
+        name, told = found["metadata"]["name"], "%s%s" % (more[0], " and %d more" % (len(more) - 1) if more[1:] else "")
+        if not crd_versions.lacking(found, made):
+            self.warnings.append(
+                "%s %s was there before, is newer (it has %s) and is left as it is" % (KIND, name, told)
+            )
+            return True
+        return Refused(
+            "it was there before, and has %s, which %s's does not have" % (told, self.name),
+            str(_key(name)),
+            "take a release of %s that has it; where nobody needs it: kubectl label crd %s %s=%s, then run again"
+            % (self.name, name, self.label, self.name),
+        )
+
+    def _write(self, made: Object, found: Object | None) -> None:
+        name = made["metadata"]["name"]
+        query = "?dryRun=All" if self.check else ""
+        if found is None:
+            status, answer = self.server.ask("POST", DEFINITIONS.of() + query, made)
+        else:
+            status, answer = self.server.ask("PUT", DEFINITIONS.of(name=name) + query, made)
+        if status >= 400:
+            raise refusal(status, answer, "create" if found is None else "update", DEFINITIONS.name, str(_key(name)))
+        before = "present" if found else None
+        self.done.append(Change(*_change(name, before, "renewed" if found else "present")))
+
+    def _served(self, names: t.Sequence[str]) -> None:
+        end = time.monotonic() + _SERVED
+        while True:
+            waiting = [name for name, found in self._live(names).items() if not _established(found)]
+            if not waiting:
+                return
+            if time.monotonic() >= end:
+                raise RailyardError(
+                    "it is not served after %g s" % _SERVED,
+                    "%s %s" % (KIND, waiting[0]),
+                    "see its conditions (kubectl describe crd %s)" % waiting[0],
+                )
+            time.sleep(_LOOK)
+
+
+def _key(name: str) -> Key:
+    return Key(API, KIND, "", name)
+
+
+def _change(name: str, before: str | None, after: str | None) -> tuple[str, str, t.Any, t.Any, t.Callable[[], None]]:
+    return "%s %s" % (KIND, name), "object", before, after, lambda: None
+
+
+def _over(made: Object, found: Object) -> Object:
+    """With what others keep in the one that is there: labels, annotations, and the webhook that converts."""
+    metadata = dict(made["metadata"], resourceVersion=found["metadata"]["resourceVersion"])
+    for key in ("labels", "annotations"):
+        metadata[key] = dict(found["metadata"].get(key) or {}, **(made["metadata"].get(key) or {}))
+    spec = dict(made["spec"])
+    conversion = found["spec"].get("conversion") or {}
+    if conversion.get("strategy") == "Webhook" and "conversion" not in spec:
+        spec["conversion"] = conversion
+    return dict(made, metadata=metadata, spec=spec)
+
+
+def _lost(made: Object, found: Object) -> RailyardError | None:
+    """Objects that are stored in a version that goes could not be read any more."""
+    versions = {version["name"] for version in made["spec"]["versions"]}
+    lost = [each for each in (found.get("status") or {}).get("storedVersions") or () if each not in versions]
+    if not lost:
+        return None
+    return Refused(
+        "objects are stored as %s, which the new definition no longer has" % ", ".join(lost),
+        str(_key(made["metadata"]["name"])),
+        "install the release between first, which stores them anew, and take %s out of status.storedVersions" % lost[0],
+    )
+
+
+def _ending(found: Object) -> RailyardError | None:
+    if not found["metadata"].get("deletionTimestamp"):
+        return None
+    return Refused(
+        "it is deleted and still there, as long as objects of its kind are",
+        str(_key(found["metadata"]["name"])),
+        "see which of them have finalizers that nobody takes away, then run again",
+    )
+
+
+def _held(name: str, objects: t.Sequence[Object]) -> t.Iterator[RailyardError]:
+    held = [one["metadata"] for one in objects if one["metadata"].get("finalizers")]
+    if held:
+        first = held[0]
+        where = "/".join(part for part in (first.get("namespace"), first["name"]) if part)
+        more = " and %d more" % (len(held) - 1) if len(held) > 1 else ""
+        yield Refused(
+            "%s%s would never go: it waits for %s, and its controller is gone"
+            % (where, more, ", ".join(first["finalizers"])),
+            "%s %s" % (KIND, name),
+            "install the software again and delete the objects while it runs, then remove it",
+        )
+
+
+def _established(found: Object) -> bool:
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

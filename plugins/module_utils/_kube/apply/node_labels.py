@@ -1,0 +1,105 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Labels of nodes. A node is the cluster's: only labels with our prefix are set, and taken from nodes that left.
+
+By these labels device plugins and policies find their nodes, so one that carries another wish's is never relabelled.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, selected
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
+
+KIND = ("v1", "Node")
+NODES = Resource("/api/v1", "nodes", False)
+Labels = t.Mapping[str, str]
+# Nodes that a line names.
+_SHOWN = 5
+
+
+class Labelling:
+    """``wanted`` are the labels of each node; nodes that carry the labels ``ours`` and are not in it lose those that
+    begin with ``prefix``.
+    """
+
+    def __init__(self, server: Server, wanted: t.Mapping[str, Labels], ours: Labels, prefix: str, manager: str) -> None:
+        self.server = server
+        self.wanted = wanted
+        self.ours = ours
+        self.prefix = prefix
+        self.manager = manager
+        self.missing: list[str] = []
+        self.done: list[Change] = []
+
+    def observed(self) -> dict[str, Labels]:
+        """Node -> its labels. :raises RailyardError: for planned nodes that are another wish's."""
+        live = {
+            each["name"]: each.get("labels") or {}
+            for each in self.server.list(NODES, accept=METADATA, keep=lambda node: node["metadata"])
+        }
+        self.missing = [name for name in self.wanted if name not in live]
+        raise_all(list(_anothers(self.wanted, live, self.ours)))
+        return live
+
+    def run(self, check: bool, say: Say) -> None:
+        """:raises RailyardError: for what is refused; for nodes of another wish, before anything is sent."""
+        live = self.observed()
+        each(
+            lambda change: self._patch(change, check),
+            patches(self.wanted, live, self.ours, self.prefix),
+            self.server.connections,
+            say,
+            "labelling nodes",
+            Pace(self.server.connections),
+        )
+        self.done.sort(key=lambda change: (change.subject, change.attribute))
+
+    def _patch(self, patch: tuple[str, dict[str, str | None], Labels], check: bool) -> None:
+        name, labels, before = patch
+        self.server.merge(NODES, Key(*KIND, "", name), {"metadata": {"labels": labels}}, self.manager, check)
+        self.done.extend(
+            Change("Node " + name, "metadata.labels.%s" % key, before.get(key), value, lambda: None)
+            for key, value in labels.items()
+        )
+
+
+def _anothers(wanted: t.Iterable[str], live: t.Mapping[str, Labels], ours: Labels) -> t.Iterator[RailyardError]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in wanted:
+        for key, value in ours.items():
+            carried = live.get(name, {}).get(key, value)
+            if carried != value:
+                found.setdefault((key, carried), []).append(name)
+    for (key, carried), names in found.items():
+        more = " and %d more" % (len(names) - _SHOWN) if len(names) > _SHOWN else ""
+        yield Refused(
+            "planned here, and another's already: %s=%s" % (key, carried),
+            "Node %s%s" % (", ".join(names[:_SHOWN]), more),
+            "take the nodes out of %s's fabric file and bring that to the cluster first, or tear %s down; where it is"
+            " no more: kubectl label node NODE %s-" % (carried, carried, key),
+        )
+
+
+def patches(
+    wanted: t.Mapping[str, Labels], live: t.Mapping[str, Labels], ours: Labels, prefix: str
+) -> list[tuple[str, dict[str, str | None], Labels]]:
+    """Node, the labels to set (None: to take away), and those that it has; only where something differs."""
+    found = []
+    for name, has in live.items():
+        if name not in wanted and not selected({"metadata": {"labels": has}}, ours):
+            continue
+        labels: dict[str, str | None] = {
+            key: value for key, value in wanted.get(name, {}).items() if has.get(key) != value
+        }
+        labels.update({key: None for key in has if key.startswith(prefix) and key not in wanted.get(name, {})})
+        if labels:
+            found.append((name, labels, has))
+    return found

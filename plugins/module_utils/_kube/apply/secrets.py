@@ -1,0 +1,46 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Secrets that people make and controllers read: whether they are there with the keys that are read, never what they
+say.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
+
+
+class Wanted(t.Protocol):
+    """A secret and the keys that must have a value in it."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keys(self) -> t.Sequence[str]: ...
+
+
+def problems(server: Server, wanted: t.Iterable[Wanted]) -> list[RailyardError]:
+    """What is missing. Who asks and may not see secrets is told nothing: their reader says it, once it runs."""
+    found = []
+    for each in wanted:
+        status, answer = server.ask("GET", "/api/v1/namespaces/%s/secrets/%s" % (each.namespace, each.name))
+        if status >= 400 and status != 404:
+            continue
+        values = (answer.get("data") or {}) if status < 400 else {}
+        missing = [key for key in each.keys if not values.get(key)]
+        if not missing:
+            continue
+        place = "secret %s/%s" % (each.namespace, each.name)
+        words = " ".join("--from-literal=%s=..." % key for key in each.keys)
+        remedy = "make it: kubectl create secret generic %s -n %s %s" % (each.name, each.namespace, words)
+        what = "is not there" if status == 404 else "has no %s" % " and no ".join(missing)
+        found.append(RailyardError(what, place, remedy if status == 404 else "add what is missing, or %s" % remedy))
+    return found

@@ -1,0 +1,398 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Sends what differs: kinds one after the other, objects of a kind side by side; in check mode to the server too, as a
+dry run.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import (
+    Conflict,
+    Denied,
+    Exists,
+    Immutable,
+    Refusal,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each, raise_refused
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
+    ADOPTED,
+    APPLIED,
+    Kind,
+    Object,
+    digest_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
+    differences,
+    makers,
+    released,
+    shape,
+    unkept,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_replacement import Arranged, arranged
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
+    Live,
+    Wish,
+    Write,
+    decided,
+    ending_of,
+    ends,
+    going,
+    keeper,
+    observed,
+    served,
+    settler,
+)
+
+TRYING = "trying"
+# Seconds between two looks at what is going, and how many times as long as the look itself at the least.
+_LOOK = 1.0
+_REST = 5.0
+# Seconds before an object is sent again that came, or was changed, while it was sent.
+_SENT_AGAIN = (0.2, 1.0, 3.0)
+
+
+class Apply:
+    """One run. ``done`` is what was (or would be) written so far, also after an error."""
+
+    def __init__(self, server: Server, wish: Wish, check: bool, say: Say) -> None:
+        self.server = server
+        self.wish = wish
+        self.check = check
+        self.say = say
+        self.done: list[Write] = []
+        self.warnings: list[str] = []
+        self._lock = threading.Lock()
+        self._total = 0
+
+    def present(self, prune: bool, timeout: float = 120) -> None:
+        """Make the cluster hold the wish.
+
+        :param timeout: seconds for what is deleted to be created again. :raises RailyardError: for all that is refused.
+        """
+        resources = served(self.server, self.wish)
+        live = observed(
+            self.server, resources, self.wish.family, self.say, settler(self.wish), whole=frozenset(self.wish.rules)
+        )
+        writes, warnings = decided(self.wish, resources, live, prune)
+        plan = arranged(self.wish, writes, live, prune)
+        self.warnings.extend(warnings + plan.warnings)
+        raise_refused(list(enumerate(plan.errors)))
+        self._consent(plan)
+        early = {id(write) for write in plan.early}
+        writes = [write for write in writes if id(write) not in early]
+        self._total = len(writes) + sum(not ends(write.live) for write in plan.early)
+        if self.check:
+            first = [write for write in plan.early if not ends(write.live)]
+            return self._send(first + writes, lambda write: self._predict(write, plan), TRYING)
+        if not self.server.strict:
+            self._try(writes, plan)
+        for batch in _batches(writes):
+            if batch[0].wanted is not None:
+                self._make_room(batch, [write for write in plan.early if write.key.type == batch[0].key.type], timeout)
+            for step in sorted({write.step for write in batch}):
+                self._send([write for write in batch if write.step == step], self._write, "applying")
+        return None
+
+    def absent(self, timeout: float) -> None:
+        """Take away all that carries the wish's labels, the last applied first; wait until each kind is gone.
+
+        :param timeout: seconds for each kind. :raises RailyardError: for what does not go, with its finalizers.
+        """
+        kinds = [*self.wish.kinds, *((each["apiVersion"], each["kind"]) for each in self.wish.objects)]
+        resources = self.server.resources(dict.fromkeys(kinds))
+        whole = frozenset(self.wish.rules)
+        live = observed(self.server, resources, self.wish.family, self.say, keeper(self.wish), whole=whole)
+        goes = going(self.wish, resources, live, all_of=True)
+        writes = [write for write in goes if not ends(write.live)]
+        self._total = len(writes)
+        if self.check:
+            self.warnings += ["%s: %s" % (write.key, ending_of(write.live or {})) for write in goes if ends(write.live)]
+            return self._send(writes, self._write, TRYING)
+        # what was deleted before and hangs is waited for in its turn: its controller needs what comes after it too
+        for batch in _batches(goes):
+            self._send([write for write in batch if not ends(write.live)], self._write, "deleting")
+            self._gone([write for write in batch if not write.releases], timeout)
+        return None
+
+    def _consent(self, plan: Arranged) -> None:
+        """What is deleted although it is planned is said first, and done with consent alone.
+
+        :raises Refused: without it.
+        """
+        lines = plan.lines()
+        if self.check:
+            self.warnings += ["to be replaced: " + line for line in lines]
+            if lines and not self.wish.replace:
+                self.warnings.append("the run needs consent for that: -e kubernetes_replace=true")
+        elif lines and not self.wish.replace:
+            raise Errors(
+                [
+                    Refused(
+                        line,
+                        "replacement without consent",
+                        "none of their addresses is in use by a pod as far as their status says; consent with"
+                        " -e kubernetes_replace=true, and pods that start meanwhile wait",
+                    )
+                    for line in lines
+                ]
+            )
+
+    def _make_room(self, batch: list[Write], early: list[Write], timeout: float) -> None:
+        """Delete what the writes of this kind cannot be sent beside, and wait until it is gone."""
+        goes = [*early, *(write for write in batch if write.replaces)]
+        if goes:
+            self._send([write for write in goes if not ends(write.live)], self._delete_unchanged, "deleting")
+            self._gone(goes, timeout)
+
+    def _send(self, writes: list[Write], do: t.Callable[[Write], None], doing: str) -> None:
+        """Objects of one kind, or of any in a dry run, which needs no order and then says all that is refused at once.
+
+        What a webhook denies is sent again as long as others get through: it may be for what one of these still had.
+        """
+        while writes:
+            others, denied = self._sent(writes, do, doing)
+            if not denied or others or doing == TRYING or len(denied) == len(writes):
+                errors = [*others, *(denied[id(write)] for write in writes if id(write) in denied)]
+                return raise_refused(list(enumerate(errors)))
+            writes = [write for write in writes if id(write) in denied]
+        return None
+
+    def _sent(
+        self, writes: list[Write], do: t.Callable[[Write], None], doing: str
+    ) -> tuple[list[RailyardError], dict[int, RailyardError]]:
+        """What was refused otherwise, and by webhooks, by the identity of the write."""
+        denied: dict[int, RailyardError] = {}
+
+        def one(write: Write) -> None:
+            try:
+                do(write)
+            except Denied as error:
+                denied[id(write)] = error
+
+        what = "objects" if doing == TRYING else writes[0].key.kind
+        connections = self.server.connections
+        try:
+            each(one, writes, connections, self.say, "%s %s" % (doing, what), Pace(connections))
+        except RailyardError as error:
+            if isinstance(error, Refusal) and error.general:
+                if self.done and not self.check:
+                    error.message += " (%d of %d objects were written before)" % (len(self.done), self._total)
+                raise
+            return error.errors if isinstance(error, Errors) else [error], denied
+        return [], denied
+
+    def _try(self, writes: list[Write], plan: Arranged) -> None:
+        """One dry run of each shape, for servers that would drop what they do not know and say nothing."""
+        shapes: dict[t.Any, Write] = {}
+        for write in sorted(writes, key=lambda write: write.replaces or write.step):
+            if write.wanted is not None:
+                shapes.setdefault((write.key.type, shape(write.wanted)), write)
+
+        def one(write: Write) -> None:
+            self._tried(write, plan)
+
+        self._send(list(shapes.values()), one, TRYING)
+
+    def _tried(self, write: Write, plan: Arranged) -> Object | None:
+        """The answer to a dry run; None where the server cannot take it before others are out of its way."""
+        try:
+            _created, got = self._put(write, True)
+        except (Denied, Immutable):
+            waits = write.replaces or write.step or any(each.key.type == write.key.type for each in plan.early)
+            if not waits:
+                raise
+            return None
+        _kept(write, got)
+        return got
+
+    def _predict(self, write: Write, plan: Arranged) -> None:
+        if write.wanted is None or not (write.replaces or write.step or plan.early):
+            return self._write(write)
+        got = self._tried(write, plan)
+        if write.replaces or got is None or write.live is None or _content(got) != _content(write.live):
+            self._note(write)
+        return None
+
+    def _write(self, write: Write) -> None:
+        if write.releases:
+            self._release(write)
+            return self._note(write)
+        if write.wanted is None:
+            self.server.delete(write.resource, write.key, _uid(write.live), self.check)
+            return self._note(write)
+        created, got = self._put(write, self.check)
+        _kept(write, got)
+        if not created and (write.live is None or not write.ours):
+            self._adopt(write, got)
+        if not self.check and differences(write.wanted, got, self.wish.manager):
+            # what leaves an object as a whole mapping leaves our managed fields with the second apply alone
+            _created, got = self._put(write, False)
+        if not write.replaces and write.live is not None and _content(got) == _content(write.live):
+            return None
+        return self._note(write)
+
+    def _delete_unchanged(self, write: Write) -> None:
+        """Delete an object of which nothing has come into use since it was read."""
+        version = str((write.live or {})["metadata"].get("resourceVersion") or "")
+        if not self.server.delete(write.resource, write.key, _uid(write.live), False, version):
+            raise Refusal("it changed since it was read", str(write.key), "run again, which reads it again")
+        if write.wanted is None:
+            self._note(write)
+
+    def _adopt(self, write: Write, got: Object) -> None:
+        """Mark an object that another made with the wanted values, so that it stays when ours go."""
+        others = makers(got, self.wish.manager)
+        if not others:
+            return  # it is ours, and came meanwhile or had lost its labels
+        write.adopts = True
+        if not self.check:
+            mark = {"metadata": {"annotations": {ADOPTED: ",".join(others)[:200]}}}
+            self.server.merge(write.resource, write.key, mark, self.wish.manager, False)
+        with self._lock:
+            self.warnings.append(
+                "%s was there before, made by %s: it is adopted, and teardown leaves it on the cluster"
+                % (write.key, " and ".join(others))
+            )
+
+    def _release(self, write: Write) -> None:
+        """Take our labels and annotations off what another made, and leave it to them."""
+        live = write.live or {}
+        patch = {"metadata": released(live, self.wish.manager, (ADOPTED, APPLIED))}
+        self.server.merge(write.resource, write.key, patch, self.wish.manager, self.check)
+
+    def _put(self, write: Write, dry: bool) -> tuple[bool, Object]:
+        """Whether it was made by that, and the object as it then is."""
+        server, manager, wanted = self.server, self.wish.manager, write.wanted or {}
+
+        def put(force: bool) -> tuple[bool, Object]:
+            for pause in (*_SENT_AGAIN, None):
+                try:
+                    return server.apply(write.resource, write.key, wanted, manager, force, dry)
+                except Exists:
+                    # made or changed meanwhile, as by a second run: the next apply is an update
+                    if pause is None:
+                        raise
+                    time.sleep(pause)
+            raise AssertionError("unreachable")
+
+        try:
+            created, got = put(self.wish.force)
+        except Conflict as conflict:
+            if not self._drifted(write, conflict):
+                raise
+            created, got = put(True)
+        got.update(apiVersion=write.key.api, kind=write.key.kind)
+        return created, got
+
+    def _drifted(self, write: Write, conflict: Conflict) -> bool:
+        """Whether the fields were ours at the last apply, and somebody edited them since, by hand or by program.
+
+        Someone who applies them as well means them to stay; that is a conflict.
+        """
+        if write.live is None or write.wanted is None or digest_of(write.live) != digest_of(write.wanted):
+            return False
+        appliers = {
+            entry.get("manager")
+            for entry in write.live["metadata"].get("managedFields") or ()
+            if entry.get("operation") == "Apply"
+        }
+        if any(manager in appliers for manager, _field in conflict.owners):
+            return False
+        with self._lock:
+            for manager, field in conflict.owners:
+                text = "%s: %s was changed by %s since it was applied, and is put right" % (write.key, field, manager)
+                if text not in self.warnings:
+                    self.warnings.append(text)
+        return True
+
+    def _note(self, write: Write) -> None:
+        with self._lock:
+            self.done.append(write)
+
+    def _gone(self, batch: list[Write], timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while batch:
+            resources = {batch[0].key.type: batch[0].resource}
+            waited = {write.key for write in batch}
+            begun = time.monotonic()
+            whole: frozenset[Kind] = frozenset(self.wish.rules)
+            live: Live = observed(self.server, resources, self.wish.labels, self.say, accept=METADATA, whole=whole)
+            batch = [write for write in batch if write.key in live and _uid(live[write.key]) == _uid(write.live)]
+            if batch and time.monotonic() >= end:
+                raise _hanging({write.key: live[write.key] for write in batch}, len(waited), timeout)
+            if batch:
+                # a look at thousands takes the server a while, and is not all that it has to do
+                time.sleep(max(_LOOK, _REST * (time.monotonic() - begun)))
+
+
+def _hanging(live: Live, count: int, timeout: float) -> RailyardError:
+    keys = list(live)
+    more = " (and %d more of this kind)" % (len(keys) - 1) if len(keys) > 1 else ""
+    return RailyardError(
+        "%s%s; nobody let it go within %g s" % (ending_of(live[keys[0]]), more, timeout),
+        str(keys[0]),
+        "see that the controller that set the finalizer runs and that no pod uses the object any more, then run again;"
+        " what was applied before it is still there for its controllers",
+    )
+
+
+def _kept(write: Write, got: Object) -> None:
+    """:raises Refusal: where what was sent did not come back."""
+    lost = list(unkept(write.wanted, got))
+    dropped = [each.path for each in lost if each.before is None]
+    if dropped:
+        raise Refusal(
+            "the server drops %s" % ", ".join(dropped),
+            str(write.key),
+            "bring the CustomResourceDefinition of %s to the release that this collection is made for"
+            % write.resource.name,
+        )
+    if lost:
+        raise Refusal(
+            "%s was sent as %r and reads back as %r" % (lost[0].path, lost[0].after, lost[0].before),
+            str(write.key),
+            "see which webhook changes it (kubectl get mutatingwebhookconfigurations)",
+        )
+
+
+def _batches(writes: list[Write]) -> list[list[Write]]:
+    """Neighbours of one kind that all come or all go."""
+    found: list[list[Write]] = []
+    for write in writes:
+        if found and _alike(found[-1][-1], write):
+            found[-1].append(write)
+        else:
+            found.append([write])
+    return found
+
+
+def _alike(one: Write, other: Write) -> bool:
+    return one.key.type == other.key.type and (one.wanted is None) == (other.wanted is None)
+
+
+def _content(found: Object) -> Object:
+    """An object without what differs between two answers that say the same."""
+    plain = {key: value for key, value in found.items() if key != "status"}
+    metadata = dict(plain["metadata"])
+    for key in ("resourceVersion", "generation", "selfLink"):
+        metadata.pop(key, None)
+    entries = copy.deepcopy(metadata.get("managedFields") or [])
+    for entry in entries:
+        entry.pop("time", None)
+    metadata["managedFields"] = [entry for entry in entries if "f:status" not in (entry.get("fieldsV1") or {})]
+    plain["metadata"] = metadata
+    return plain
+
+
+def _uid(found: t.Mapping[str, t.Any] | None) -> str:
+    return str(found["metadata"]["uid"]) if found else ""

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Pods of a DaemonSet: where they are, what was attached to them, and why one does not run."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from urllib.parse import urlencode
+
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import refusal
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Object
+
+RUNNING = "Running"
+# A container that only waits for the pod's network says nothing of why that does not come.
+_WAITING = ("ContainerCreating", "PodInitializing")
+# Pods of which events are asked for: what keeps them all from running is the same mostly.
+_ASKED = 32
+
+
+def there(server: Server, namespace: str, names: t.Iterable[str]) -> list[str]:
+    """Which of the DaemonSets the server has.
+
+    :raises RailyardError: for what the server refuses.
+    """
+    found = []
+    for name in names:
+        path = Resource("/apis/apps/v1", "daemonsets", True).of(namespace, name)
+        status, answer = server.ask("GET", path)
+        if status >= 400 and status != 404:
+            raise refusal(status, answer, "get", "daemonsets.apps", server.url)
+        if status != 404:
+            found.append(name)
+    return found
+
+
+def of(server: Server, namespace: str, selector: str, networks: str) -> list[Object]:
+    """A row a pod: ``name``, ``namespace``, ``uid``, ``node`` (None: on none yet), ``phase``, ``running``, ``leaving``,
+    ``why`` (it does not run; empty where it does) and ``networks``, what was attached, ``[{interface, network}]``.
+
+    :param networks: the annotation that says what was attached.
+    :raises RailyardError: for what the server refuses.
+    """
+    resource = Resource("/api/v1/namespaces/%s" % namespace, "pods", False)
+    rows = server.list(resource, selector, keep=lambda pod: _row(pod, networks))
+    silent = [row for row in rows if not row["running"] and not row["leaving"]]
+    for row in silent[:_ASKED]:
+        row["why"] = _said(server, namespace, row["uid"]) or row["why"]
+    return rows
+
+
+def _row(pod: Object, networks: str) -> Object:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    states = status.get("containerStatuses") or ()
+    phase = status.get("phase") or "Unknown"
+    running = phase == RUNNING and all("running" in (each.get("state") or {}) for each in states)
+    return {
+        "name": metadata["name"],
+        "namespace": metadata.get("namespace"),
+        "uid": metadata["uid"],
+        "node": (pod.get("spec") or {}).get("nodeName"),
+        "wanted": _wanted(pod),
+        "phase": phase,
+        "running": running,
+        "leaving": bool(metadata.get("deletionTimestamp")),
+        "why": "" if running else _why(status, phase),
+        "networks": _networks((metadata.get("annotations") or {}).get(networks)),
+    }
+
+
+def _wanted(pod: Object) -> str | None:
+    """The node for which a DaemonSet made the pod, which it says as an affinity until the pod is on it."""
+    affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for field in term.get("matchFields") or ():
+            if field.get("key") == "metadata.name" and field.get("values"):
+                return str(field["values"][0])
+    return None
+
+
+def _why(status: Object, phase: str) -> str:
+    """What the pod's own status says, the most telling first."""
+    for each in status.get("containerStatuses") or ():
+        for name in ("waiting", "terminated"):
+            state = (each.get("state") or {}).get(name) or {}
+            if state and state.get("reason") not in _WAITING:
+                code = "exit status %s" % state["exitCode"] if "exitCode" in state else ""
+                return _joined(state.get("reason"), state.get("message") or code)
+    for each in status.get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return _joined(each.get("reason"), each.get("message"))
+    return _joined(status.get("reason"), status.get("message")) or "it is %s" % phase
+
+
+def _said(server: Server, namespace: str, uid: str) -> str:
+    """The newest warning of a pod; empty where there is none, or who asks may not read events."""
+    query = urlencode({"fieldSelector": "involvedObject.uid=%s,type=Warning" % uid})
+    path = "%s?%s" % (Resource("/api/v1", "events", True).of(namespace), query)
+    status, answer = server.ask("GET", path)
+    events = [] if status >= 400 else answer.get("items") or []
+    if not events:
+        return ""
+    newest = max(events, key=_moment)
+    return _joined(newest.get("reason"), newest.get("message"))
+
+
+def _moment(event: Object) -> str:
+    """When it was last seen; the API's times sort as text."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(each) for each in times if each), str(event["metadata"].get("creationTimestamp") or ""))
+
+
+def _joined(reason: str | None, message: str | None) -> str:
+    said = ": ".join(each for each in (reason, " ".join((message or "").split())) if each)
+    return said.rstrip(".")
+
+
+def _networks(text: str | None) -> list[Object]:
+    try:
+        rows = json.loads(text or "[]")
+        return [{"interface": each.get("interface"), "network": each.get("name")} for each in rows]
+    except (ValueError, TypeError, AttributeError):
+        return []

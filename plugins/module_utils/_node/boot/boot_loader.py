@@ -1,0 +1,307 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Boot loaders, with respect to the kernel arguments that they hand over: one interface for those in use.
+
+Sources: Debian's ``update-grub`` and ``/etc/default/grub.d``, grubby(8), the UAPI group's Boot Loader Specification.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+# Which of the arguments an earlier run put there, where no file of our own says it.
+MEMORY = "/var/lib/railyard/kernel_arguments.json"
+# What the loader that booted this machine calls itself, by the Boot Loader Interface.
+LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+ENTRIES = ("/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries")
+UNIFIED = ("/boot/EFI/Linux", "/efi/EFI/Linux", "/boot/efi/EFI/Linux")
+KERNEL_CMDLINE = "/etc/kernel/cmdline"
+TIMEOUT = 600.0
+WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
+REMEDY = "mend what it says and run the task again"
+
+
+def words(text: str) -> list[str]:
+    """A command line's arguments; double quotes keep white space together and are dropped."""
+    return [word.replace('"', "") for word in WORD.findall(text)]
+
+
+class Loader:
+    """One boot loader. ``name``: as people call it."""
+
+    name = ""
+    #: where a person would look for the arguments
+    place = ""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    def entries(self) -> list[list[str]]:
+        """The arguments of each kernel that may be booted."""
+        raise NotImplementedError
+
+    def own(self) -> list[str]:
+        """The arguments that an earlier run put there."""
+        raise NotImplementedError
+
+    def changes(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
+        """What must be done so that all kernels get ``wanted``, and no more of what an earlier run put there."""
+        raise NotImplementedError
+
+    def next_boot(self) -> list[str]:
+        """The arguments that every kernel gets, in the order of the first one's."""
+        entries = self.entries()
+        return [word for word in entries[0] if all(word in each for each in entries)] if entries else []
+
+    def _ours(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[str]:
+        """Those of the wanted ones that nobody else put there."""
+        own = self.own()
+        return [word for word in wanted if word in own or word not in next_boot]
+
+
+class Grub(Loader):
+    """GRUB as Debian and Ubuntu have it: drop-ins, and a configuration that ``update-grub`` writes."""
+
+    name = "grub"
+    place = "/etc/default/grub"
+    DROP_IN = "/etc/default/grub.d/zz-railyard.cfg"
+    CONFIG = "/boot/grub/grub.cfg"
+    HEAD = "# Written by railyard.fabric.kernel_arguments.\n"
+    LINE = re.compile(r'^GRUB_CMDLINE_LINUX="\$GRUB_CMDLINE_LINUX (.*)"$', re.MULTILINE)
+    # The part for this system's own kernels; others on the disk, and what a person added, are no affair of ours.
+    OWN_KERNELS = re.compile(r"^### BEGIN \S+/10_linux\w* ###$(.*?)^### END ", re.MULTILINE | re.DOTALL)
+    # GRUB's own script ends a command at these
+    QUOTED = re.compile(r"[;|&{}<>]")
+    # There from the moment that the drop-in changes until the configuration has what it says.
+    MARK = "/var/lib/railyard/update-grub"
+
+    def entries(self) -> list[list[str]]:
+        found = []
+        text = self._system.read_file(self.CONFIG) or ""
+        for line in ("".join(self.OWN_KERNELS.findall(text)) or text).splitlines():
+            said = words(line)
+            if len(said) > 1 and said[0] in ("linux", "linuxefi") and os.path.basename(said[1]).startswith("vmlinu"):
+                found.append(said[2:])
+        return found
+
+    def own(self) -> list[str]:
+        line = self.LINE.search(self._system.read_file(self.DROP_IN) or "")
+        return words(line.group(1).replace('\\"', '"')) if line else []
+
+    def changes(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
+        changes = []
+        own, ours = self.own(), self._ours(wanted, next_boot)
+        if own != ours:
+            changes.append(Change(self.DROP_IN, "arguments", own, ours, lambda: self._write(ours)))
+        if changes or self._system.exists(self.MARK) or any(word not in next_boot for word in wanted):
+            after = [word for word in next_boot if word not in own] + ours
+            changes.append(Change(self.CONFIG, "arguments", list(next_boot), after, self._update))
+        return changes
+
+    def _write(self, arguments: t.Sequence[str]) -> None:
+        self._system.write_file(self.MARK, "")
+        if not arguments:
+            self._system.remove_file(self.DROP_IN)
+            return
+        said = ['\\"%s\\"' % word if self.QUOTED.search(word) else word for word in arguments]
+        text = '%sGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX %s"\n' % (self.HEAD, " ".join(said))
+        self._system.write_file(self.DROP_IN, text)
+
+    def _update(self) -> None:
+        self._system.check([self._system.which("update-grub") or "update-grub"], REMEDY, timeout=TIMEOUT)
+        self._system.forget_file(self.MARK)
+
+
+class Remembering(Loader):
+    """A loader whose entries have no place for a file of ours: which arguments are ours is remembered beside them."""
+
+    def own(self) -> list[str]:
+        try:
+            held = json.loads(self._system.read(MEMORY) or "[]")
+        except ValueError:
+            return []
+        return [str(each) for each in held] if isinstance(held, list) else []
+
+    def changes(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
+        own, ours = self.own(), self._ours(wanted, next_boot)
+        present = {word for entry in self.entries() for word in entry} | set(self._kept())
+        stale = [word for word in own if word not in ours and word in present]
+        missing = [word for word in ours if word not in next_boot or not self._is_kept(word)]
+        changes: list[Change] = []
+        if missing or stale:
+            # first, so that what a run that is cut off put there is known for ours
+            union = own + [word for word in ours if word not in own]
+            if union != own:
+                changes.append(self._remember(own, union))
+                own = union
+            changes += self._entry_changes(missing, stale)
+        if own != ours or (not ours and self._system.exists(MEMORY)):
+            changes.append(self._remember(own, ours))
+        return changes
+
+    def _remember(self, before: list[str], after: list[str]) -> Change:
+        if not after:
+            return Change(MEMORY, "arguments", before, None, lambda: self._system.forget_file(MEMORY))
+        text = json.dumps(after) + "\n"
+        return Change(MEMORY, "arguments", before, after, lambda: self._system.write_file(MEMORY, text))
+
+    def _entry_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
+        raise NotImplementedError
+
+    # -- what kernels that are installed later will get
+
+    def _kept(self) -> list[str]:
+        return words(self._system.read(KERNEL_CMDLINE) or "")
+
+    def _is_kept(self, word: str) -> bool:
+        return not self._system.exists(KERNEL_CMDLINE) or word in self._kept()
+
+    def _kept_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
+        if not self._system.exists(KERNEL_CMDLINE):
+            return []  # they then get what the running kernel has
+        before = self._system.read(KERNEL_CMDLINE) or ""
+        after = edited(before, missing, stale)
+        if after == before:
+            return []
+        return [self._file_change(KERNEL_CMDLINE, words(before), words(after), after + "\n")]
+
+    def _file_change(self, path: str, before: list[str], after: list[str], text: str) -> Change:
+        return Change(path, "arguments", before, after, lambda: self._system.edit_file(path, text))
+
+
+class Grubby(Remembering):
+    """GRUB as RHEL and its kin have it: entries by the Boot Loader Specification, which grubby reads and writes."""
+
+    name = "grub with grubby"
+    place = "grubby --info=ALL"
+
+    def _info(self) -> list[tuple[str, list[str]]]:
+        program = self._system.which("grubby") or "grubby"
+        said = self._system.check([program, "--info=ALL"], REMEDY, timeout=TIMEOUT)
+        found = []
+        kernel = ""
+        for line in said.splitlines():
+            key, _equals, value = line.partition("=")
+            value = value.strip()
+            if key == "kernel":
+                kernel = value.strip('"')
+            elif key == "args" and kernel:
+                found.append((kernel, words(value[1:-1] if value[:1] == value[-1:] == '"' else value)))
+        return found
+
+    def entries(self) -> list[list[str]]:
+        return [arguments for _kernel, arguments in self._info()]
+
+    def _entry_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
+        argv = [self._system.which("grubby") or "grubby", "--update-kernel=ALL"]
+        if missing:
+            argv.append("--args=%s" % " ".join(missing))
+        if stale:
+            argv.append("--remove-args=%s" % " ".join(stale))
+
+        def act() -> None:
+            self._system.check(argv, REMEDY, timeout=TIMEOUT)
+
+        before = self.next_boot()
+        after = [word for word in before if word not in stale] + [word for word in missing if word not in before]
+        changes = self._kept_changes(missing, stale)
+        if stale or after != before:
+            changes.append(Change("all kernels", "arguments", before, after, act))
+        return changes
+
+
+class Entries(Remembering):
+    """systemd-boot, or another loader that reads entries by the Boot Loader Specification."""
+
+    name = "systemd-boot"
+
+    def __init__(self, system: System, directory: str) -> None:
+        super().__init__(system)
+        self.place = directory
+
+    def _files(self) -> dict[str, str]:
+        found = {}
+        for name in self._system.listdir(self.place):
+            text = self._system.read_exact("%s/%s" % (self.place, name)) if name.endswith(".conf") else None
+            if text and re.search(r"^linux\s", text, re.MULTILINE):
+                found["%s/%s" % (self.place, name)] = text
+        return found
+
+    def entries(self) -> list[list[str]]:
+        return [self._options(text) for text in self._files().values()]
+
+    @staticmethod
+    def _options(text: str) -> list[str]:
+        return [word for line in re.findall(r"^options\s+(.*)$", text, re.MULTILINE) for word in words(line)]
+
+    def _entry_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
+        changes = self._kept_changes(missing, stale)
+        for path, text in self._files().items():
+            before = self._options(text)
+            if any(word.startswith("$") for word in before):
+                text = "its options are a variable of GRUB's, %s" % next(word for word in before if word[0] == "$")
+                raise Unsupported(text, path, "install grubby, which knows where that is kept")
+            add = [word for word in missing if word not in before]
+            after = self._edited(text, add, stale)
+            if after != text:
+                changes.append(self._file_change(path, before, self._options(after), after))
+        return changes
+
+    @staticmethod
+    def _edited(text: str, missing: list[str], stale: list[str]) -> str:
+        lines = text.rstrip("\n").split("\n")
+        places = [number for number, line in enumerate(lines) if re.match(r"options\s", line)]
+        if not places:
+            return "\n".join([*lines, "options " + " ".join(missing)]) + "\n" if missing else text
+        for number in places:
+            head, _space, rest = lines[number].partition(" ")
+            add = missing if number == places[-1] else []
+            lines[number] = "%s %s" % (head, edited(rest, add, stale))
+        return "\n".join(lines) + "\n"
+
+
+def edited(line: str, missing: t.Sequence[str], stale: t.Sequence[str]) -> str:
+    """A command line with some arguments more and some less; what is between the others stays as it is."""
+    for word in WORD.findall(line):
+        if word.replace('"', "") in stale:
+            line = re.sub(r"(^|\s+)%s(?=\s|$)" % re.escape(word), "", line)
+    have = words(line)
+    return " ".join([line.strip(), *(word for word in missing if word not in have)]).strip()
+
+
+def find(system: System) -> Loader | None:
+    """The boot loader of this node; None where it is none of those known. Raises :class:`RailyardError`."""
+    directories = [each for each in ENTRIES if any(name.endswith(".conf") for name in system.listdir(each))]
+    info = (system.read_bytes(LOADER_INFO) or b"").decode("utf-16-le", "replace")
+    if "systemd-boot" in info and directories:
+        return Entries(system, directories[0])
+    if system.which("grubby") and directories:
+        return Grubby(system)
+    if system.exists(Grub.CONFIG) and system.exists(Grub.place) and system.which("update-grub"):
+        return Grub(system)
+    return Entries(system, directories[0]) if directories else None
+
+
+def unknown(system: System) -> RailyardError:
+    """Why nothing can be changed where :func:`find` found nothing."""
+    for directory in UNIFIED:
+        if any(name.endswith(".efi") for name in system.listdir(directory)):
+            return Unsupported(
+                "the kernels are unified images, which have their arguments inside",
+                directory,
+                "write %s and build the images anew with 'kernel-install add-all'" % KERNEL_CMDLINE,
+            )
+    return Unsupported(
+        "no boot loader is here that is known: GRUB with update-grub or grubby, or systemd-boot",
+        "/boot",
+        "give the kernel its arguments where this machine gets them",
+    )

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Kernel arguments: of the running kernel, and of the next boot, which only a boot loader can give."""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_loader
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
+
+COMMAND_LINE = "/proc/cmdline"
+ARGUMENT = re.compile(r"[^\s\"'`$\\]+\Z")
+# Arguments that may stand there several times, each with its own value.
+SEVERAL = frozenset(
+    ("console", "earlycon", "earlyprintk", "hugepages", "hugepagesz", "initcall_blacklist", "module_blacklist", "pci")
+)
+PASSTHROUGH = "passthrough"
+
+
+class KernelArguments(Subsystem):
+    """See the module's documentation for the options. ``machine``: as uname(2) says it, for tests."""
+
+    def __init__(self, options: t.Mapping[str, t.Any], system: System, machine: str = "") -> None:
+        super().__init__()
+        self._system = system
+        self._allowed = bool(options.get("allow_change"))
+        self._errors: list[RailyardError] = []
+        self._until_boot = UntilBoot(system, "kernel_arguments")
+        self._absent = options.get("state") == "absent"
+        if self._absent:
+            options = {}
+        self._wanted = [self._checked(n, str(each)) for n, each in enumerate(options.get("arguments") or [])]
+        if options.get("iommu") == PASSTHROUGH:
+            self._wanted += self._passthrough(machine or os.uname().machine)
+        self._wanted = list(dict.fromkeys(self._wanted))
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> KernelArguments:
+        return cls(options, system)
+
+    def _checked(self, number: int, word: str) -> str:
+        if not ARGUMENT.match(word):
+            text = "%r is not one kernel argument" % word
+            remedy = "give each as an item of its own, without quotes and white space"
+            self._errors.append(RailyardError(text, "arguments[%d]" % number, remedy))
+        return word
+
+    def _passthrough(self, machine: str) -> list[str]:
+        if machine in ("aarch64", "arm64"):
+            return ["iommu.passthrough=1"]
+        intel = "GenuineIntel" in (self._system.read("/proc/cpuinfo") or "")
+        # AMD's is on by default, and knows no word for it
+        return ["intel_iommu=on", "iommu=pt"] if intel else ["iommu=pt"]
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        raise_all(self._errors)
+        live = boot_loader.words((self._system.read(COMMAND_LINE) or "").partition(" -- ")[0])
+        loader = boot_loader.find(self._system)
+        next_boot = loader.next_boot() if loader else None
+        return {
+            "arguments": live if next_boot is None else next_boot,
+            "live": live,
+            "next_boot": next_boot,
+            "own": loader.own() if loader else [],
+            "loader": loader.name if loader else None,
+            "missing_live": [word for word in self._wanted if word not in live],
+            "missing_next_boot": [word for word in self._wanted if word not in (next_boot or [])] if loader else None,
+            "iommu": self._iommu(),
+        }
+
+    def _iommu(self) -> dict[str, t.Any]:
+        """How many groups there are, and of how many the IOMMU translates what they send."""
+        groups = self._system.listdir("/sys/kernel/iommu_groups")
+        kinds = [self._system.read("/sys/kernel/iommu_groups/%s/type" % each) or "" for each in groups]
+        return {"groups": len(groups), "translated": len([kind for kind in kinds if kind.startswith("DMA")])}
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        changes = self._loader_changes(state)
+        if self._absent:
+            live = [word for word in state["own"] if word in state["live"]]
+            return self._until_boot.around(changes, [Staying("kernel-argument", (word,)) for word in live])
+        # without leave nothing is given again
+        return changes + (self._until_boot.keep([]) if self._allowed else [])
+
+    def _loader_changes(self, state: State) -> list[Change]:
+        self.warnings = []
+        loader = boot_loader.find(self._system)
+        if loader is None:
+            if not state["missing_live"]:
+                return []
+            error = boot_loader.unknown(self._system)
+            if self._allowed:
+                raise error
+            self.warnings.append(
+                "Kernel arguments that are not in force: %s. %s" % (" ".join(state["missing_live"]), error)
+            )
+            return []
+        others = self._others(state, loader)
+        changes = [] if others else loader.changes(self._wanted, state["next_boot"])
+        if self._allowed:
+            raise_all(others)
+            return changes
+        self.warnings += [str(error) for error in others]
+        if changes:
+            stale = [word for word in state["own"] if word not in self._wanted]
+            told = ["it lacks %s" % word for word in state["missing_next_boot"]] + [
+                "it still has %s" % x for x in stale
+            ]
+            self.warnings.append(
+                "The boot loader (%s) is not as planned: %s. Remedy: set allow_change: true, and reboot."
+                % (loader.name, ", ".join(told) or "kernels to come would lack some")
+            )
+        return []
+
+    def _others(self, state: State, loader: boot_loader.Loader) -> list[RailyardError]:
+        """Those with another value that somebody else put there: which of two counts is each argument's own affair."""
+        errors: list[RailyardError] = []
+        for word in self._wanted:
+            key, equals, _value = word.partition("=")
+            if not equals or key in SEVERAL:
+                continue
+            for held in state["next_boot"]:
+                if held.partition("=")[0] == key and held != word and held not in state["own"]:
+                    text = "the next boot's kernel gets %s, and %s is wanted" % (held, word)
+                    errors.append(Refused(text, loader.place, "take %s out there, or ask for it" % held))
+        return errors
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        coming = [word for word in self._wanted if word in (state["next_boot"] or []) or pending]
+        reasons = [
+            "the kernel argument %s is not in force and will be after a reboot" % word
+            for word in state["missing_live"]
+            if word in coming
+        ]
+        return self._until_boot.outcome(reasons)

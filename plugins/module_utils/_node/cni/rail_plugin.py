@@ -1,0 +1,311 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The CNI plugin ``railyard-rail``: a pod's interface on a rail is set as the rail's port on the node is.
+
+It stands last in a chain, and is a program of its own on the node (:mod:`cni_plugins` packs it). The released plugins
+are no help: up to 1.5 ``sbr`` knows no table and takes the first free one, from 1.6 on it adds rules that point to a
+table which nothing fills; and up to 1.2 ``tuning`` fails each CHECK of an interface's sysctls.
+
+Its configuration, beside ``type``: ``sysctl``, the interface's in ``net.ipv4.conf``; ``mtu``; ``table``, which what
+comes from the pod's addresses is looked up in, ``priority`` of the rules for that, and ``routes``, ``[{dst, gw}]``, of
+the table beside that of the address's own network. What is not said is left alone. Source: the CNI specification 1.1.0,
+https://www.cni.dev/docs/spec/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import json
+import os
+import sys
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    PROTOCOL_STATIC,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    Interface,
+    Network,
+    Route,
+    Rtnetlink,
+    Rule,
+)
+
+NAME = "railyard-rail"
+SYSCTL = "/proc/sys/net/ipv4/conf/%s/%s"
+VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
+CLONE_NEWNET = 0x40000000
+# A pod that is attached to one rail several times needs a table for each attachment.
+NEXT_TABLE = 1000
+# Error codes of the specification; from 100 on they are the plugin's own.
+BAD_ENVIRONMENT, BAD_INPUT, BAD_CONFIGURATION, FAILED = 4, 6, 7, 100
+Document = t.Dict[str, t.Any]
+
+
+class Failure(Exception):
+    """What the runtime is told: one of the specification's codes, and a line for people."""
+
+    def __init__(self, code: int, text: str, remedy: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+        self.remedy = remedy
+
+
+class Wish:
+    """The configuration. ``table`` is None where the pod has no table of its own for the rail."""
+
+    def __init__(self, conf: Document) -> None:
+        try:
+            self.sysctl = {str(key): str(value) for key, value in (conf.get("sysctl") or {}).items()}
+            self.mtu = None if conf.get("mtu") is None else int(conf["mtu"])
+            self.table = None if conf.get("table") is None else int(conf["table"])
+            self.priority = 0 if self.table is None else int(conf["priority"])
+            self.routes = [
+                (ipaddress.ip_network(each["dst"]), ipaddress.ip_address(each["gw"]))
+                for each in conf.get("routes") or []
+            ]
+            if any("/" in key for key in self.sysctl):
+                raise ValueError("sysctl")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Failure(
+                BAD_CONFIGURATION,
+                "%s: sysctl, mtu, table, priority or routes are wrong: %r" % (NAME, error),
+                "run the playbook again to write the file anew",
+            ) from None
+
+    def rules(self, addresses: t.Iterable[Interface], table: int) -> list[Rule]:
+        return [Rule(each.version, self.priority, ipaddress.ip_network(each.ip), "", table, True) for each in addresses]
+
+    def table_routes(self, addresses: t.Sequence[Interface], table: int, index: int) -> list[Route]:
+        """The networks of the addresses, then what is reached through a gateway. Of families without an address
+        nothing.
+        """
+        found = [Route(table, _of(each), index, None, None, 0, PROTOCOL_STATIC, _scope(each)) for each in addresses]
+        versions = {each.version for each in addresses}
+        for destination, gateway in self.routes:
+            if destination.version in versions:
+                found.append(Route(table, destination, index, gateway, None, 0, PROTOCOL_STATIC, SCOPE_UNIVERSE))
+        return found
+
+
+def _of(address: Interface) -> Network:
+    return address.network
+
+
+def _scope(address: Interface) -> int:
+    # the kernel knows no scope of IPv6 routes, and tells it as universe
+    return SCOPE_LINK if address.version == 4 else SCOPE_UNIVERSE
+
+
+def add(wish: Wish, name: str, addresses: t.Sequence[Interface]) -> None:
+    """Set the interface, fill the table and point the addresses to it, in the caller's namespace."""
+    with Rtnetlink() as kernel:
+        link = _link(kernel, name)
+        for key, value in wish.sysctl.items():
+            with open(SYSCTL % (name, key), "w") as stream:
+                stream.write(value)
+        if wish.mtu is not None and link.mtu != wish.mtu:
+            kernel.set_link(link.ifindex, mtu=wish.mtu)
+        if wish.table is None:
+            return
+        table = _table(kernel, wish, wish.table, addresses)
+        for route in wish.table_routes(addresses, table, link.ifindex):
+            kernel.add_route(route)
+        # last: an address that is looked up finds a whole table
+        for rule in wish.rules(addresses, table):
+            if not _present(kernel, rule):
+                kernel.add_rule(rule)
+
+
+def check(wish: Wish, name: str, addresses: t.Sequence[Interface]) -> None:
+    with Rtnetlink() as kernel:
+        link = _link(kernel, name)
+        for key, value in wish.sysctl.items():
+            with open(SYSCTL % (name, key)) as stream:
+                held = stream.read().strip()
+            if held != value:
+                raise Failure(FAILED, "%s: %s of %s is %s, not %s" % (NAME, key, name, held, value))
+        if wish.mtu is not None and link.mtu != wish.mtu:
+            raise Failure(FAILED, "%s: the MTU of %s is %s, not %d" % (NAME, name, link.mtu, wish.mtu))
+        if wish.table is not None:
+            _check_table(kernel, wish, wish.table, link.ifindex, addresses)
+
+
+def _check_table(kernel: Rtnetlink, wish: Wish, planned: int, index: int, addresses: t.Sequence[Interface]) -> None:
+    table = _table(kernel, wish, planned, addresses)
+    for rule in wish.rules(addresses, table):
+        if not _present(kernel, rule):
+            raise Failure(FAILED, "%s: %s %s is not there" % (NAME, rule.selector, rule.action))
+    held = {
+        (route.destination, route.gateway)
+        for version in {each.version for each in addresses}
+        for route in kernel.routes(version)
+        if (route.table, route.oif) == (table, index)
+    }
+    for route in wish.table_routes(addresses, table, index):
+        if (route.destination, route.gateway) not in held:
+            raise Failure(FAILED, "%s: %s %s is not in table %d" % (NAME, route.destination, route, table))
+
+
+def delete(wish: Wish, name: str, addresses: t.Sequence[Interface]) -> None:
+    """Take the rules away; the routes go with the interface, whoever takes it away or moves it.
+
+    What ADD has not come to is passed over.
+    """
+    if wish.table is None:
+        return
+    with Rtnetlink() as kernel:
+        link = kernel.link(name)
+        sources = {each.ip for each in addresses}
+        if link is not None:
+            sources.update(each.interface.ip for each in kernel.addresses() if each.ifindex == link.ifindex)
+        for version in {each.version for each in sources}:
+            for rule in kernel.rules(version):
+                source = rule.source
+                if rule.priority == wish.priority and source is not None and source.network_address in sources:
+                    kernel.delete_rule(rule)
+
+
+def _link(kernel: Rtnetlink, name: str) -> Link:
+    link = kernel.link(name)
+    if link is None:
+        raise Failure(FAILED, "%s: there is no interface %s in the pod" % (NAME, name))
+    return link
+
+
+def _table(kernel: Rtnetlink, wish: Wish, planned: int, addresses: t.Sequence[Interface]) -> int:
+    """The table that the addresses have; else the planned one, or the next, where another of the pod's has it."""
+    own = {each.ip for each in addresses}
+    others = set()
+    for version in (4, 6):
+        for rule in kernel.rules(version):
+            if rule.source is None:
+                continue
+            if rule.source.network_address not in own:
+                others.add(rule.table)
+            elif rule.priority == wish.priority and (rule.table - planned) % NEXT_TABLE == 0:
+                return rule.table
+    table = planned
+    while table in others:
+        table += NEXT_TABLE
+    return table
+
+
+def _present(kernel: Rtnetlink, wanted: Rule) -> bool:
+    return any(
+        (rule.priority, rule.source, rule.table) == (wanted.priority, wanted.source, wanted.table) and rule.plain
+        for rule in kernel.rules(wanted.version)
+    )
+
+
+# -- the specification's protocol --------------------------------------------------------------------------------------
+
+
+def addresses_of(result: Document | None, name: str) -> list[Interface]:
+    """The addresses that a previous result gives an interface. One without an index is taken for it."""
+    found = []
+    interfaces = (result or {}).get("interfaces") or []
+    for each in (result or {}).get("ips") or []:
+        number = each.get("interface")
+        if number is not None and 0 <= number < len(interfaces) and interfaces[number].get("name") != name:
+            continue
+        found.append(ipaddress.ip_interface(each["address"]))
+    return found
+
+
+@contextlib.contextmanager
+def within(path: str) -> t.Iterator[None]:
+    """In a network namespace, and alone in it among these plugins.
+
+    :raises FileNotFoundError: where there is no namespace any more.
+    """
+    with open(path, "rb") as stream, open("/proc/self/ns/net", "rb") as home:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        _enter(stream.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(fd: int) -> None:
+    if hasattr(os, "setns"):
+        os.setns(fd, CLONE_NEWNET)
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(fd, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document | None:
+    """Do what the runtime asks; what it is answered."""
+    if command in ("GC", "STATUS"):
+        # nothing outlives a pod's namespace, and nothing is needed but the kernel
+        return None
+    wish = Wish(conf)
+    path, name = environ.get("CNI_NETNS", ""), environ.get("CNI_IFNAME", "")
+    result: Document | None = conf.get("prevResult")
+    try:
+        addresses = addresses_of(result, name)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Failure(BAD_INPUT, "%s: prevResult is wrong: %r" % (NAME, error)) from None
+    if command == "DEL":
+        if path and name:
+            with contextlib.suppress(FileNotFoundError), within(path):
+                delete(wish, name, addresses)
+        return None
+    if not path or not name:
+        raise Failure(BAD_ENVIRONMENT, "%s: CNI_NETNS and CNI_IFNAME must be given" % NAME)
+    if not addresses and wish.table is not None:
+        raise Failure(
+            BAD_INPUT,
+            "%s: no plugin before it gave %s an address" % (NAME, name),
+            "let it stand behind the plugin that makes the interface",
+        )
+    with within(path):
+        (add if command == "ADD" else check)(wish, name, addresses)
+    return (result or {"cniVersion": conf.get("cniVersion", VERSIONS[-1])}) if command == "ADD" else None
+
+
+def answer(environ: t.Mapping[str, str], text: str) -> tuple[int, Document | None]:
+    """Exit status, and what goes to standard output."""
+    version = VERSIONS[-1]
+    try:
+        command = environ.get("CNI_COMMAND", "")
+        try:
+            conf = json.loads(text or "{}")
+            version = str(conf.get("cniVersion") or version)
+        except (ValueError, AttributeError):
+            raise Failure(BAD_INPUT, "%s: standard input is no JSON object" % NAME) from None
+        if command == "VERSION":
+            return 0, {"cniVersion": version, "supportedVersions": list(VERSIONS)}
+        if command not in ("ADD", "CHECK", "DEL", "GC", "STATUS"):
+            raise Failure(BAD_ENVIRONMENT, "%s: CNI_COMMAND is %r; a CNI runtime starts this program" % (NAME, command))
+        return 0, act(command, environ, conf)
+    except Failure as error:
+        return 1, _error(version, error.code, error.text, error.remedy)
+    except RailyardError as error:
+        return 1, _error(version, FAILED, "%s: %s: %s" % (NAME, error.place, error.message), error.remedy)
+    except OSError as error:
+        return 1, _error(version, FAILED, "%s: %s" % (NAME, error))
+
+
+def _error(version: str, code: int, text: str, remedy: str = "") -> Document:
+    said = {"cniVersion": version, "code": code, "msg": text}
+    return dict(said, details="Remedy: %s." % remedy) if remedy else said
+
+
+def main() -> int:
+    status, said = answer(os.environ, "" if sys.stdin.isatty() else sys.stdin.read())
+    if said is not None:
+        sys.stdout.write(json.dumps(said) + "\n")
+    return status

@@ -1,0 +1,9 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Where options that are applied at boot are kept."""
+
+from __future__ import annotations
+
+BOOT_DIR = "/etc/railyard/boot.d"

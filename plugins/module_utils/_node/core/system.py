@@ -1,0 +1,230 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A node's filesystem and commands, behind one object, so that a test can hand in another.
+
+All paths are absolute as the node knows them (``/sys/class/net``); ``root`` is put before them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+
+ABSENT = frozenset(
+    (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO, errno.EIO, errno.ESRCH)
+)
+
+# How the names of files begin that are not whole yet.
+TEMPORARY = ".railyard-"
+
+
+class CommandResult(t.NamedTuple):
+    """What a command left: exit status, standard output and standard error as text."""
+
+    rc: int
+    out: str
+    err: str
+
+
+def run_command(argv: t.Sequence[str], timeout: float) -> CommandResult:
+    """Run a program without a shell, in the C locale; ``timeout`` in seconds.
+
+    A program that is missing gives 127, one that ran out of time 124, as a shell and ``timeout`` would say.
+    """
+    env = dict(os.environ, LC_ALL="C", LANG="C")
+    try:
+        done = subprocess.run(
+            list(argv), capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, env=env, check=False
+        )
+    except FileNotFoundError:
+        return CommandResult(127, "", "%s: not found" % argv[0])
+    except subprocess.TimeoutExpired:
+        return CommandResult(124, "", "%s: no answer within %g s" % (argv[0], timeout))
+    return CommandResult(
+        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
+
+
+class System:
+    """One node. ``root`` and ``runner`` exist for tests; modules use the defaults."""
+
+    def __init__(
+        self, root: str = "/", runner: t.Callable[[t.Sequence[str], float], CommandResult] = run_command
+    ) -> None:
+        self.root = root
+        self._runner = runner
+
+    def path(self, path: str) -> str:
+        return path if self.root == "/" else os.path.join(self.root, path.lstrip("/"))
+
+    def read(self, path: str) -> str | None:
+        """The file's text without surrounding white space; None where there is none, or the kernel has no value."""
+        text = self.read_file(path)
+        return None if text is None else text.strip()
+
+    def read_file(self, path: str) -> str | None:
+        """The file's text as it is; None where there is none, or the kernel has no value."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def read_exact(self, path: str) -> str | None:
+        """As :meth:`read_file`, to edit another's file: :meth:`edit_file` writes what is no UTF-8 as it was."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
+
+    def read_bytes(self, path: str) -> bytes | None:
+        try:
+            with open(self.path(path), "rb") as stream:
+                return stream.read()
+        except OSError as error:
+            # sysfs answers EINVAL, ENODEV or EOPNOTSUPP for attributes that hold nothing just now
+            if error.errno in ABSENT:
+                return None
+            raise RailyardError("cannot be read: %s" % error.strerror, path, "run the task with become") from None
+
+    def read_int(self, path: str) -> int | None:
+        text = self.read(path)
+        try:
+            return None if text is None else int(text, 0)
+        except ValueError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self.path(path))
+
+    def modified(self, path: str) -> int:
+        """When a file was written last, in nanoseconds since 1970; 0 where there is none."""
+        try:
+            return os.stat(self.path(path)).st_mtime_ns
+        except OSError:
+            return 0
+
+    def mode(self, path: str) -> int | None:
+        """A file's permissions, such as 0o644; None where there is none."""
+        try:
+            return stat.S_IMODE(os.stat(self.path(path)).st_mode)
+        except OSError:
+            return None
+
+    def listdir(self, path: str) -> list[str]:
+        """The sorted names in a directory; empty where there is none."""
+        try:
+            return sorted(os.listdir(self.path(path)))
+        except OSError:
+            return []
+
+    def link_target(self, path: str) -> str | None:
+        """A symbolic link's target as it is written; None where there is no link."""
+        try:
+            return os.readlink(self.path(path))
+        except OSError:
+            return None
+
+    def link_name(self, path: str) -> str | None:
+        """The last part of a symbolic link's target (``driver`` -> ``mlx5_core``); None where there is no link."""
+        target = self.link_target(path)
+        return None if target is None else os.path.basename(target)
+
+    def real_path(self, path: str) -> str:
+        """The path with all symbolic links resolved, as the node knows it."""
+        real = os.path.realpath(self.path(path))
+        root = os.path.realpath(self.root)
+        return real if root == "/" else "/" + os.path.relpath(real, root)
+
+    def write_attribute(self, path: str, text: str) -> None:
+        """Write a sysfs or procfs attribute. Raises OSError as the kernel gives it: callers know what each means."""
+        fd = os.open(self.path(path), os.O_WRONLY)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+    def write_at(self, path: str, offset: int, data: bytes) -> None:
+        """Write bytes in the middle of a file, such as a function's ``config``. Raises OSError as the kernel does."""
+        fd = os.open(self.path(path), os.O_WRONLY)
+        try:
+            os.pwrite(fd, data, offset)
+        finally:
+            os.close(fd)
+
+    def write_file(self, path: str, data: str | bytes, mode: int = 0o644) -> None:
+        """Replace a file as a whole: a reader, or a crash, sees the old text or the new, never a part."""
+        target = self.path(path)
+        directory = os.path.dirname(target)
+        try:
+            os.makedirs(directory, mode=0o755, exist_ok=True)
+            fd, name = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
+            try:
+                with os.fdopen(fd, "wb") as stream:
+                    stream.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.chmod(name, mode)
+                os.replace(name, target)
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError as error:
+            raise RailyardError(
+                "cannot be written: %s" % error.strerror, path, "make the place writable for root"
+            ) from None
+
+    def edit_file(self, path: str, text: str) -> None:
+        """Replace a file, which keeps its permissions. See :meth:`read_exact`."""
+        mode = self.mode(path)
+        self.write_file(path, text, 0o644 if mode is None else mode)
+
+    def remove_file(self, path: str) -> None:
+        """Remove a file; nothing where there is none. Raises :class:`RailyardError`."""
+        try:
+            os.unlink(self.path(path))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            remedy = "make the place writable for root"
+            raise RailyardError("cannot be removed: %s" % error.strerror, path, remedy) from None
+
+    def forget_file(self, path: str) -> None:
+        """Remove a file, and its directory where that holds nothing any more."""
+        self.remove_file(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path(os.path.dirname(path)))
+
+    def symlink(self, target: str, path: str) -> None:
+        """Make ``path`` a symbolic link to ``target``, replacing another link. Raises :class:`RailyardError`."""
+        full = self.path(path)
+        try:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            if os.path.islink(full):
+                os.unlink(full)
+            os.symlink(target, full)
+        except OSError as error:
+            remedy = "make the place writable for root, and free for a link"
+            raise RailyardError("cannot be made a link: %s" % error.strerror, path, remedy) from None
+
+    def which(self, program: str) -> str | None:
+        """The program's path on the node, also where sbin is not on the caller's PATH."""
+        places = [os.environ.get("PATH", ""), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
+        return shutil.which(program, path=":".join(places))
+
+    def run(self, argv: t.Sequence[str], timeout: float = 300.0) -> CommandResult:
+        """Run a program; see :func:`run_command`."""
+        return self._runner(argv, timeout)
+
+    def check(self, argv: t.Sequence[str], remedy: str, timeout: float = 300.0) -> str:
+        """Run a program that must succeed; its standard output. What it said becomes the error."""
+        result = self.run(argv, timeout)
+        if result.rc:
+            said = " / ".join((result.err or result.out).split("\n")[:3]).strip(" /")
+            raise RailyardError("exit status %d: %s" % (result.rc, said or "no message"), " ".join(argv), remedy)
+        return result.out

@@ -1,0 +1,331 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What a node says of GPUs, their driver, the RDMA core and the modules between them."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import typing as t
+import zlib
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import (
+    kernel_modules,
+    network_namespaces,
+    pci_functions,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kernel_modules import KernelModules
+
+NVIDIA = "nvidia"
+PEERMEM = "nvidia_peermem"
+GDRDRV = "gdrdrv"
+#: nvidia-peermem of old, a package of its own
+OLD_PEERMEM = "nv_peer_mem"
+DEVICE = "/dev/gdrdrv"
+DRIVER_CONTAINER = "/run/nvidia/driver/usr/bin"
+DKMS = "/var/lib/dkms"
+MEMORY_PEERS = "/sys/kernel/mm/memory_peers"
+HOST = "host"
+CONTAINER = "container"
+Row = t.Dict[str, t.Any]
+
+
+class Seen(t.NamedTuple):
+    """One look at the node."""
+
+    inputs: choice.Inputs
+    modules: KernelModules
+    gpus: list[Row]
+    driver: Row | None
+    rdma: Row | None
+    peermem: Row
+    gdrdrv: Row
+    notices: list[str]
+
+
+def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | None = None) -> Seen:
+    """Read all that the choice needs; nothing is loaded or asked of a GPU."""
+    architecture = architecture or os.uname().machine
+    modules = KernelModules(system, architecture)
+    gpus = _gpus(system)
+    driver = _driver(system, modules)
+    rdma = _rdma(system, modules)
+    at_boot = modules.at_boot()
+    peermem = _peermem(system, modules, driver, rdma, at_boot)
+    gdrdrv = _gdrdrv(system, modules, at_boot)
+    inputs = choice.Inputs(
+        generation=choice.oldest(gpu["generation"] for gpu in gpus),
+        architecture=architecture,
+        kernel=modules.release,
+        shared_buffer=_shared_buffer(system, modules.release),
+        stack=rdma["stack"] if rdma else None,
+        stack_version=rdma["version"] if rdma else None,
+        core_dmabuf=rdma["imports_dmabuf"] if rdma else None,
+        core_peermem=rdma["peer_memory"] if rdma else None,
+        driver=driver["version"] if driver else None,
+        flavour=driver["flavour"] if driver else None,
+        cuda_dmabuf=cuda_dmabuf,
+        module=peermem["module"],
+        enforced=modules.signatures_enforced(),
+        signed=peermem["signed"],
+    )
+    notices = _notices(system, modules, architecture, driver, rdma, peermem, gdrdrv) if gpus or driver else []
+    return Seen(inputs, modules, gpus, driver, rdma, peermem, gdrdrv, notices)
+
+
+def _gpus(system: System) -> list[Row]:
+    found = []
+    for function in pci_functions.gpu_functions(system):
+        if pci_functions.GPU_VENDORS.get(pci_functions.hexadecimal(system, function, "vendor") or "") != NVIDIA:
+            continue
+        device = pci_functions.hexadecimal(system, function, "device") or "0"
+        found.append({"pci": function, "device": device, "generation": choice.generation(int(device, 16))})
+    return found
+
+
+def _driver(system: System, modules: KernelModules) -> Row | None:
+    """The running GPU driver, or the one on disk; None where there is neither."""
+    loaded = modules.loaded(NVIDIA)
+    on_disk = modules.path(NVIDIA)
+    if not loaded and not on_disk:
+        return None
+    info = modules.info(NVIDIA)
+    text = (system.read("/proc/driver/nvidia/version") or "") if loaded else ""
+    flavour = None
+    if text:
+        flavour = choice.OPEN if "Open Kernel Module" in text else choice.CLOSED
+    elif info.get("license"):
+        flavour = choice.CLOSED if info["license"].upper() == "NVIDIA" else choice.OPEN
+    running = modules.attribute(NVIDIA, "version") if loaded else None
+    in_container = loaded and (not on_disk or system.exists(DRIVER_CONTAINER))
+    return {
+        "version": running or info.get("version") or "0",
+        "flavour": flavour,
+        "loaded": loaded,
+        "on_disk": info.get("version"),
+        "from": CONTAINER if in_container else HOST,
+    }
+
+
+def _rdma(system: System, modules: KernelModules) -> Row | None:
+    """The RDMA core that is loaded, or would be; None where there is none."""
+    path = modules.path("ib_core")
+    loaded = modules.loaded("ib_core")
+    built_in = not path and (modules.built_in("ib_core") or system.exists("/sys/module/ib_core"))
+    if not path and not loaded and not built_in:
+        return None
+    # mlx_compat is OFED's own, and comes with it alone
+    ofed_runs = modules.loaded("mlx_compat")
+    ofed_on_disk = bool(path) and "/kernel/drivers/" not in str(path)
+    stack = choice.OFED if ofed_runs or (ofed_on_disk and not loaded) else choice.INBOX
+    if loaded and ofed_runs != ofed_on_disk:
+        # what runs came from a container, or OFED was installed and not started yet
+        exported = _exported(system)
+    elif path:
+        exported = {
+            symbol: modules.exporter(symbol) is not None for symbol in (choice.EXPORT_DMABUF, choice.EXPORT_PEERMEM)
+        }
+    else:
+        exported = {}
+    version = None
+    if stack == choice.OFED:
+        version = modules.attribute("mlx5_core", "version") or modules.info("mlx5_core").get("version")
+    return {
+        "stack": stack,
+        "version": version,
+        "loaded": loaded or built_in,
+        "from": CONTAINER if ofed_runs and not ofed_on_disk else HOST,
+        "on_disk": choice.OFED if ofed_on_disk else choice.INBOX if path else None,
+        "imports_dmabuf": exported.get(choice.EXPORT_DMABUF),
+        "peer_memory": exported.get(choice.EXPORT_PEERMEM),
+    }
+
+
+def _exported(system: System) -> dict[str, bool]:
+    """What the running kernel exports; the listing is long, and read only where no file describes what runs."""
+    text = system.read_file("/proc/kallsyms") or ""
+    if not text:
+        return {}
+    return {
+        symbol: re.search(r" [Tt] %s\b" % symbol, text) is not None
+        for symbol in (choice.EXPORT_DMABUF, choice.EXPORT_PEERMEM)
+    }
+
+
+def _peermem(
+    system: System, modules: KernelModules, driver: Row | None, rdma: Row | None, at_boot: t.Mapping[str, str]
+) -> Row:
+    loaded = next((name for name in (PEERMEM, OLD_PEERMEM) if modules.loaded(name)), None)
+    path = modules.path(PEERMEM)
+    against: list[str] = []
+    if loaded:
+        module = choice.LOADED
+    elif driver and driver["from"] == CONTAINER:
+        module = choice.CONTAINED
+    elif not path:
+        module = choice.ABSENT
+    elif not {"ib_core", "ib_uverbs"}.intersection(modules.needs(PEERMEM)):
+        module = choice.STUB
+    else:
+        module = choice.BUILT
+        if rdma and rdma["peer_memory"] and rdma["from"] == HOST:
+            differing = modules.disagreement(PEERMEM, choice.EXPORT_PEERMEM)
+            if differing:
+                module, against = choice.STALE, list(differing)
+    info = modules.info(PEERMEM)
+    barred = modules.barred(PEERMEM)
+    return {
+        "module": module,
+        "loaded": loaded is not None,
+        "name": loaded or PEERMEM,
+        "file": path,
+        "signed": _signed(info),
+        "symbol_versions": against,
+        "registered": [name for name in system.listdir(MEMORY_PEERS) if name.startswith("nv_mem")],
+        "at_boot": at_boot.get(PEERMEM) or at_boot.get(OLD_PEERMEM),
+        "barred": "%s: %s" % barred if barred else None,
+    }
+
+
+def _signed(info: t.Mapping[str, str]) -> bool | None:
+    """Whether modinfo tells of a signature, whose key it may not be able to name."""
+    return any(info.get(field) for field in ("signer", "sig_id", "signat")) if info else None
+
+
+def _gdrdrv(system: System, modules: KernelModules, at_boot: t.Mapping[str, str]) -> Row:
+    info = modules.info(GDRDRV)
+    loaded = modules.loaded(GDRDRV)
+    about = info.get("description", "")
+    # its description names the flavour from 2.5 on
+    flavour = choice.CLOSED if "proprietary" in about else choice.OPEN if "built for" in about else None
+    barred = modules.barred(GDRDRV)
+    return {
+        "installed": modules.path(GDRDRV) is not None,
+        "loaded": loaded,
+        "version": (modules.attribute(GDRDRV, "version") if loaded else None) or info.get("version"),
+        "flavour": flavour,
+        "device": system.exists(DEVICE),
+        "at_boot": at_boot.get(GDRDRV),
+        "barred": "%s: %s" % barred if barred else None,
+    }
+
+
+def _shared_buffer(system: System, release: str) -> bool | None:
+    text = system.read_file("/boot/config-" + release) or system.read_file("/lib/modules/%s/config" % release)
+    if not text:
+        packed = system.read_bytes("/proc/config.gz")
+        try:
+            text = gzip.decompress(packed).decode("ascii", "replace") if packed else ""
+        except (OSError, EOFError, zlib.error):
+            text = ""
+    return re.search(r"^CONFIG_DMA_SHARED_BUFFER=y$", text, re.MULTILINE) is not None if text else None
+
+
+def in_use(system: System, modules: KernelModules, name: str) -> list[str]:
+    """Who uses nvidia-peermem: its count says nothing of memory that is registered through it.
+
+    So whoever has a verbs file open may have GPU memory registered.
+    """
+    found = modules.users(name)
+    for entry in system.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        place = "/proc/%s/fd" % entry
+        files = {system.link_target("%s/%s" % (place, each)) or "" for each in system.listdir(place)}
+        verbs = sorted(each for each in files if each.startswith("/dev/infiniband/uverbs"))
+        if verbs:
+            found.append("%s pid %s has %s open" % (network_namespaces.command(system, int(entry)), entry, verbs[0]))
+    return found
+
+
+# -- what ought to be done before it hurts -----------------------------------------------------------------------------
+
+
+def _notices(
+    system: System,
+    modules: KernelModules,
+    architecture: str,
+    driver: Row | None,
+    rdma: Row | None,
+    peermem: Row,
+    gdrdrv: Row,
+) -> list[str]:
+    found = []
+    if driver and driver["from"] == HOST and driver["on_disk"] not in (None, driver["version"]):
+        found.append(
+            "The GPU driver %s runs, and %s is on disk: reboot, or unload the old one, before anything else is loaded"
+            " against it." % (driver["version"], driver["on_disk"])
+        )
+    live, disk = modules.attribute(PEERMEM, "srcversion"), modules.info(PEERMEM).get("srcversion")
+    if peermem["loaded"] and live and disk and live != disk:
+        found.append(
+            "The loaded nvidia_peermem (srcversion %s) is not the one on disk (%s): it counts from the next boot."
+            % (live, disk)
+        )
+    if peermem["module"] == choice.BUILT and not peermem["symbol_versions"]:
+        found += _older(system, modules)
+    found += unbuilt(system, architecture, modules.release)
+    if rdma and rdma["loaded"] and rdma["stack"] == choice.INBOX and rdma["on_disk"] == choice.OFED:
+        found.append("The inbox RDMA core runs, and OFED's is on disk: it counts from the next boot.")
+    if rdma and rdma["on_disk"] == choice.OFED:
+        found += _inbox_elsewhere(system, modules, architecture)
+    if gdrdrv["loaded"] and not gdrdrv["device"]:
+        found.append("gdrdrv is loaded and there is no %s: enable gdrcopy.service, which makes it." % DEVICE)
+    return found
+
+
+def _older(system: System, modules: KernelModules) -> list[str]:
+    """Whether nvidia-peermem is older than what it is built against, where versions of symbols do not tell."""
+    exporter = modules.exporter(choice.EXPORT_PEERMEM)
+    paths = [modules.path(PEERMEM), modules.path(exporter) if exporter else None]
+    try:
+        made = [os.stat(system.path(path)).st_mtime for path in paths if path]
+    except OSError:
+        return []
+    if len(made) == 2 and made[0] < made[1] and "modversions" not in modules.info(PEERMEM).get("vermagic", ""):
+        return [
+            "nvidia-peermem was built before the %s that is installed: if it will not load (Invalid argument), build"
+            " the GPU driver's modules anew." % exporter
+        ]
+    return []
+
+
+def unbuilt(system: System, architecture: str, running: str) -> list[str]:
+    """DKMS's modules of the GPU driver, the NIC driver and gdrcopy that a kernel which may be booted lacks."""
+    found = []
+    for name in system.listdir(DKMS):
+        if not re.match(r"(nvidia|gdrdrv|mlnx-ofed-kernel|mlnx-ofa_kernel|nvidia-fs)", name):
+            continue
+        versions = [
+            entry
+            for entry in system.listdir("%s/%s" % (DKMS, name))
+            if not entry.startswith("kernel-") and system.exists("%s/%s/%s/source" % (DKMS, name, entry))
+        ]
+        for release in kernel_modules.releases(system):
+            link = "%s/%s/kernel-%s-%s" % (DKMS, name, release, architecture)
+            if versions and not system.exists(link):
+                found.append(
+                    "DKMS has not built %s for the kernel %s%s: dkms install %s/%s -k %s."
+                    % (name, release, ", which runs" if release == running else "", name, versions[-1], release)
+                )
+    return found
+
+
+def _inbox_elsewhere(system: System, modules: KernelModules, architecture: str) -> list[str]:
+    found = []
+    for release in kernel_modules.releases(system):
+        if release == modules.release:
+            continue
+        other = KernelModules(system, architecture, release)
+        path = other.path("ib_core")
+        if path and "/kernel/drivers/" in path:
+            found.append(
+                "The kernel %s has the inbox RDMA core and this one OFED's: build OFED for it before it is booted."
+                % release
+            )
+    return found

@@ -1,0 +1,162 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""How much memory the container runtime's children may lock: RDMA registers its buffers by locking them.
+
+A container has its runtime's limit. systemd's own default is 8 MiB and less. A drop-in says what the service gets when
+it is started; a service that runs has what /proc says, and can be given another by prlimit(2) without a restart.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+SERVICES = (
+    "containerd",
+    "crio",
+    "docker",
+    "kubelet",
+    "k3s",
+    "k3s-agent",
+    "rke2-server",
+    "rke2-agent",
+)
+DROP_IN = "/etc/systemd/system/%s.service.d/90-railyard-memlock.conf"
+SUFFIX = ".service.d"
+TEXT = """\
+# Written by railyard.fabric.rail_limits: containers that do RDMA lock what they register.
+[Service]
+LimitMEMLOCK=infinity
+"""
+SHOWN = ("LoadState", "MainPID", "LimitMEMLOCK", "DropInPaths", "NeedDaemonReload")
+LINE = re.compile(r"^Max locked memory\s+(\S+)\s+(\S+)", re.MULTILINE)
+INFINITY = ("infinity", str(2**64 - 1))
+UNLIMITED = "unlimited"
+Row = t.Dict[str, t.Any]
+
+
+def raise_limit(pid: int, limit: int = resource.RLIM_INFINITY) -> None:
+    """Let a process, and those that it starts from now on, lock as much as they want, or bytes. Raises OSError."""
+    resource.prlimit(pid, resource.RLIMIT_MEMLOCK, (limit, limit))
+
+
+class Memlock:
+    """The services among :data:`SERVICES` that this node has.
+
+    :param give: does what :func:`raise_limit` does. For tests.
+    """
+
+    def __init__(self, system: System, services: t.Sequence[str], give: t.Callable[[int], None] = raise_limit) -> None:
+        self._system = system
+        self._names = list(services)
+        self._give = give
+
+    def know(self, services: t.Iterable[str]) -> None:
+        """Look at these too."""
+        self._names += [each for each in services if each not in self._names]
+
+    def observe(self) -> list[Row]:
+        """Of each: ``service``, ``pid`` (None: it does not run), ``configured`` (at its next start), ``live``, whether
+        systemd has read a ``drop_in`` of ours, and whether it is to ``reload`` some file of the service.
+        """
+        if not self._names or not self._system.exists("/run/systemd/system"):
+            return []
+        argv = ["systemctl", "show", "--property=Id,%s" % ",".join(SHOWN)]
+        said = self._system.check(
+            argv + ["%s.service" % name for name in self._names], "see that systemd answers", timeout=60
+        )
+        rows = []
+        for block in said.strip().split("\n\n"):
+            values = dict(line.partition("=")[::2] for line in block.splitlines())
+            if values.get("LoadState") != "loaded":
+                continue
+            name = values["Id"].rpartition(".")[0]
+            pid = int(values.get("MainPID") or 0) or None
+            configured = values.get("LimitMEMLOCK", "")
+            rows.append(
+                {
+                    "service": name,
+                    "pid": pid,
+                    "configured": UNLIMITED if configured in INFINITY else configured,
+                    "live": self._live(pid),
+                    "drop_in": DROP_IN % name in values.get("DropInPaths", "").split(),
+                    "reload": values.get("NeedDaemonReload") == "yes",
+                }
+            )
+        return sorted(rows, key=lambda row: self._names.index(row["service"]))
+
+    def _live(self, pid: int | None) -> str | None:
+        """``unlimited``, or bytes: the smaller of the soft and the hard limit."""
+        found = LINE.search(self._system.read("/proc/%d/limits" % pid) or "") if pid else None
+        if not found:
+            return None
+        numbers = [int(each) for each in found.groups() if each != UNLIMITED]
+        return str(min(numbers)) if numbers else UNLIMITED
+
+    def kept(self) -> list[str]:
+        """The services that have a drop-in of ours, whichever they were asked for."""
+        directory, _slash, name = DROP_IN.partition("/%s.service.d/")
+        names = [each[: -len(SUFFIX)] for each in self._system.listdir(directory) if each.endswith(SUFFIX)]
+        return [each for each in names if self._system.exists("%s/%s%s/%s" % (directory, each, SUFFIX, name))]
+
+    def taken_back(self, rows: t.Sequence[Row]) -> list[Change]:
+        """What must be done so that no service has more than by its other files when it is started next."""
+        kept = self.kept()
+        changes = [Change(DROP_IN % each, "LimitMEMLOCK", UNLIMITED, None, self._remover(each)) for each in kept]
+        # of a run that was cut off before systemd knew
+        unaware = any(row["drop_in"] and row["service"] not in kept for row in rows)
+        if (kept or unaware) and self._system.exists("/run/systemd/system"):
+            changes.append(Change("systemd", "units", "older", "reloaded", self._reload))
+        return changes
+
+    def _remover(self, service: str) -> t.Callable[[], None]:
+        return lambda: self._system.forget_file(DROP_IN % service)
+
+    def changes(self, rows: t.Sequence[Row]) -> list[Change]:
+        system = self._system
+        changes = []
+        reload_ = False
+        for row in rows:
+            path = DROP_IN % row["service"]
+            held = system.read_file(path)
+            # what the service has by another's file need not be ours
+            if row["configured"] != UNLIMITED and held == TEXT and not row["reload"]:
+                text = "gets LimitMEMLOCK=%s all the same: another drop-in sets it later" % row["configured"]
+                raise RailyardError(text, row["service"], "see 'systemctl cat %s'" % row["service"])
+            if row["configured"] != UNLIMITED and held != TEXT:
+                changes.append(self._file_change(row, path))
+            reload_ = reload_ or row["configured"] != UNLIMITED
+        if reload_:
+            changes.append(Change("systemd", "units", "older", "reloaded", self._reload))
+        for row in rows:
+            if row["pid"] and row["live"] not in (None, UNLIMITED):
+                changes.append(self._live_change(row))
+        return changes
+
+    def _file_change(self, row: Row, path: str) -> Change:
+        return Change(path, "LimitMEMLOCK", row["configured"], UNLIMITED, lambda: self._system.write_file(path, TEXT))
+
+    def _reload(self) -> None:
+        self._system.check(["systemctl", "daemon-reload"], "see the units that it names", timeout=120)
+
+    def _live_change(self, row: Row) -> Change:
+        subject = "%s (pid %d)" % (row["service"], row["pid"])
+
+        def act() -> None:
+            try:
+                self._give(row["pid"])
+            except OSError as error:
+                raise RailyardError(
+                    "its limit of locked memory cannot be raised: %s" % error.strerror,
+                    subject,
+                    "restart %s when it may be: its drop-in is written" % row["service"],
+                ) from None
+
+        return Change(subject, "Max locked memory", row["live"], UNLIMITED, act)

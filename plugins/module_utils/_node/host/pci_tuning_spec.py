@@ -1,0 +1,158 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What is wanted of the rail ports on the PCI bus: read from a module's options, and found on the node."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
+
+LEAVE, DISABLED = "leave", "disabled"
+
+
+class Port(t.NamedTuple):
+    """One rail port. ``place`` is where its options stand; ``gpus`` are number and PCI address of those beside it."""
+
+    place: str
+    pci: str
+    netdev: str | None
+    gpus: list[tuple[str, str]]
+    max_read_request: int | None
+    expect: dict[str, t.Any]
+
+
+class Wish:
+    """The options, with the names in them found on the node. Raises :class:`RailyardError`, all at once.
+
+    ``missing`` tells of GPUs that the plan has and the bus has not: a GPU that died must not keep the others' settings
+    from being laid down.
+    """
+
+    def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
+        self._system = system
+        self.acs = options.get("acs") or LEAVE
+        self.missing: list[str] = []
+        self._known = {str(number): address for number, address in (options.get("gpus") or {}).items()}
+        self._size = options.get("max_read_request")
+        self._found = pci.gpu_functions(system)
+        errors: list[RailyardError] = []
+        self._check_size(self._size, "max_read_request", errors)
+        self.ports: list[Port] = []
+        given = options.get("ports") or []
+        if not given and options.get("state") == "gathered":
+            self.ports = [self._nearest(function) for function in pci.network_functions(system)]
+        for number, each in enumerate(given):
+            port = self._port("ports[%d]" % number, each, errors)
+            twice = [other for other in self.ports if port and other.pci == port.pci]
+            if twice and port:
+                message = "%s is given already in %s" % (port.pci, twice[0].place)
+                errors.append(RailyardError(message, port.place, "give each port once"))
+            elif port:
+                self.ports.append(port)
+        raise_all(errors)
+
+    def _port(self, place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError]) -> Port | None:
+        before = len(errors)
+        size = options.get("max_read_request")
+        self._check_size(size, place + ".max_read_request", errors)
+        function = self._function(place, options, errors)
+        gpus = [self._gpu(str(number), place + ".gpus", errors) for number in options.get("gpus") or []]
+        expect = {key: value for key, value in (options.get("expect") or {}).items() if value is not None}
+        if expect.get("gpu_distance", pci.PROXIMITIES[0]) not in pci.PROXIMITIES:
+            text = "%r is no distance" % expect["gpu_distance"]
+            errors.append(RailyardError(text, place + ".expect", "give one of " + ", ".join(pci.PROXIMITIES)))
+        if len(errors) > before or function is None:
+            return None
+        known = [gpu for gpu in gpus if gpu]
+        return Port(place, function, options.get("netdev"), known, size or self._size, expect)
+
+    def _function(self, place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError]) -> str | None:
+        function, netdev = options.get("pci"), options.get("netdev")
+        if function:
+            function = _full(str(function))
+            if not is_pci_address(function) or not self._there(function):
+                text = "there is no PCI function %s" % function
+                errors.append(RailyardError(text, place + ".pci", "see 'lspci -D' for what there is"))
+                return None
+        elif netdev:
+            function = netdev_pci(self._system, str(netdev))
+            if not function:
+                text = "netdev %s is no PCI function here" % netdev
+                errors.append(RailyardError(text, place + ".netdev", "see 'ip link' for what there is, or give pci"))
+                return None
+        else:
+            errors.append(RailyardError("names neither pci nor netdev", place, "say which port is meant"))
+            return None
+        parent = pci.physical_function(self._system, function)
+        if parent:
+            text = "%s is a VF, whose settings are its PF's" % function
+            errors.append(RailyardError(text, place, "name the PF, %s" % parent))
+        return function
+
+    def _gpu(self, number: str, place: str, errors: list[RailyardError]) -> tuple[str, str] | None:
+        address = self._known.get(number)
+        if address:
+            address = _full(str(address))
+            if self._there(address):
+                return number, address
+            self.missing.append("GPU %s, %s, is not on the PCI bus" % (number, address))
+            return None
+        if not number.isdigit():
+            errors.append(RailyardError("%r is no GPU's number" % number, place, "give numbers, from 0"))
+        elif int(number) < len(self._found):
+            # the plan knows no address: GPUs count in the order of theirs, as their drivers count them
+            return number, self._found[int(number)]
+        else:
+            self.missing.append("GPU %s is not on the PCI bus, which has %d GPUs" % (number, len(self._found)))
+        return None
+
+    def _nearest(self, function: str) -> Port:
+        distances = {gpu: distance(self._system, function, gpu) for gpu in self._found}
+        best = min(distances.values(), key=pci.PROXIMITIES.index) if distances else None
+        near = [(str(number), gpu) for number, gpu in enumerate(self._found) if distances[gpu] == best]
+        netdevs = self._system.listdir(pci.attribute(function, "net"))
+        return Port(function, function, netdevs[0] if netdevs else None, near, None, {})
+
+    def _there(self, function: str) -> bool:
+        return self._system.exists("%s/%s" % (pci.DEVICES, function))
+
+    @staticmethod
+    def _check_size(size: int | None, place: str, errors: list[RailyardError]) -> None:
+        if size is not None and size not in SIZES:
+            known = ", ".join(str(each) for each in SIZES)
+            errors.append(RailyardError("%d is no size of a read request" % size, place, "give one of " + known))
+
+
+def distance(system: System, one: str, other: str) -> str:
+    """How near two functions are, in the words of ``nvidia-smi topo``."""
+    nodes = pci.numa_node(system, one), pci.numa_node(system, other)
+    return pci.proximity(pci.path(system, one), pci.path(system, other), *nodes)
+
+
+def between(one: t.Sequence[str], other: t.Sequence[str]) -> list[str]:
+    """The bridges that a transfer between two functions turns round in, from their :func:`.pci.path`.
+
+    Those below what the two share, on either side. None where they share no host bridge: what passes between those goes
+    through the processors, whatever the bridges' ACS says.
+    """
+    shared = 0
+    for left, right in zip(one, other):
+        if left != right:
+            break
+        shared += 1
+    if not shared:
+        return []
+    return list(one[shared:-1]) + list(other[shared:-1])
+
+
+def _full(address: str) -> str:
+    address = address.lower()
+    return address if address.count(":") == 2 else "0000:" + address

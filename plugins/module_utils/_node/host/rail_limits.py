@@ -1,0 +1,452 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the rest of a node allows the rails: locked memory, hugepages, neighbour tables; who else sets the ports.
+
+Kept by the distribution's own files (systemd drop-ins, tmpfiles.d, sysctl.d, NetworkManager's and cloud-init's). What
+is only told: reverse path filter, firewall, clock, processors' governor.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, NotTaken
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host import firewall, memlock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.memlock import Memlock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+
+HUGEPAGES = "/sys/kernel/mm/hugepages"
+HUGEPAGES_FILE = "/etc/tmpfiles.d/railyard-hugepages.conf"
+NEIGHBOURS_FILE = "/etc/sysctl.d/91-railyard-neighbours.conf"
+NETWORK_MANAGER_FILE = "/etc/NetworkManager/conf.d/90-railyard-rails.conf"
+UNREAD = "# NetworkManager has yet to read this.\n"
+# What rail_ports writes where NetworkManager is the node's back-end.
+OWN_CONNECTIONS = "/etc/NetworkManager/system-connections"
+CLOUD_INIT = "/etc/cloud/cloud.cfg.d"
+CLOUD_INIT_FILE = CLOUD_INIT + "/99-railyard-network.cfg"
+CLOUD_INIT_TEXT = (
+    "# Written by railyard.fabric.rail_limits: what is on disk is the node's network.\nnetwork: {config: disabled}\n"
+)
+HEAD = "# Written by railyard.fabric.rail_limits.\n"
+THRESHOLDS = ("gc_thresh1", "gc_thresh2", "gc_thresh3")
+# Where a later file of the same setting counts.
+SYSCTL_DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+MEMORY = re.compile(r"^MemTotal:\s+([0-9]+) kB$", re.MULTILINE)
+# What is left beside hugepages, in kB at the least, and as a part of all memory.
+LEFT_KB, LEFT_PART = 512 << 10, 16
+UNMANAGED, DISABLED = "unmanaged", "disabled"
+# What stays live when it is taken back: nobody knows what there was before.
+SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
+STRICT = 1
+Row = t.Dict[str, t.Any]
+
+
+class Port(t.NamedTuple):
+    """A rail port. ``netdev``: the name that it has or gets; ``now``: the one that it has, None where it shows none."""
+
+    netdev: str | None
+    now: str | None
+
+
+class RailLimits(Subsystem):
+    """See the module's documentation for the options. ``give``: see :class:`.Memlock`."""
+
+    def __init__(
+        self, options: t.Mapping[str, t.Any], system: System, give: t.Callable[[int], None] = memlock.raise_limit
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._options = options
+        services = options.get("services")
+        self._memlock = Memlock(system, memlock.SERVICES if services is None else services, give)
+        self._ports: list[Port] = []
+        self._netdevs: list[str] = []
+        self._short: dict[str, int] = {}
+        self._absent = options.get("state") == "absent"
+        self._until_boot = UntilBoot(system, "rail_limits")
+        if self._absent:
+            # those that earlier calls named: with a drop-in of ours, or noted
+            noted = [each.subjects[0] for each in self._until_boot.read() if each.id == "memlock"]
+            self._memlock.know([*self._memlock.kept(), *noted])
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailLimits:
+        return cls(options, system)
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        system = self._system
+        self._check()
+        state = {
+            "memlock": self._memlock.observe(),
+            "hugepages": self._pages(),
+            "neighbours": {key: self._threshold(key) for key in THRESHOLDS},
+            "network_manager": UNMANAGED if system.exists(NETWORK_MANAGER_FILE) else None,
+            "cloud_init": self._cloud_init(),
+            "rp_filter": {each: sysctl.effective(system, each, "rp_filter") for each in self._netdevs},
+            "firewall": self._firewall(),
+            "clock_synchronized": self._clock(),
+            "governors": self._governors(),
+        }
+        self.warnings = [] if self._absent else self._told(state)
+        return state
+
+    def _check(self) -> None:
+        if self._absent:
+            return  # what was asked for once does not matter any more
+        errors: list[RailyardError] = []
+        self._ports = []
+        for number, each in enumerate(self._options.get("ports") or []):
+            try:
+                self._ports.append(self._port(each, "ports[%d]" % number))
+            except RailyardError as error:
+                errors.append(error)
+        self._netdevs = [port.now for port in self._ports if port.now]
+        sizes = [int(page["size_kb"]) for page in self._pages()]
+        for number, page in enumerate(self._options.get("hugepages") or []):
+            place = "hugepages[%d]" % number
+            if page["size_kb"] not in sizes:
+                known = ", ".join(str(each) for each in sizes) or "none"
+                text = "the kernel has no hugepages of %d kB" % page["size_kb"]
+                errors.append(RailyardError(text, place + ".size_kb", "give one of those that it has: " + known))
+            if page["count"] < 0:
+                errors.append(RailyardError("%d is no number of pages" % page["count"], place, "give 0 or more"))
+        errors += self._too_many()
+        wanted = self._thresholds()
+        given = [wanted[key] for key in THRESHOLDS if key in wanted]
+        if given != sorted(given):
+            errors.append(RailyardError("%s do not rise" % given, "neighbours", "give gc_thresh1 <= 2 <= 3"))
+        raise_all(errors)
+
+    def _port(self, options: t.Mapping[str, t.Any], place: str) -> Port:
+        """A port by its PCI address, which counts first since its netdev may get its name later, or by its netdev."""
+        function, netdev = options.get("pci"), options.get("netdev")
+        if not function:
+            if not netdev:
+                raise RailyardError("names neither pci nor netdev", place, "say which port is meant")
+            if not self._system.exists("/sys/class/net/%s" % netdev):
+                raise RailyardError("there is no netdev %s" % netdev, place + ".netdev", "see 'ip link', or give pci")
+            return Port(netdev, netdev)
+        function = str(function).lower()
+        if not self._system.exists("%s/%s" % (pci_functions.DEVICES, function)):
+            raise RailyardError("there is no PCI function %s" % function, place + ".pci", "see 'lspci -D'")
+        names = self._system.listdir(pci_functions.attribute(function, "net"))
+        if netdev in names or (netdev and netdev_pci(self._system, netdev) == function):
+            return Port(netdev, netdev)
+        now = names[0] if names else None
+        if not netdev and not now:
+            moved = vf_holders.moved(self._system, [function]).get(function)
+            netdev = moved.netdev if moved else None
+        return Port(netdev or now, now)
+
+    def _pages(self) -> list[Row]:
+        found = []
+        for name in self._system.listdir(HUGEPAGES):
+            size = name[len("hugepages-") : -len("kB")]
+            count = self._system.read_int("%s/%s/nr_hugepages" % (HUGEPAGES, name))
+            free = self._system.read_int("%s/%s/free_hugepages" % (HUGEPAGES, name))
+            if size.isdigit() and count is not None:
+                found.append({"size_kb": int(size), "count": count, "free": free})
+        return sorted(found, key=lambda page: int(page["size_kb"]))
+
+    def _too_many(self) -> list[RailyardError]:
+        """Hugepages that would leave the node too little to run: it would not even boot again."""
+        found = MEMORY.search(self._system.read("/proc/meminfo") or "")
+        wanted = sum(int(page["size_kb"]) * int(page["count"]) for page in self._options.get("hugepages") or [])
+        total = int(found.group(1)) if found else 0
+        most = total - max(total // LEFT_PART, LEFT_KB)
+        if not found or wanted <= max(most, 0):
+            return []
+        text = "%d MiB of hugepages would leave too little of the node's %d MiB of memory" % (wanted >> 10, total >> 10)
+        return [RailyardError(text, "hugepages", "ask for %d MiB at most" % (max(most, 0) >> 10))]
+
+    def _threshold(self, key: str) -> int | None:
+        """The smaller of IPv4's and IPv6's."""
+        numbers = [self._system.read_int(path) for path in self._threshold_paths(key)]
+        return min((each for each in numbers if each is not None), default=None)
+
+    @staticmethod
+    def _threshold_paths(key: str) -> list[str]:
+        return ["/proc/sys/net/%s/neigh/default/%s" % (family, key) for family in ("ipv4", "ipv6")]
+
+    def _thresholds(self) -> dict[str, int]:
+        return {key: value for key, value in (self._options.get("neighbours") or {}).items() if value is not None}
+
+    def _cloud_init(self) -> str | None:
+        """``disabled``, ``enabled``; None where cloud-init is not there."""
+        if not self._system.exists(CLOUD_INIT):
+            return None
+        for name in self._system.listdir(CLOUD_INIT):
+            words = "".join((self._system.read("%s/%s" % (CLOUD_INIT, name)) or "").split())
+            if name.endswith(".cfg") and ("network:{config:disabled}" in words or "network:config:disabled" in words):
+                return DISABLED
+        return "enabled"
+
+    def _firewall(self) -> list[Row] | None:
+        """What drops RoCE on the ports; None where there is no nft to ask."""
+        program = self._system.which("nft")
+        if not program or not self._netdevs:
+            return None if not program else []
+        listed = self._system.run([program, "-j", "list", "ruleset"], 60)
+        try:
+            rules = firewall.Rules(listed.out) if listed.rc == 0 else None
+        except ValueError:
+            rules = None
+        if rules is None:
+            return None
+        found: list[Row] = []
+        for netdev in self._netdevs:
+            for family in ("ipv4", "ipv6"):
+                for drop in rules.drops(firewall.Packet(netdev, family)):
+                    found.append(dict(drop, netdev=netdev, packet=family))
+        return found
+
+    def _clock(self) -> bool | None:
+        if not self._system.which("timedatectl"):
+            return None
+        said = self._system.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"], 30)
+        return {"yes": True, "no": False}.get(said.out.strip()) if said.rc == 0 else None
+
+    def _governors(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name in self._system.listdir("/sys/devices/system/cpu"):
+            if name.startswith("cpu") and name[3:].isdigit():
+                kind = self._system.read("/sys/devices/system/cpu/%s/cpufreq/scaling_governor" % name)
+                if kind:
+                    found[kind] = found.get(kind, 0) + 1
+        return found
+
+    def _told(self, state: State) -> list[str]:
+        told = []
+        strict = [netdev for netdev, value in state["rp_filter"].items() if value == STRICT]
+        if strict:
+            told.append(
+                "%s: rp_filter is 1 (strict) in effect, which drops what comes in on one rail and would go out on "
+                "another. Remedy: set the port's own to 2, or both its own and that of 'all' to 0." % ", ".join(strict)
+            )
+        for drop in _together(state["firewall"] or []):
+            rule = "the policy" if drop["handle"] is None else "rule %d" % drop["handle"]
+            told.append(
+                "%s: %s of nftables' chain %s %s %s %s RoCE (UDP 4791, %s) that the kernel handles. Remedy: accept it "
+                "on the rails; RoCE in a NIC's hardware passes the firewall by."
+                % (
+                    ", ".join(drop["netdevs"]),
+                    rule,
+                    drop["family"],
+                    drop["table"],
+                    drop["chain"],
+                    "drops" if drop["certain"] else "may drop",
+                    " and ".join(drop["packets"]),
+                )
+            )
+        if state["clock_synchronized"] is False:
+            told.append("The clock is not synchronized. Remedy: see chronyc tracking or timedatectl timesync-status.")
+        return told
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        if self._absent:
+            return self._taken_back(state)
+        errors: list[RailyardError] = []
+        changes: list[Change] = []
+        for part in (self._memlock_changes, self._page_changes, self._neighbour_changes, self._others_changes):
+            try:
+                changes += part(state)
+            except RailyardError as error:
+                errors.append(error)
+        raise_all(errors)
+        return changes + self._until_boot.keep([])
+
+    # -- taken back
+
+    def _taken_back(self, state: State) -> list[Change]:
+        """All for the next boot to know nothing of us. What stays until then is noted before anything goes."""
+        changes = self._memlock.taken_back(state["memlock"])
+        changes += self._network_manager_change(None)
+        for path, attribute in (
+            (HUGEPAGES_FILE, "hugepages"),
+            (NEIGHBOURS_FILE, "sysctl"),
+            (CLOUD_INIT_FILE, "network"),
+        ):
+            changes += self._text_change(path, attribute, None)
+        ended = {self._locks(row) for row in state["memlock"] if row["live"] != memlock.UNLIMITED}
+        return self._until_boot.around(changes, self._stays(state), ended)
+
+    @staticmethod
+    def _locks(row: t.Mapping[str, t.Any]) -> Staying:
+        return Staying("memlock", (str(row["service"]),))
+
+    def _stays(self, state: State) -> list[Staying]:
+        """What is live by the files that are to go."""
+        system = self._system
+        kept = self._memlock.kept()
+        found = [
+            self._locks(row) for row in state["memlock"] if row["service"] in kept and row["live"] == memlock.UNLIMITED
+        ]
+        pages = system.read_file(HUGEPAGES_FILE) or ""
+        for page in state["hugepages"]:
+            if "/hugepages-%dkB/" % page["size_kb"] in pages and page["count"]:
+                found.append(Staying("hugepages", (str(page["count"]), str(page["size_kb"]))))
+        return found + ([Staying("neighbour-tables")] if system.exists(NEIGHBOURS_FILE) else [])
+
+    # -- set up
+
+    def _memlock_changes(self, state: State) -> list[Change]:
+        return self._memlock.changes(state["memlock"]) if self._options.get("memlock") == memlock.UNLIMITED else []
+
+    def _text_change(self, path: str, attribute: str, text: str | None) -> list[Change]:
+        """The change that makes a file of ours say ``text``; None takes it away."""
+        held = self._system.read_file(path)
+        if held == text:
+            return []
+        if text is None:
+            return [Change(path, attribute, held, None, lambda: self._system.remove_file(path))]
+        return [Change(path, attribute, held, text, lambda: self._system.write_file(path, text))]
+
+    def _page_changes(self, state: State) -> list[Change]:
+        wanted = self._options.get("hugepages")
+        if wanted is None:
+            return []
+        now = {page["size_kb"]: page["count"] for page in state["hugepages"]}
+        lines = []
+        changes = []
+        for page in wanted:
+            path = "%s/hugepages-%dkB/nr_hugepages" % (HUGEPAGES, page["size_kb"])
+            lines.append("w %s - - - - %d\n" % (path, page["count"]))
+            if now[page["size_kb"]] != page["count"] and path not in self._short:
+                changes.append(self._page_change(path, now[page["size_kb"]], page["count"]))
+        for path, count in self._short.items():
+            self.warnings.append("%s: %s %d" % (path, SHORT, count))
+        return self._text_change(HUGEPAGES_FILE, "hugepages", HEAD + "".join(lines) if lines else None) + changes
+
+    def _page_change(self, path: str, before: int, after: int) -> Change:
+        def act() -> None:
+            try:
+                self._system.write_attribute(path, str(after))
+            except OSError as error:
+                raise RailyardError(
+                    "the kernel does not take %d: %s" % (after, error.strerror), path, "give fewer"
+                ) from None
+            got = self._system.read_int(path)
+            if got is not None and got != after:
+                self._short[path] = got
+                raise NotTaken()
+
+        return Change(path, "nr_hugepages", before, after, act)
+
+    def _neighbour_changes(self, state: State) -> list[Change]:
+        wanted = self._thresholds()
+        if not wanted:
+            return []
+        lines = []
+        changes: list[Change] = []
+        # the largest first: the kernel takes them in any order, and the tables are never smaller than they were
+        for key in reversed([key for key in THRESHOLDS if key in wanted]):
+            for path in self._threshold_paths(key):
+                held = self._system.read_int(path)
+                if held is None:
+                    continue
+                lines.append("%s = %d\n" % (path[len("/proc/sys/") :].replace("/", "."), wanted[key]))
+                if held < wanted[key]:
+                    changes.append(self._sysctl_change(path, held, wanted[key]))
+        self._tell_later(lines)
+        return self._text_change(NEIGHBOURS_FILE, "sysctl", HEAD + "".join(lines)) + changes
+
+    def _sysctl_change(self, path: str, before: int, after: int) -> Change:
+        def act() -> None:
+            try:
+                self._system.write_attribute(path, str(after))
+            except OSError as error:
+                raise RailyardError(
+                    "the kernel does not take %d: %s" % (after, error.strerror), path, "run the task with become"
+                ) from None
+
+        return Change(path, path.rpartition("/")[2], before, after, act)
+
+    def _tell_later(self, lines: t.Sequence[str]) -> None:
+        """Say of files that set the same at boot after ours."""
+        ours = NEIGHBOURS_FILE.rpartition("/")[2]
+        keys = {line.partition(" ")[0] for line in lines}
+        for directory in SYSCTL_DIRECTORIES:
+            for name in self._system.listdir(directory):
+                if not name.endswith(".conf") or name <= ours:
+                    continue
+                text = self._system.read("%s/%s" % (directory, name)) or ""
+                found = {line.partition("=")[0].strip().replace("/", ".") for line in text.splitlines()} & keys
+                if found:
+                    self.warnings.append(
+                        "%s/%s sets %s after %s at boot. Remedy: take it out there."
+                        % (directory, name, ", ".join(sorted(found)), NEIGHBOURS_FILE)
+                    )
+
+    def _others_changes(self, state: State) -> list[Change]:
+        changes: list[Change] = []
+        system = self._system
+        if self._options.get("network_manager") == UNMANAGED and system.exists("/etc/NetworkManager"):
+            own = [name for name in system.listdir(OWN_CONNECTIONS) if name.startswith("railyard-")]
+            if own:
+                raise RailyardError(
+                    "NetworkManager sets the rail ports itself here, by %s" % own[0],
+                    "network_manager",
+                    "set network_manager: leave, or change the back-end of rail_ports",
+                )
+            wanted = [port.netdev for port in self._ports if port.netdev]
+            if not wanted:
+                raise RailyardError("which ports is not said", "ports", "give the rail ports")
+            branch = Branch.observe(system)
+            why = [branch.why_netdev(each) for each in self._netdevs if branch.why_netdev(each)]
+            if why:
+                raise Refused("one of the ports %s" % why[0], "ports", "take it out of the ports")
+            names = ",".join("interface-name:%s" % each for each in wanted)
+            changes += self._network_manager_change(HEAD + "[device-railyard]\nmatch-device=%s\nmanaged=0\n" % names)
+        if self._options.get("cloud_init") == DISABLED and state["cloud_init"] == "enabled":
+            changes += self._text_change(CLOUD_INIT_FILE, "network", CLOUD_INIT_TEXT)
+        return changes
+
+    def _network_manager_change(self, text: str | None) -> list[Change]:
+        """NetworkManager's file as ``text`` (None: without it), and read by it. Until it has read it, the file says so:
+        by that a run that was cut off is seen.
+        """
+        system, path = self._system, NETWORK_MANAGER_FILE
+        held, draft = system.read_file(path), (text or HEAD) + UNREAD
+        if held == text or not system.which("nmcli"):
+            return self._text_change(path, "unmanaged", text)
+
+        def act() -> None:
+            # not running is as good: it reads the file when it starts
+            system.run(["nmcli", "general", "reload", "conf"], 60)
+            for change in self._text_change(path, "unmanaged", text):
+                change.act()
+
+        changes = (
+            [] if held == draft else [Change(path, "unmanaged", held, text, lambda: system.write_file(path, draft))]
+        )
+        return [*changes, Change("NetworkManager", "conf", "older", "reloaded", act)]
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        reasons = ["%s is %d and will be as wanted after a reboot" % each for each in self._short.items()]
+        return self._until_boot.outcome(reasons)
+
+
+def _together(drops: t.Sequence[Row]) -> list[Row]:
+    """One row a rule, with all the ports and families that it is about."""
+    found: dict[tuple[t.Any, ...], Row] = {}
+    for drop in drops:
+        key = (drop["family"], drop["table"], drop["chain"], drop["handle"], drop["certain"])
+        row = found.setdefault(key, dict(drop, netdevs=[], packets=[]))
+        for name, value in (("netdevs", drop["netdev"]), ("packets", drop["packet"])):
+            if value not in row[name]:
+                row[name].append(value)
+    return list(found.values())

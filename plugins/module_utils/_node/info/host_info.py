@@ -1,0 +1,85 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What a node is given beside its rail ports, as the modules of each layer read it. Read only.
+
+Each part loads what its module loads, so it is read only where it is asked for by name.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
+
+PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
+Row = t.Dict[str, t.Any]
+Builder = t.Callable[[t.Mapping[str, t.Any], System], Subsystem]
+
+
+def look(
+    system: System,
+    parts: t.Sequence[str],
+    netdevs: t.Sequence[str] | None = None,
+    functions: t.Sequence[str] | None = None,
+) -> Row:
+    """The wanted ones of :data:`PARTS`, each as its module has it in ``gathered``.
+
+    ``netdevs`` and ``functions`` (PCI addresses) narrow what is listed by port, as :meth:`.Info.look` does.
+    """
+    found: Row = {}
+    wanted = None if netdevs is None and functions is None else _functions(system, netdevs or (), functions or ())
+    for part in PARTS:
+        if part not in parts:
+            continue
+        options: Row = {"state": "gathered"}
+        if part == "limits":
+            options["ports"] = [
+                {"pci": each} for each in pci_functions.network_functions(system) if wanted is None or each in wanted
+            ]
+        state = dict(_builder(part)(options, system).observe())
+        if wanted is not None and part in ("pci", "qos", "infiniband"):
+            state["ports"] = [row for row in state["ports"] if row["pci"] in wanted]
+        if wanted is not None and part == "pci":
+            state["bridges"] = [row for row in state["bridges"] if wanted.intersection(row["ports"])]
+            state["findings"] = [row for row in state["findings"] if row["port"] in wanted]
+        found[part] = state
+    return found
+
+
+def _functions(system: System, netdevs: t.Iterable[str], functions: t.Iterable[str]) -> set[str]:
+    return {each for each in [netdev_pci(system, name) for name in netdevs] if each}.union(functions)
+
+
+def _builder(part: str) -> Builder:
+    if part == "pci":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
+
+        return PciTuning.from_options
+    if part == "kernel":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.kernel_arguments import KernelArguments
+
+        return KernelArguments.from_options
+    if part == "limits":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import RailLimits
+
+        return RailLimits.from_options
+    if part == "gpudirect":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import GpuDirect
+
+        return GpuDirect.from_options
+    if part == "driver":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
+
+        return NicDriver.from_options
+    if part == "infiniband":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
+
+        return IbPorts.from_options
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
+
+    return RoceQos.from_options

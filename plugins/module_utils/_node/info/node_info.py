@@ -1,0 +1,559 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""All that later steps and people need to know of a node, read from sysfs and two netlink dumps."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import importlib.util
+import os
+import re
+import sys
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    ARPHRD_INFINIBAND,
+    hardware_address,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+
+if t.TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.ethtool import DriverInfo
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.verbs import Told
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved
+
+SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip")
+# What takes time, sends something or is much, and so must be asked for by name.
+BY_NAME = ("sysctls", "counters", "lldp", "duplicates")
+# What nodes are given beside their rail ports, as the modules of those layers read it: likewise.
+HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
+# Settings of netdevs that decide whether several NICs in one node go together.
+SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
+# Seconds in which a host on the same link answers, twice over.
+ARP_PATIENCE = 0.5
+# What steps and people use on a node -> the program that proves it is there.
+TOOLS = {
+    "perftest": "ib_write_bw",
+    "mstconfig": "mstconfig",
+    "mstfwreset": "mstfwreset",
+    "mlxconfig": "mlxconfig",
+    "mlxfwreset": "mlxfwreset",
+    "rdma": "rdma",
+    "devlink": "devlink",
+    "dcb": "dcb",
+    "mlnx_qos": "mlnx_qos",
+    "ethtool": "ethtool",
+    "lspci": "lspci",
+    "ibv_devinfo": "ibv_devinfo",
+    "nvidia-smi": "nvidia-smi",
+    "networkctl": "networkctl",
+    "netplan": "netplan",
+    "nmcli": "nmcli",
+    "update-initramfs": "update-initramfs",
+    "dracut": "dracut",
+}
+# Display and 3D controllers, and processing accelerators, of those who make GPUs for computing.
+GPU_CLASSES = ("0300", "0302", "0380", "1200")
+GPU_VENDORS = {"10de": "nvidia", "1002": "amd", "1da3": "habana", "8086": "intel"}
+BOOT_UNIT = "railyard-boot.service"
+Row = t.Dict[str, t.Any]
+
+
+class Info:
+    """A node, each part of it read when it is first asked for.
+
+    :param links: gives what :meth:`.rtnetlink.Rtnetlink.links` does; ``rdma_socket``, ``drivers``, ``permanent``,
+        ``verbs``, ``table``: what asks the kernel. All for tests.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        links: t.Callable[[], list[Link]] | None = None,
+        rdma_socket: t.Callable[[System], NetlinkSocket | None] = rdma_netlink.connect,
+        drivers: t.Callable[[t.Iterable[str]], dict[str, DriverInfo]] | None = None,
+        verbs: t.Callable[[t.Mapping[str, int]], dict[str, Told]] | None = None,
+        branch_of: t.Callable[[System], Branch] = Branch.observe,
+        permanent: t.Callable[[t.Iterable[str]], dict[str, bytes]] | None = None,
+        table: t.Callable[[], Rtnetlink] | None = None,
+    ) -> None:
+        self._system = system
+        self._links = links
+        self._connect = rdma_socket
+        self._drivers = drivers
+        self._verbs = verbs
+        self._branch_of = branch_of
+        self._permanent = permanent
+        self._table = table
+
+    def look(
+        self,
+        subset: t.Sequence[str],
+        netdevs: t.Sequence[str] | None = None,
+        functions: t.Sequence[str] | None = None,
+        listen: float = 0,
+    ) -> Row:
+        """The wanted parts. ``netdevs`` and ``functions`` (PCI addresses) narrow all that is listed by port.
+
+        :param listen: seconds in which neighbours that no daemon knows are listened for.
+        """
+        self._check(netdevs, functions)
+        kept = self._kept(netdevs, functions)
+        found: Row = {}
+        if "system" in subset:
+            found.update(self.system())
+        if "nics" in subset:
+            found["nics"] = [row for row in self.nics if kept(row["pci"], row["netdev"])]
+        if "rdma" in subset:
+            found["rdma"] = [row for row in self.rdma() if kept(row["pci"], row["netdev"])]
+        if "gids" in subset:
+            places = {(row["device"], row["port"]): row for row in self.rdma()}
+            found["gids"] = [
+                row
+                for row in self.gids()
+                if kept(places[row["device"], row["port"]]["pci"], places[row["device"], row["port"]]["netdev"])
+            ]
+        if "gpus" in subset:
+            found["gpus"] = self.gpus()
+        if "vfs" in subset:
+            found["vfs"] = self.vfs([row for row in self.nics if kept(row["pci"], row["netdev"])])
+        if "ip" in subset:
+            found["ip"] = self.ip([row for row in self.nics if kept(row["pci"], row["netdev"])])
+        if any(part in subset for part in BY_NAME):
+            found.update(self._by_name(subset, [row for row in self.nics if kept(row["pci"], row["netdev"])], listen))
+        return found
+
+    def _by_name(self, subset: t.Sequence[str], nics: t.Sequence[Row], listen: float) -> Row:
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters, lldp, sysctl
+
+        system = self._system
+        found: Row = {}
+        netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
+        # over InfiniBand there is no LLDP, and ARP has other addresses
+        ethernet = [row for row in nics if not row["branch"] and row["link_layer"] == "ethernet"]
+        if "sysctls" in subset:
+            found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
+        if "duplicates" in subset:
+            found["duplicates"] = self._duplicates(ethernet)
+        if "lldp" in subset:
+            # what carries the connection is nobody's rail, and may never hear anything
+            names = [row["netdev"] for row in ethernet]
+            up = {name: self.links[name].ifindex for name in names if self.links[name].carrier}
+            found["lldp"] = lldp.look(system, up, listen)
+        if "counters" in subset:
+            places = [row for row in self.rdma() if row["netdev"] in netdevs or row["pci"] in {n["pci"] for n in nics}]
+            found["counters"] = counters.look(system, netdevs, dict.fromkeys(row["device"] for row in places))
+        return found
+
+    def _duplicates(self, nics: t.Sequence[Row]) -> list[Row]:
+        """Who else answers for the NICs' own IPv4 addresses."""
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
+
+        own: dict[str, list[str]] = {}
+        for row in self.ip([row for row in nics if row["carrier"]])["addresses"]:
+            if ":" not in row["address"]:
+                own.setdefault(row["netdev"], []).append(row["address"].partition("/")[0])
+        mine = {row["mac"] for row in self.nics}
+        return [
+            {"netdev": netdev, "address": address, "macs": macs}
+            for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE, mine).items())
+        ]
+
+    def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
+        for name in netdevs or ():
+            if not self._system.exists("/sys/class/net/" + name):
+                raise RailyardError("there is no netdev %s" % name, "netdevs", "see 'ip link'")
+        for address in functions or ():
+            if not self._system.exists("%s/%s" % (pci_functions.DEVICES, address)):
+                raise RailyardError("there is no PCI function %s" % address, "pci", "see 'lspci -D'")
+
+    @staticmethod
+    def _kept(
+        netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None
+    ) -> t.Callable[[str | None, str | None], bool]:
+        if netdevs is None and functions is None:
+            return lambda _function, _netdev: True
+        return lambda function, netdev: function in (functions or ()) or netdev in (netdevs or ())
+
+    # -- the node -----------------------------------------------------------------------------------------------------
+
+    def system(self) -> Row:
+        system = self._system
+        release = _os_release(system.read_file("/etc/os-release") or system.read_file("/usr/lib/os-release") or "")
+        sock = self._rdma_socket
+        lockdown = re.search(r"\[(\w+)\]", system.read("/sys/kernel/security/lockdown") or "")
+        return {
+            "system": {
+                "kernel": system.read("/proc/sys/kernel/osrelease"),
+                "architecture": os.uname().machine,
+                "distribution": release.get("ID"),
+                "distribution_version": release.get("VERSION_ID"),
+                "python": "%d.%d.%d" % sys.version_info[:3],
+                "boot_id": system.read("/proc/sys/kernel/random/boot_id"),
+                "rdma_mode": (rdma_netlink.netns_mode(sock) or "shared") if sock else None,
+                "lockdown": lockdown.group(1) if lockdown and lockdown.group(1) != "none" else None,
+                "boot_service": self._boot_service(),
+            },
+            "branch": {
+                "connection": management_path.connection_netdev(system),
+                "default_route": list(dict.fromkeys(management_path.default_route_netdevs(system))),
+                "netdevs": self.branch.netdevs,
+                "functions": self.branch.functions,
+            },
+            "tools": self.tools(),
+        }
+
+    def tools(self) -> dict[str, str]:
+        """What is there of :data:`TOOLS`, each with its path, and Python's pyroute2."""
+        found = {name: self._system.which(program) for name, program in TOOLS.items()}
+        spec = importlib.util.find_spec("pyroute2")
+        found["pyroute2"] = os.path.dirname(spec.origin) if spec and spec.origin else None
+        return {name: path for name, path in found.items() if path}
+
+    def _boot_service(self) -> str | None:
+        """``active``, ``failed`` and so on as systemd says; None where nothing is kept for boot."""
+        if not self._system.listdir(boot_paths.BOOT_DIR) or not self._system.exists("/run/systemd/system"):
+            return None
+        # is-active tells the state by its output, and by an exit status that is 0 for active alone
+        return self._system.run(["systemctl", "is-active", BOOT_UNIT]).out.strip() or None
+
+    @functools.cached_property
+    def branch(self) -> Branch:
+        return self._branch_of(self._system)
+
+    # -- ports --------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def links(self) -> dict[str, Link]:
+        """By name."""
+        if self._links:
+            return {link.name: link for link in self._links()}
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+
+        with Rtnetlink() as table:
+            return {link.name: link for link in table.links()}
+
+    @functools.cached_property
+    def netdevs(self) -> dict[str, list[str]]:
+        """Netdevs by PCI function, also those with another bus (virtio) between."""
+        found: dict[str, list[str]] = {}
+        for name in self._system.listdir("/sys/class/net"):
+            function = management_path.netdev_pci(self._system, name)
+            if function:
+                found.setdefault(function, []).append(name)
+        return found
+
+    @functools.cached_property
+    def nics(self) -> list[Row]:
+        """The network PFs: one row a netdev, and one for a function that shows none here."""
+        system = self._system
+        functions = pci_functions.network_functions(system)
+        functions += [
+            each for each in self.netdevs if each not in functions and not pci_functions.physical_function(system, each)
+        ]
+        names = [name for each in functions for name in self.netdevs.get(each, [])]
+        drivers, permanent = self._driver_infos(names), self._permanent_addresses(names)
+        labels, cards = pci_functions.slots(system), self._cards(functions)
+        gpus = [
+            (row["index"], row["pci"], pci_functions.path(system, row["pci"]), row["numa_node"]) for row in self._gpus
+        ]
+        found = []
+        for function in sorted(functions):
+            place, node = pci_functions.path(system, function), pci_functions.numa_node(system, function)
+            near = {each: pci_functions.proximity(place, there, node, its) for each, _pci, there, its in gpus}
+            best = min(near.values(), key=pci_functions.PROXIMITIES.index) if near else None
+            shared = {
+                "pci": function,
+                "pci_path": place,
+                "vendor": pci_functions.hexadecimal(system, function, "vendor"),
+                "device": pci_functions.hexadecimal(system, function, "device"),
+                "driver": system.link_name(pci_functions.attribute(function, "driver")),
+                "slot": pci_functions.slot(place, labels),
+                "serial": cards[function].serial,
+                "part_number": cards[function].part_number,
+                "numa_node": node,
+                "pcie": pci_functions.link(system, function),
+                "rdma": pci_functions.rdma_devices(system, function),
+                "gpus": [index for index, how in near.items() if how == best],
+                "gpu_proximity": best,
+                "vfs": pci_functions.number(system, function, "sriov_numvfs"),
+                "max_vfs": pci_functions.number(system, function, "sriov_totalvfs"),
+                "branch": self.branch.why_card(function),
+            }
+            here: list[str | None] = [*self.netdevs.get(function, [])]
+            moved = None if here else self._moved(function)
+            shared["holders"] = [moved.why] if moved else []
+            rows = [dict(shared, **self._netdev(name, drivers, permanent)) for name in here or [None]]
+            if moved:
+                # a plan may know the port by it
+                rows[0]["mac"] = rows[0]["permanent_mac"] = moved.mac
+            found += rows
+        return found
+
+    def _moved(self, function: str) -> Moved | None:
+        """Who has taken the function's netdev into another network namespace."""
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+
+        return vf_holders.moved(self._system, [function]).get(function)
+
+    def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
+        """What the cards say of themselves, by function; a card of several functions is asked once."""
+        told: dict[str, vpd.Vpd | None] = {}
+        found: dict[str, vpd.Vpd] = {}
+        for function in sorted(functions):
+            device = function.rpartition(".")[0]
+            if device not in told:
+                told[device] = vpd.read(self._system, pci_functions.attribute(function, "vpd"))
+            found[function] = told[device] or vpd.Vpd(None, None, None)
+        return found
+
+    def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo], permanent: t.Mapping[str, bytes]) -> Row:
+        link = self.links.get(name or "")
+        info = drivers.get(name or "")
+        made_with = permanent.get(name or "")
+        speed = self._system.read_int("/sys/class/net/%s/speed" % name) if name else None
+        return {
+            "netdev": name,
+            "altnames": list(link.altnames) if link else [],
+            "mac": hardware_address(link.address) if link and link.address else None,
+            "permanent_mac": hardware_address(made_with) if made_with else None,
+            "link_layer": None if not link else "infiniband" if link.type == ARPHRD_INFINIBAND else "ethernet",
+            "up": link.up if link else None,
+            "operstate": link.operstate.lower() if link else None,
+            "carrier": link.carrier if link else None,
+            "mtu": link.mtu if link else None,
+            "max_mtu": (link.max_mtu or None) if link else None,
+            "speed": speed if speed and speed > 0 else None,
+            "firmware": info.firmware if info else None,
+        }
+
+    def _driver_infos(self, names: t.Sequence[str]) -> dict[str, DriverInfo]:
+        if self._drivers:
+            return self._drivers(names)
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
+
+        return ethtool.driver_infos(names)
+
+    def _permanent_addresses(self, names: t.Sequence[str]) -> dict[str, bytes]:
+        found = {name: self.links[name].permanent for name in names if name in self.links}
+        silent = [name for name, address in found.items() if not address]
+        if silent and self._permanent:
+            found.update(self._permanent(silent))
+        elif silent:
+            # kernels before 5.6 do not tell it over rtnetlink
+            from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
+
+            found.update(ethtool.permanent_addresses(silent))
+        return found
+
+    # -- RDMA ---------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _rdma_socket(self) -> NetlinkSocket | None:
+        return self._connect(self._system)
+
+    @functools.cached_property
+    def _devices(self) -> list[Row]:
+        return rdma_netlink.devices(self._rdma_socket) if self._rdma_socket else []
+
+    @functools.cached_property
+    def _told(self) -> dict[str, Told]:
+        """What the devices themselves say; the library is loaded only where there is a device."""
+        ports = {row["name"]: row["ports"] or 1 for row in self._devices}
+        if not ports:
+            return {}
+        if self._verbs:
+            return self._verbs(ports)
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import verbs
+
+        return verbs.ask(ports)
+
+    def rdma(self) -> list[Row]:
+        """One row a port of an RDMA device."""
+        sock = self._rdma_socket
+        if not sock:
+            return []
+        devices = {row["name"]: row for row in self._devices}
+        kinds = {name: rdma_netlink.link_type(sock, self._system, row) for name, row in devices.items()}
+        return [self._port(link, devices[link["device"]], kinds) for link in rdma_netlink.links(sock, self._devices)]
+
+    def _port(self, link: Row, device: Row, kinds: t.Mapping[str, str]) -> Row:
+        name, port = link["device"], link["port"]
+        place = "/sys/class/infiniband/%s" % name
+        told = self._told.get(name)
+        most, active = told.mtus.get(port, (None, None)) if told else (None, None)
+        layer = self._system.read("%s/ports/%d/link_layer" % (place, port))
+        rate = (self._system.read("%s/ports/%d/rate" % (place, port)) or "").split()
+        return {
+            "device": name,
+            "port": port,
+            "type": kinds[name],
+            "protocol": device["protocol"],
+            "link_layer": layer.lower() if layer else None,
+            "state": link["state"],
+            "physical_state": link["physical_state"],
+            "rate": float(rate[0]) if rate else None,
+            "active_mtu": active,
+            "max_mtu": most,
+            "netdev": link["netdev"],
+            "pci": self._device_pci(name, link["netdev"]),
+            "lid": link["lid"],
+            "node_guid": device["node_guid"],
+            "sys_image_guid": device["sys_image_guid"],
+            "firmware": device["fw_version"],
+        }
+
+    def _device_pci(self, name: str, netdev: str | None) -> str | None:
+        """The PCI function below; of a soft link that of its netdev."""
+        device = self._system.link_name("/sys/class/infiniband/%s/device" % name)
+        if device and is_pci_address(device):
+            return device
+        return management_path.netdev_pci(self._system, netdev) if netdev else None
+
+    def gids(self) -> list[Row]:
+        """What the GID tables hold, in the order of device, port and index."""
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
+
+        names = {link.ifindex: name for name, link in self.links.items()}
+        found: list[Row] = []
+        for device in self._devices:
+            name = device["name"]
+            told = self._told.get(name)
+            if told is None or told.gids is None:
+                found += gids.from_sysfs(self._system, name)
+            else:
+                found += [gids.row(name, g.port, g.place, g.gid, g.kind, names.get(g.netdev)) for g in told.gids]
+        return found
+
+    # -- GPUs and VFs -------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _gpus(self) -> list[Row]:
+        system = self._system
+        found: list[Row] = []
+        for function in system.listdir(pci_functions.DEVICES):
+            kind = (pci_functions.hexadecimal(system, function, "class") or "")[:4]
+            vendor = pci_functions.hexadecimal(system, function, "vendor") or ""
+            if (
+                kind not in GPU_CLASSES
+                or vendor not in GPU_VENDORS
+                or pci_functions.physical_function(system, function)
+            ):
+                continue
+            if kind == "0300" and GPU_VENDORS[vendor] == "intel":
+                continue  # a processor's own display controller
+            found.append(
+                {
+                    "index": len(found),
+                    "pci": function,
+                    "maker": GPU_VENDORS[vendor],
+                    "device": pci_functions.hexadecimal(system, function, "device"),
+                    "driver": system.link_name(pci_functions.attribute(function, "driver")),
+                    "numa_node": pci_functions.numa_node(system, function),
+                }
+            )
+        return found
+
+    def gpus(self) -> list[Row]:
+        """The GPUs in the order of their PCI addresses, which is their drivers' order, and how near each NIC is."""
+        system = self._system
+        nics = {row["pci"]: (row["pci_path"], row["numa_node"]) for row in self.nics}
+        found = []
+        for row in self._gpus:
+            place = pci_functions.path(system, row["pci"])
+            near = {
+                nic: pci_functions.proximity(place, path, row["numa_node"], node) for nic, (path, node) in nics.items()
+            }
+            found.append(dict(row, pcie=pci_functions.link(system, row["pci"]), nics=near))
+        return found
+
+    def vfs(self, nics: t.Sequence[Row]) -> list[Row]:
+        """The VFs of these NICs, with who holds each."""
+        system = self._system
+        pfs = {row["pci"]: row["netdev"] for row in reversed(nics)}
+        functions = {pf: pci_functions.virtual_functions(system, pf) for pf in pfs}
+        everyone = [vf for each in functions.values() for vf in each]
+        if not everyone:
+            return []
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+
+        found: list[Row] = []
+        with Rtnetlink() as table:
+            held = vf_holders.of(system, everyone, table)
+            for pf in sorted(pfs):
+                attributes = _attributes(table, pfs[pf]) if functions[pf] else {}
+                for index, vf in enumerate(functions[pf]):
+                    netdevs = self.netdevs.get(vf)
+                    found.append(
+                        {
+                            "pf": pf,
+                            "pf_netdev": pfs[pf],
+                            "index": index,
+                            "pci": vf,
+                            "driver": system.link_name(pci_functions.attribute(vf, "driver")),
+                            "netdev": netdevs[0] if netdevs else None,
+                            "rdma": pci_functions.rdma_devices(system, vf),
+                            "attributes": attributes.get(index),
+                            "holders": held[vf],
+                        }
+                    )
+        return found
+
+    def ip(self, nics: t.Sequence[Row]) -> Row:
+        """Addresses, routes and rules of these NICs' netdevs."""
+        names = {self.links[row["netdev"]].ifindex: row["netdev"] for row in nics if row["netdev"] in self.links}
+        if not names:
+            return {"addresses": [], "routes": [], "rules": []}
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+
+        with (self._table or Rtnetlink)() as table:
+            return ip_state.look(table, names)
+
+
+def _attributes(table: Rtnetlink, netdev: str | None) -> dict[int, Row]:
+    """VF attributes by index; empty where the kernel cannot put all of a NIC's VFs into one message."""
+    try:
+        link = table.link(netdev, vfs=True) if netdev else None
+    except NetlinkError as error:
+        if error.errno != errno.EMSGSIZE:
+            raise
+        link = None
+    rows = link.vfs if link else ()
+    return {row["index"]: {key: row[key] for key in row if key != "index"} for row in rows}
+
+
+def _os_release(text: str) -> dict[str, str]:
+    """See os-release(5)."""
+    found = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not key.startswith("#"):
+            found[key.strip()] = value.strip().strip("\"'")
+    return found
+
+
+def look(options: t.Mapping[str, t.Any], system: System) -> Row:
+    """From a module's options."""
+    subset = SUBSETS if "all" in options["subset"] else options["subset"]
+    subset = [*subset, *(part for part in BY_NAME if part in options["subset"])]
+    found = Info(system).look(subset, options["netdevs"], options["pci"], options["listen"])
+    if any(part in options["subset"] for part in HOST_PARTS):
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.info import host_info
+
+        found.update(host_info.look(system, options["subset"], options["netdevs"], options["pci"]))
+    return found

@@ -1,0 +1,253 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Netlink messages and a socket for them: the part that all netlink families share.
+
+Source: netlink(7) and the kernel's ``include/uapi/linux/netlink.h``. Numbers are in the machine's own byte order, as
+netlink has them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+
+NLM_F_REQUEST = 0x1
+NLM_F_MULTI = 0x2
+NLM_F_ACK = 0x4
+NLM_F_DUMP_INTR = 0x10
+NLM_F_DUMP = 0x300
+NLM_F_CAPPED = 0x100  # in an error: the request is not repeated in it
+NLM_F_ACK_TLVS = 0x200  # in an error: attributes follow
+NLMSG_NOOP = 1
+NLMSG_ERROR = 2
+NLMSG_DONE = 3
+NLMSG_OVERRUN = 4
+NLMSGERR_ATTR_MSG = 1
+NLA_TYPE_MASK = 0x3FFF
+SOL_NETLINK = 270
+NETLINK_CAP_ACK = 10
+NETLINK_EXT_ACK = 11
+
+HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port id
+ATTRIBUTE = struct.Struct("=HH")  # length, type
+# A dump that changed while it was read is read again; one that never holds still is an error.
+DUMP_TRIES = 20
+
+Attributes = t.List[t.Tuple[int, bytes]]
+
+
+class NetlinkError(RailyardError):
+    """The kernel refused a request. ``errno`` is its number, ``said`` its own words where it had any."""
+
+    def __init__(self, number: int, said: str = "", place: str = "netlink") -> None:
+        text = "%s (%s)" % (os.strerror(number), errno.errorcode.get(number, str(number)))
+        super().__init__("%s: %s" % (text, said) if said else text, place)
+        self.errno = number
+        self.said = said
+
+
+class Message(t.NamedTuple):
+    """One netlink message without its header's bookkeeping."""
+
+    type: int
+    flags: int
+    sequence: int
+    payload: bytes
+
+
+def align(length: int) -> int:
+    return (length + 3) & ~3
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """One attribute, padded."""
+    length = ATTRIBUTE.size + len(value)
+    return ATTRIBUTE.pack(length, kind) + value + bytes(align(length) - length)
+
+
+def string(kind: int, value: str) -> bytes:
+    return attribute(kind, value.encode() + b"\0")
+
+
+def u32(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack("=I", value))
+
+
+def u8(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack("=B", value))
+
+
+def attributes(data: bytes) -> Attributes:
+    """All attributes in order: (type without its flag bits, value). Raises :class:`RailyardError` if cut short."""
+    found: Attributes = []
+    place = 0
+    while len(data) - place >= ATTRIBUTE.size:
+        length, kind = ATTRIBUTE.unpack_from(data, place)
+        if length < ATTRIBUTE.size or place + length > len(data):
+            raise _cut("an attribute of %d bytes in the %d that are left" % (length, len(data) - place))
+        found.append((kind & NLA_TYPE_MASK, data[place + ATTRIBUTE.size : place + length]))
+        place += align(length)
+    return found
+
+
+def table(data: bytes) -> dict[int, bytes]:
+    """The attributes by type; of several of one type the last."""
+    return dict(attributes(data))
+
+
+def text(value: bytes) -> str:
+    return value.partition(b"\0")[0].decode("utf-8", "replace")
+
+
+def number(value: bytes) -> int:
+    """An unsigned number of 1, 2, 4 or 8 bytes."""
+    formats = {1: "=B", 2: "=H", 4: "=I", 8: "=Q"}
+    if len(value) not in formats:
+        raise _cut("a number of %d bytes" % len(value))
+    return int(struct.unpack(formats[len(value)], value)[0])
+
+
+def encode(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
+    """A whole message."""
+    return HEADER.pack(HEADER.size + len(payload), kind, flags, sequence, 0) + payload
+
+
+def decode(data: bytes) -> list[Message]:
+    """The messages in one datagram. Raises :class:`RailyardError` where one is cut short."""
+    messages: list[Message] = []
+    place = 0
+    while len(data) - place >= HEADER.size:
+        length, kind, flags, sequence, _port = HEADER.unpack_from(data, place)
+        if length < HEADER.size or place + length > len(data):
+            raise _cut("a message of %d bytes in the %d that are left" % (length, len(data) - place))
+        messages.append(Message(kind, flags, sequence, data[place + HEADER.size : place + length]))
+        place += align(length)
+    return messages
+
+
+def error_of(message: Message, place: str) -> NetlinkError | None:
+    """What an NLMSG_ERROR or NLMSG_DONE says; None for an acknowledgement or a dump's good end."""
+    if len(message.payload) < 4:
+        # a bare NLMSG_DONE, from kernels before 2.6
+        return None
+    code = struct.unpack_from("=i", message.payload)[0]
+    if not code:
+        return None
+    said = ""
+    if message.flags & NLM_F_ACK_TLVS:
+        rest = message.payload[4:]
+        if message.type == NLMSG_ERROR:
+            # the request's header, and all of the request unless capped
+            length = HEADER.size if message.flags & NLM_F_CAPPED else HEADER.unpack_from(rest)[0]
+            rest = rest[align(length) :]
+        said = text(table(rest).get(NLMSGERR_ATTR_MSG, b""))
+    return NetlinkError(-code, said, place)
+
+
+class NetlinkSocket:
+    """A socket of one netlink family that asks and waits for the answer.
+
+    :param family: the protocol number, ``NETLINK_RDMA`` for one.
+    :param place: how errors name it.
+    :param sock: another datagram socket, for tests.
+    :param timeout: seconds to wait for each part of an answer.
+    """
+
+    def __init__(
+        self, family: int, place: str = "netlink", sock: socket.socket | None = None, timeout: float = 30.0
+    ) -> None:
+        self.place = place
+        self._sequence = 0
+        try:
+            self._sock = sock or socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family)
+        except OSError as error:
+            raise NetlinkError(error.errno or 0, "the kernel has no such netlink family", place) from None
+        self._sock.settimeout(timeout)
+        if sock is None:
+            self._sock.bind((0, 0))
+            # only better words for errors: kernels before 4.12 lack them
+            for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK):
+                with contextlib.suppress(OSError):
+                    self._sock.setsockopt(SOL_NETLINK, option, 1)
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def request(self, kind: int, payload: bytes = b"", flags: int = 0) -> list[bytes]:
+        """Ask once; the answers' payloads (often none), after the kernel has acknowledged.
+
+        Raises :class:`NetlinkError`.
+        """
+        sequence = self._send(kind, NLM_F_REQUEST | NLM_F_ACK | flags, payload)
+        answers: list[bytes] = []
+        for message in self._answers(sequence):
+            if message.type in (NLMSG_ERROR, NLMSG_DONE):
+                break
+            answers.append(message.payload)
+        return answers
+
+    def dump(self, kind: int, payload: bytes = b"") -> list[bytes]:
+        """Ask for a whole table; the payloads of all its parts. Raises :class:`NetlinkError`."""
+        for _try in range(DUMP_TRIES):
+            sequence = self._send(kind, NLM_F_REQUEST | NLM_F_DUMP, payload)
+            answers: list[bytes] = []
+            torn = False
+            for message in self._answers(sequence):
+                torn = torn or bool(message.flags & NLM_F_DUMP_INTR)
+                if message.type in (NLMSG_ERROR, NLMSG_DONE):
+                    break
+                answers.append(message.payload)
+                if not message.flags & NLM_F_MULTI:
+                    break
+            if not torn:
+                return answers
+        raise RailyardError(
+            "the table changed each of the %d times that it was read" % DUMP_TRIES,
+            self.place,
+            "find out what makes and removes devices there all the time",
+        )
+
+    def _send(self, kind: int, flags: int, payload: bytes) -> int:
+        self._sequence += 1
+        try:
+            self._sock.send(encode(kind, flags, self._sequence, payload))
+        except OSError as error:
+            raise NetlinkError(error.errno or errno.EIO, "", self.place) from None
+        return self._sequence
+
+    def _answers(self, sequence: int) -> t.Iterator[Message]:
+        """The messages that answer this request, up to and with the one that ends them; errors are raised."""
+        while True:
+            for message in decode(self._receive()):
+                # what is left of an earlier request that was given up
+                if message.sequence != sequence or message.type == NLMSG_NOOP:
+                    continue
+                if message.type == NLMSG_OVERRUN:
+                    raise NetlinkError(errno.ENOBUFS, "", self.place)
+                if message.type in (NLMSG_ERROR, NLMSG_DONE):
+                    error = error_of(message, self.place)
+                    if error:
+                        raise error
+                yield message
+
+    def _receive(self) -> bytes:
+        try:
+            # the length first, so that nothing is ever cut off
+            length = self._sock.recv_into(bytearray(1), 1, socket.MSG_PEEK | socket.MSG_TRUNC)
+            return self._sock.recv(max(length, HEADER.size))
+        except socket.timeout:
+            raise NetlinkError(errno.ETIMEDOUT, "the kernel gave no answer", self.place) from None
+        except OSError as error:
+            raise NetlinkError(error.errno or errno.EIO, "", self.place) from None
+
+
+def _cut(what: str) -> RailyardError:
+    return RailyardError("the kernel's answer makes no sense: %s" % what, "netlink", "report this as a bug")

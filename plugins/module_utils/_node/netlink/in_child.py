@@ -1,0 +1,57 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Calls that the kernel may hold up without end, deaf to signals: made by a child, which is waited for in measure."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+
+
+def apart(act: t.Callable[[], None], seconds: float) -> bool:
+    """Do it in a child process. Raises the :class:`NetlinkError` that it raised there.
+
+    :return: whether it was done within ``seconds``; otherwise the child goes on with it alone.
+    """
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if not pid:
+        _child(act, write_end)
+    os.close(write_end)
+    try:
+        ready, _write, _except = select.select([read_end], [], [], seconds)
+        if not ready:
+            return False
+        said = os.read(read_end, 65536)
+    finally:
+        os.close(read_end)
+    os.waitpid(pid, 0)
+    if not said:
+        raise ChildProcessError("the child ended without a word")
+    error = json.loads(said)
+    if error:
+        raise NetlinkError(error["errno"], error["said"], error["place"])
+    return True
+
+
+def _child(act: t.Callable[[], None], write_end: int) -> t.NoReturn:
+    try:
+        # the caller's caller waits for the end of these, which must not depend on the child
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        os.setsid()
+        error = None
+        try:
+            act()
+        except NetlinkError as raised:
+            error = {"errno": raised.errno, "said": raised.said, "place": raised.place}
+        os.write(write_end, json.dumps(error).encode())
+    finally:
+        os._exit(0)

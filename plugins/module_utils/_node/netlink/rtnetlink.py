@@ -1,0 +1,388 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Links with their VFs, addresses, routes and policy rules over rtnetlink: the one place that asks the kernel for them.
+
+All but VF attributes is set with nothing but the standard library, so that a converged run pays for three or four dumps
+and no import. Source: rtnetlink(7) and the kernel's ``include/uapi/linux/{rtnetlink,if_addr,fib_rules,neighbour}.h``.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import struct
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    IFF_UP,
+    IFLA_ALT_IFNAME,
+    IFLA_EXT_MASK,
+    IFLA_IFNAME,
+    IFLA_MTU,
+    IFLA_PROP_LIST,
+    LINK_HEADER,
+    Link,
+    decode_link,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.vf_setter import VfSetter
+
+NETLINK_ROUTE = 0
+RTM_NEWLINK, RTM_GETLINK = 16, 18
+RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
+RTM_GETNEIGH = 30
+RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 32, 33, 34
+RTM_DELLINKPROP = 109
+NLM_F_EXCL = 0x200
+NLM_F_CREATE = 0x400
+NLA_F_NESTED = 0x8000
+AF_BRIDGE = 7
+
+RTEXT_FILTER_VF = 0x1
+RTEXT_FILTER_SKIP_STATS = 0x8
+IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST, IFA_FLAGS = 1, 2, 4, 8
+IFA_F_SECONDARY = 0x01
+# Of IPv6: another host has it; it is not yet known whether one has, and may be used meanwhile; it may not.
+IFA_F_DADFAILED, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE = 0x08, 0x04, 0x40
+IFA_F_PERMANENT, IFA_F_MANAGETEMPADDR, IFA_F_NOPREFIXROUTE = 0x80, 0x100, 0x200
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_TABLE = 1, 4, 5, 6, 7, 15
+FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL = 1, 2, 6, 15, 17, 21
+# A rule's attributes that select nothing: suppressors (where unset), the flow realm, padding, who made it.
+FRA_PLAIN = frozenset((FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL, 18))
+FRA_SUPPRESS = frozenset((13, 14))
+FR_ACT_TO_TBL = 1
+FIB_RULE_INVERT = 0x2
+NDA_LLADDR = 2
+
+TABLE_MAIN = 254
+TABLE_LOCAL = 255
+RESERVED_TABLES = frozenset((0, 253, TABLE_MAIN, TABLE_LOCAL))
+# What systemd-networkd says of the routes and rules in its files, so that its and ours are the same.
+PROTOCOL_STATIC = 4
+PROTOCOL_REDIRECT, PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP = 1, 2, 9, 16
+SCOPE_UNIVERSE, SCOPE_LINK = 0, 253
+# Of addresses: those that the kernel gives by itself, or that reach no further than the link.
+NARROW_SCOPES = (SCOPE_LINK, 254, 255)
+UNICAST = 1
+
+ADDRESS_HEADER = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
+ROUTE_HEADER = struct.Struct("=BBBBBBBBI")  # family, dst_len, src_len, tos, table, protocol, scope, type, flags
+RULE_HEADER = struct.Struct("=BBBBBxxBI")  # family, dst_len, src_len, tos, table, action, flags
+NEIGHBOUR_HEADER = struct.Struct("=BxxxiHBB")  # family, index, state, flags, type
+
+Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
+Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+IP = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+
+
+class Address(t.NamedTuple):
+    """One IP address of an interface."""
+
+    ifindex: int
+    interface: Interface
+    scope: int
+    flags: int
+
+
+class Route(t.NamedTuple):
+    """One unicast route; ``oif`` is 0 for one with several next hops."""
+
+    table: int
+    destination: Network
+    oif: int
+    gateway: IP | None
+    source: IP | None
+    metric: int
+    protocol: int
+    scope: int
+
+    def __str__(self) -> str:
+        return " ".join(
+            filter(
+                None,
+                (
+                    "via %s" % self.gateway if self.gateway else "link",
+                    "src %s" % self.source if self.source else "",
+                    "metric %d" % self.metric if self.metric and self.destination.version == 4 else "",
+                ),
+            )
+        )
+
+
+class Rule(t.NamedTuple):
+    """One policy rule. ``plain``: it selects by ``source`` and ``oif`` alone and looks ``table`` up.
+
+    ``raw`` is the kernel's own form of it, by which it can be taken away.
+    """
+
+    version: int
+    priority: int
+    source: Network | None
+    oif: str
+    table: int
+    plain: bool
+    raw: bytes = b""
+
+    @property
+    def selector(self) -> str:
+        """What it selects, as ``ip rule`` writes it where it is plain."""
+        parts = ["from %s" % bare(self.source)] if self.source else []
+        parts += ["oif %s" % self.oif] if self.oif else []
+        parts += [] if self.plain else ["other selectors"]
+        return " ".join(parts) or "from all"
+
+    @property
+    def action(self) -> str:
+        return "lookup %d" % self.table
+
+
+def bare(network: Network) -> str:
+    """A network as rules are written: without a prefix length where it is one address."""
+    return str(network.network_address if network.prefixlen == network.max_prefixlen else network)
+
+
+def family(version: int) -> int:
+    return int(socket.AF_INET6 if version == 6 else socket.AF_INET)
+
+
+class Rtnetlink:
+    """The kernel's tables of links, addresses, routes and rules in the caller's network namespace.
+
+    :param sock: another socket, for tests; else one is opened when it is first needed.
+    :param ip: what sets VF attributes, for tests; see :class:`.vf_setter.VfSetter`.
+    """
+
+    def __init__(self, sock: codec.NetlinkSocket | None = None, ip: t.Any = None) -> None:
+        self._opened = sock
+        self._vfs = VfSetter(ip)
+
+    @property
+    def _sock(self) -> codec.NetlinkSocket:
+        if self._opened is None:
+            self._opened = codec.NetlinkSocket(NETLINK_ROUTE, "rtnetlink")
+        return self._opened
+
+    def close(self) -> None:
+        if self._opened:
+            self._opened.close()
+            self._opened = None
+        self._vfs.close()
+
+    def __enter__(self) -> Rtnetlink:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def links(self, vfs: bool = False) -> list[Link]:
+        """All interfaces, in the order of their index. Raises :class:`NetlinkError`.
+
+        One dump for all may be too much for the kernel where a NIC has many VFs: ask :meth:`link` per NIC then.
+        """
+        request = LINK_HEADER.pack(0, 0, 0, 0, 0) + codec.u32(IFLA_EXT_MASK, _filter(vfs))
+        found = [decode_link(payload) for payload in self._sock.dump(RTM_GETLINK, request)]
+        return sorted(found, key=lambda link: link.ifindex)
+
+    def link(self, which: int | str, vfs: bool = False) -> Link | None:
+        """One link by index or name (or alternative name); None where there is none. Raises :class:`NetlinkError`.
+
+        With ``vfs`` the kernel may refuse with EMSGSIZE, where a NIC's VFs are more than a message can hold.
+        """
+        request = LINK_HEADER.pack(0, 0, which if isinstance(which, int) else 0, 0, 0)
+        if isinstance(which, str):
+            request += codec.string(IFLA_IFNAME if len(which) < 16 else IFLA_ALT_IFNAME, which)
+        request += codec.u32(IFLA_EXT_MASK, _filter(vfs))
+        try:
+            (answer,) = self._sock.request(RTM_GETLINK, request)
+        except codec.NetlinkError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise
+        return decode_link(answer)
+
+    def addresses(self) -> list[Address]:
+        """All IPv4 and IPv6 addresses. Raises :class:`NetlinkError`."""
+        found = (
+            decode_address(payload) for payload in self._sock.dump(RTM_GETADDR, ADDRESS_HEADER.pack(0, 0, 0, 0, 0))
+        )
+        return [address for address in found if address]
+
+    def routes(self, version: int) -> list[Route]:
+        """All unicast routes of IP ``version`` but those of the local table. Raises :class:`NetlinkError`."""
+        request = ROUTE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0, 0, 0)
+        found = (decode_route(payload) for payload in self._sock.dump(RTM_GETROUTE, request))
+        return [route for route in found if route]
+
+    def rules(self, version: int) -> list[Rule]:
+        """All policy rules of IP ``version``. Raises :class:`NetlinkError`."""
+        request = RULE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0)
+        found = (decode_rule(payload) for payload in self._sock.dump(RTM_GETRULE, request))
+        return [rule for rule in found if rule]
+
+    def hardware_addresses(self, index: int) -> list[bytes]:
+        """The hardware addresses that an interface's filter lets in, of interfaces built on it in any namespace too."""
+        found: list[bytes] = []
+        for payload in self._sock.dump(RTM_GETNEIGH, LINK_HEADER.pack(AF_BRIDGE, 0, 0, 0, 0)):
+            if NEIGHBOUR_HEADER.unpack_from(payload)[1] == index:
+                found.append(codec.table(payload[NEIGHBOUR_HEADER.size :]).get(NDA_LLADDR, b""))
+        return found
+
+    def set_link(self, index: int, mtu: int | None = None, name: str | None = None, up: bool | None = None) -> None:
+        """Change an interface. Raises :class:`NetlinkError`."""
+        attributes = b""
+        if mtu is not None:
+            attributes += codec.u32(IFLA_MTU, mtu)
+        if name is not None:
+            attributes += codec.string(IFLA_IFNAME, name)
+        flags, mask = (IFF_UP if up else 0), (0 if up is None else IFF_UP)
+        self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, index, flags, mask) + attributes)
+
+    def delete_altname(self, index: int, name: str) -> None:
+        """Take an alternative name from an interface. Raises :class:`NetlinkError`."""
+        names = codec.attribute(IFLA_PROP_LIST | NLA_F_NESTED, codec.string(IFLA_ALT_IFNAME, name))
+        self._sock.request(RTM_DELLINKPROP, LINK_HEADER.pack(0, 0, index, 0, 0) + names)
+
+    def add_address(self, index: int, interface: Interface) -> None:
+        """Give an interface an address; nothing where it has it. Raises :class:`NetlinkError`."""
+        self._quietly(RTM_NEWADDR, encode_address(index, interface), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+
+    def delete_address(self, index: int, interface: Interface) -> None:
+        """Take an address from an interface; nothing where it lacks it. Raises :class:`NetlinkError`."""
+        self._quietly(RTM_DELADDR, encode_address(index, interface), errno.EADDRNOTAVAIL)
+
+    def add_route(self, route: Route) -> None:
+        """Add a route; nothing where it is there. Raises :class:`NetlinkError`."""
+        self._quietly(RTM_NEWROUTE, encode_route(route), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+
+    def delete_route(self, route: Route) -> None:
+        """Remove a route; nothing where there is none. Raises :class:`NetlinkError`."""
+        self._quietly(RTM_DELROUTE, encode_route(route), errno.ESRCH)
+
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule; nothing where it is there. Raises :class:`NetlinkError`."""
+        self._quietly(RTM_NEWRULE, encode_rule(rule), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+
+    def delete_rule(self, rule: Rule) -> None:
+        """Remove one rule of this content; nothing where there is none. Raises :class:`NetlinkError`."""
+        self._quietly(RTM_DELRULE, rule.raw or encode_rule(rule), errno.ENOENT)
+
+    def set_vf(self, index: int, vf: int, **attributes: t.Any) -> None:
+        """Set attributes of a PF's VF; the names are those of :func:`.links.vf_row`. Raises :class:`NetlinkError`.
+
+        ``vlan`` and ``qos`` are one setting of the kernel, as are ``min_tx_rate`` and ``max_tx_rate``: give both,
+        what is left out is 0. Where several are given the kernel may do some before it refuses another.
+        """
+        self._vfs.set(index, vf, attributes)
+
+    def _quietly(self, kind: int, payload: bytes, done_already: int, flags: int = 0) -> None:
+        try:
+            self._sock.request(kind, payload, flags)
+        except codec.NetlinkError as error:
+            if error.errno != done_already:
+                raise
+
+
+def decode_address(payload: bytes) -> Address | None:
+    kind, prefix, short_flags, scope, index = ADDRESS_HEADER.unpack_from(payload)
+    held = codec.table(payload[ADDRESS_HEADER.size :])
+    # of a point-to-point address, IFA_ADDRESS is the peer's
+    packed = held.get(IFA_LOCAL) or held.get(IFA_ADDRESS)
+    if kind not in (socket.AF_INET, socket.AF_INET6) or not packed:
+        return None
+    flags = codec.number(held[IFA_FLAGS]) if IFA_FLAGS in held else short_flags
+    interface = ipaddress.ip_interface("%s/%d" % (ipaddress.ip_address(packed), prefix))
+    return Address(index, interface, scope, flags)
+
+
+def decode_route(payload: bytes) -> Route | None:
+    kind, dst_len, src_len, tos, table, protocol, scope, route_type, _flags = ROUTE_HEADER.unpack_from(payload)
+    # the local table may hold thousands (one for each service address of a cluster) and nothing that we look for
+    if table == TABLE_LOCAL or route_type != UNICAST or src_len or tos:
+        return None
+    held = codec.table(payload[ROUTE_HEADER.size :])
+    packed = held.get(RTA_DST) or bytes(16 if kind == socket.AF_INET6 else 4)
+    return Route(
+        codec.number(held[RTA_TABLE]) if RTA_TABLE in held else table,
+        ipaddress.ip_network("%s/%d" % (ipaddress.ip_address(packed), dst_len)),
+        codec.number(held.get(RTA_OIF, bytes(4))),
+        _ip(held.get(RTA_GATEWAY)),
+        _ip(held.get(RTA_PREFSRC)),
+        codec.number(held.get(RTA_PRIORITY, bytes(4))),
+        protocol,
+        scope,
+    )
+
+
+def decode_rule(payload: bytes) -> Rule | None:
+    kind, dst_len, src_len, tos, table, action, flags = RULE_HEADER.unpack_from(payload)
+    if kind not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    held = codec.table(payload[RULE_HEADER.size :])
+    source = held.get(FRA_SRC)
+    selectors = set(held) - FRA_PLAIN
+    # -1 stands for "suppresses nothing"; the kernel tells it always
+    selectors -= {key for key in FRA_SUPPRESS if held.get(key) == b"\xff\xff\xff\xff"}
+    plain = action == FR_ACT_TO_TBL and not (selectors or dst_len or tos or flags & FIB_RULE_INVERT)
+    return Rule(
+        6 if kind == socket.AF_INET6 else 4,
+        codec.number(held.get(FRA_PRIORITY, bytes(4))),
+        ipaddress.ip_network("%s/%d" % (ipaddress.ip_address(source), src_len)) if source else None,
+        codec.text(held.get(FRA_OIFNAME, b"")),
+        codec.number(held[FRA_TABLE]) if FRA_TABLE in held else table,
+        plain,
+        payload,
+    )
+
+
+def encode_address(index: int, interface: Interface) -> bytes:
+    packed = interface.ip.packed
+    prefix = interface.network.prefixlen
+    payload = ADDRESS_HEADER.pack(family(interface.version), prefix, 0, SCOPE_UNIVERSE, index)
+    payload += codec.attribute(IFA_LOCAL, packed) + codec.attribute(IFA_ADDRESS, packed)
+    if interface.version == 4 and prefix < 31:
+        payload += codec.attribute(IFA_BROADCAST, interface.network.broadcast_address.packed)
+    return payload
+
+
+def encode_route(route: Route) -> bytes:
+    kind = family(route.destination.version)
+    prefix = route.destination.prefixlen
+    table = route.table if route.table < 256 else 0
+    payload = ROUTE_HEADER.pack(kind, prefix, 0, 0, table, route.protocol, route.scope, UNICAST, 0)
+    payload += codec.u32(RTA_TABLE, route.table)
+    if prefix:
+        payload += codec.attribute(RTA_DST, route.destination.network_address.packed)
+    if route.oif:
+        payload += codec.u32(RTA_OIF, route.oif)
+    if route.gateway:
+        payload += codec.attribute(RTA_GATEWAY, route.gateway.packed)
+    if route.source:
+        payload += codec.attribute(RTA_PREFSRC, route.source.packed)
+    if route.metric:
+        payload += codec.u32(RTA_PRIORITY, route.metric)
+    return payload
+
+
+def encode_rule(rule: Rule) -> bytes:
+    table = rule.table if rule.table < 256 else 0
+    prefix = rule.source.prefixlen if rule.source else 0
+    payload = RULE_HEADER.pack(family(rule.version), 0, prefix, 0, table, FR_ACT_TO_TBL, 0)
+    payload += codec.u32(FRA_TABLE, rule.table) + codec.u32(FRA_PRIORITY, rule.priority)
+    payload += codec.u8(FRA_PROTOCOL, PROTOCOL_STATIC)
+    if rule.source:
+        payload += codec.attribute(FRA_SRC, rule.source.network_address.packed)
+    if rule.oif:
+        payload += codec.string(FRA_OIFNAME, rule.oif)
+    return payload
+
+
+def _filter(vfs: bool) -> int:
+    return RTEXT_FILTER_SKIP_STATS | (RTEXT_FILTER_VF if vfs else 0)
+
+
+def _ip(packed: bytes | None) -> IP | None:
+    return ipaddress.ip_address(packed) if packed else None

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""VF attributes set through pyroute2, whose import costs more than a converged run: the first of them imports it.
+
+Works with pyroute2 0.7.2 (Debian 12) up to 0.9.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import LINK_STATES, Row
+
+
+class VfSetter:
+    """``ip``: a pyroute2 ``IPRoute`` or what stands for it in tests; else one is made when it is first needed."""
+
+    def __init__(self, ip: t.Any = None) -> None:
+        self._ip = ip
+
+    def close(self) -> None:
+        if self._ip is not None:
+            self._ip.close()
+            self._ip = None
+
+    def set(self, index: int, vf: int, attributes: t.Mapping[str, t.Any]) -> None:
+        """See :meth:`.rtnetlink.Rtnetlink.set_vf`."""
+        if self._ip is None:
+            self._ip = _iproute()
+        try:
+            self._ip.link("set", index=index, vf=_spec(vf, attributes))
+        except Exception as error:
+            # pyroute2's own NetlinkError; its place differs between releases, its 'code' does not
+            code = getattr(error, "code", None)
+            if not isinstance(code, int):
+                raise
+            raise NetlinkError(code, _said(error), "rtnetlink link set") from None
+
+
+def _spec(vf: int, attributes: t.Mapping[str, t.Any]) -> Row:
+    spec: Row = {"vf": vf}
+    for name in ("mac", "trust", "spoofchk"):
+        if name in attributes:
+            value = attributes[name]
+            spec[name] = int(value) if isinstance(value, bool) else value
+    if "link_state" in attributes:
+        spec["link_state"] = LINK_STATES.index(attributes["link_state"])
+    if "vlan" in attributes or "qos" in attributes:
+        spec["vlan"] = {"vlan": attributes.get("vlan", 0), "qos": attributes.get("qos", 0)}
+    if "min_tx_rate" in attributes or "max_tx_rate" in attributes:
+        spec["rate"] = {name: attributes.get(name, 0) for name in ("min_tx_rate", "max_tx_rate")}
+    for name in ("node_guid", "port_guid"):
+        if name in attributes:
+            spec["ib_" + name] = attributes[name]
+    return spec
+
+
+def _iproute() -> t.Any:
+    try:
+        from pyroute2 import IPRoute
+    except ImportError as error:
+        raise RailyardError(
+            "the Python library pyroute2 cannot be imported: %s" % error,
+            "pyroute2",
+            "install the package python3-pyroute2 on the node (or 'pip install pyroute2' for the interpreter "
+            "that Ansible uses there)",
+        ) from None
+    return IPRoute()
+
+
+def _said(error: Exception) -> str:
+    """The kernel's own words, where pyroute2 hands them on."""
+    words = error.args[1] if len(error.args) > 1 and isinstance(error.args[1], str) else ""
+    # most often it is only the number's own text
+    return "" if words == os.strerror(getattr(error, "code", 0) or 0) else words

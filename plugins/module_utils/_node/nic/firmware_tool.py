@@ -1,0 +1,292 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""mstconfig and mstfwreset (mstflint), or mlxconfig and mlxfwreset (NVIDIA MFT), as one object.
+
+Both families have one interface. Newer releases (mstflint 4.31, MFT 4.31) write a query as JSON into a file; all write
+it as a table, whose columns depend on the release and on the card's firmware. Errors are told on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+
+# A plain value: bool for True(1) and False(0), int, "ETH(2)" for other names, None for N/A.
+Plain = t.Union[bool, int, str, None]
+Parameter = t.Dict[str, t.Any]
+
+# What a card is; "N/A" where the tool does not know the card's board.
+ABOUT = ("device_type", "name", "description")
+COLUMNS = {"default": "default", "current": "current", "next boot": "next"}
+PACKAGES = "install the package mstflint (or NVIDIA MFT), or name the program in 'tool'"
+QUERY_SECONDS = 120.0
+SET_SECONDS = 180.0
+RESET_SECONDS = 600.0
+RESET_LEVEL = "3"
+
+# What a query fails with, and what to do about it: another query would say the same.
+QUERY_REMEDIES = {
+    "NV access registers": "power-cycle the server: a BlueField whose mode was changed needs that, not a reboot",
+    "query device current configuration": (
+        "leave the card's firmware parameters out: some cards (ConnectX-3 EN) have them in the image that is burnt"
+    ),
+    "Unsupported device": (
+        "use a release of the tool that knows the card (mstflint 4.25 is the last that knows a ConnectX-3), or leave "
+        "its firmware parameters out"
+    ),
+}
+
+_UNSUPPORTED = re.compile(r"(?:doesn't support|does not support|Unknown Parameter:?) '?([A-Z0-9_]+(?:\[\d+\])?)", re.I)
+_NAMED = re.compile(r"^(.*)\((\d+)\)$")
+
+
+class QueryResult(t.NamedTuple):
+    """What a device said: ``device_type``, ``name``, ``description`` in ``about``, and its parameters by name."""
+
+    about: dict[str, str]
+    parameters: dict[str, Parameter]
+
+
+def plain(text: t.Any) -> Plain:
+    """A value as the tool wrote it -> what a person would write; ``ETH(2)`` stays, for its name says more."""
+    if text is None or isinstance(text, (bool, int)):
+        return text
+    text = str(text).strip()
+    if text.upper() in ("N/A", ""):
+        return None
+    if re.match(r"^\d+$", text):
+        return int(text)
+    named = _NAMED.match(text)
+    if named and named.group(1).lower() in ("true", "false"):
+        return named.group(2) != "0"
+    return text
+
+
+def number(value: t.Any) -> int | None:
+    """The number of a plain value or of a user's: ``ETH(2)``, ``2``, ``0x2``, ``true``; None for a mere name."""
+    if isinstance(value, (bool, int)):
+        return int(value)
+    text = str(value).strip()
+    named = _NAMED.match(text)
+    if named:
+        return int(named.group(2))
+    if text.lower() in ("true", "false"):
+        return int(text.lower() == "true")
+    try:
+        return int(text, 0) if re.match(r"^(0x[0-9a-f]+|\d+)$", text, re.I) else None
+    except ValueError:
+        return int(text)  # a leading zero, 016, which Python takes for a mistake
+
+
+def same(held: Plain, wanted: t.Any) -> bool:
+    """Whether a device's value is what is wanted: by number where there is one, else by name, in any case."""
+    if held is None:
+        return False
+    wish = number(wanted)
+    if wish is not None:
+        return number(held) == wish
+    return str(held).partition("(")[0].lower() == str(wanted).strip().lower()
+
+
+def parse_text(text: str) -> QueryResult:
+    """The table of a query. Rows that do not fit the header's columns are left out."""
+    about: dict[str, str] = {}
+    parameters: dict[str, Parameter] = {}
+    columns: list[str] = []
+    for line in text.splitlines():
+        if line.strip().startswith("Configurations:"):
+            heads = re.split(r"\s{2,}", line.strip())[1:]
+            columns = [COLUMNS.get(head.lower(), head.lower()) for head in heads]
+        elif columns:
+            row = _row(line, len(columns))
+            if row:
+                name, read_only, values = row
+                parameters[name] = _parameter(dict(zip(columns, values)), read_only)
+        else:
+            label, colon, value = line.partition(":")
+            key = label.strip().lower().replace(" ", "_")
+            if colon and key in ABOUT and plain(value) is not None:
+                about[key] = value.strip()
+    return QueryResult(about, parameters)
+
+
+def _row(line: str, count: int) -> tuple[str, bool, list[str]] | None:
+    # '*' marks a value that changes at the next boot, RO one that cannot be changed
+    match = re.match(r"^\s*(\*)?\s*(RO\s)?\s*([A-Z][A-Z0-9_]*(?:\[[0-9.]+\])?)\s+(\S.*)$", line, re.I)
+    if not match or line.startswith("-"):
+        return None
+    values = match.group(4).split()
+    if len(values) != count:
+        # a value as wide as its column leaves no blank before the next
+        values = re.findall(r"[^\s()]+\(\d+\)|\S+", match.group(4))
+    if len(values) != count:
+        return None
+    return match.group(3).upper(), bool(match.group(2)), values
+
+
+def parse_json(text: str) -> QueryResult:
+    """The file that ``-j`` writes; keys in any case. Raises ValueError where it is something else."""
+    for device in _lower(json.loads(text)).values():
+        held = _lower(device)
+        about: dict[str, str] = {key: str(held[key]) for key in ABOUT if plain(held.get(key)) is not None}
+        parameters = {}
+        for name, row in (held.get("tlv_configuration") or {}).items():
+            columns = _lower(row)
+            values = {short: columns.get(short + "_value") for short in ("default", "current", "next")}
+            parameters[name.upper()] = _parameter(values, bool(columns.get("read_only")))
+        return QueryResult(about, parameters)
+    return QueryResult({}, {})
+
+
+def _lower(mapping: t.Any) -> dict[str, t.Any]:
+    if not isinstance(mapping, dict):
+        raise ValueError("not a JSON object")
+    return {str(key).lower(): value for key, value in mapping.items()}
+
+
+def _parameter(values: t.Mapping[str, t.Any], read_only: bool) -> Parameter:
+    held: Parameter = {column: plain(values.get(column)) for column in ("default", "current", "next")}
+    held["read_only"] = read_only
+    return held
+
+
+class Tool:
+    """The node's tool. ``choice``: ``auto``, ``mstconfig``, ``mlxconfig`` or the path of one of them."""
+
+    def __init__(self, system: System, choice: str = "auto") -> None:
+        self._system = system
+        self._json = True
+        self._verbose = True
+        names = ("mstconfig", "mlxconfig") if choice == "auto" else (choice,)
+        paths = [path for path in map(self._find, names) if path]
+        if not paths:
+            raise Unsupported("%s is not installed" % " or ".join(names), "tool", PACKAGES)
+        self.path = paths[0]
+        self.name = os.path.basename(self.path)
+
+    def _find(self, name: str) -> str | None:
+        return name if "/" in name and self._system.exists(name) else self._system.which(name)
+
+    def reset_program(self) -> str | None:
+        """mstfwreset for mstconfig, mlxfwreset for mlxconfig; None where it is not installed."""
+        name = self.name.replace("config", "fwreset")
+        return self._find(os.path.join(os.path.dirname(self.path), name)) or self._system.which(name)
+
+    def query(self, device: str, names: t.Sequence[str]) -> QueryResult:
+        """The parameters of these names; those that the card or the tool does not know are missing in the result."""
+        left = list(names)
+        about: dict[str, str] = {}
+        while left:
+            result, table = self._ask(device, left)
+            about = table.about or about
+            if all(name in table.parameters for name in left):
+                return table
+            refused = _UNSUPPORTED.search(result.out + result.err) if result.rc else None
+            if not refused or refused.group(1).upper() not in left:
+                if result.rc:
+                    raise self._error(device, "query", result)
+                return table
+            left.remove(refused.group(1).upper())
+        return QueryResult(about, {})
+
+    def _ask(self, device: str, names: t.Sequence[str]) -> tuple[CommandResult, QueryResult]:
+        while True:
+            directory = tempfile.mkdtemp(prefix="railyard-") if self._json else None
+            try:
+                file = os.path.join(directory, "query.json") if directory else ""
+                argv = [self.path, "-d", device] + (["-e"] if self._verbose else []) + (["-j", file] if file else [])
+                result = self._system.run(argv + ["q"] + list(names), QUERY_SECONDS)
+                unknown = re.search(r"invalid argument: -(\w)", result.out + result.err) if result.rc else None
+                if unknown and unknown.group(1) == "j" and self._json:
+                    self._json = False
+                    continue
+                if unknown and unknown.group(1) == "e" and self._verbose:
+                    self._verbose = False
+                    continue
+                return result, self._table(file, result.out)
+            finally:
+                if directory:
+                    shutil.rmtree(directory, ignore_errors=True)
+
+    def _table(self, file: str, out: str) -> QueryResult:
+        if not file:
+            return parse_text(out)
+        try:
+            with open(file, encoding="utf-8") as stream:
+                return parse_json(stream.read())
+        except (OSError, ValueError):
+            return QueryResult({}, {})
+
+    def set(self, device: str, values: t.Mapping[str, str]) -> None:
+        """Stage the values for the next boot, in one batch: the tool checks its rules against all of them at once."""
+        argv = [self.path, "-d", device, "-y", "set"] + ["%s=%s" % item for item in values.items()]
+        result = self._system.run(argv, SET_SECONDS)
+        if result.rc:
+            raise self._error(device, "set", result)
+
+    def reset(self, device: str) -> None:
+        """Restart the card's firmware: the staged values come into force, all of its ports go down and come back."""
+        program = self.reset_program()
+        if program is None:
+            raise self.no_reset_program()
+        result = self._system.run([program, "-d", device, "-l", RESET_LEVEL, "-y", "reset"], RESET_SECONDS)
+        if result.rc:
+            raise RailyardError(
+                "%s: %s" % (os.path.basename(program), said(result)), device, "reboot the node instead of the reset"
+            )
+
+    def no_reset_program(self) -> RailyardError:
+        name = self.name.replace("config", "fwreset")
+        return Unsupported("%s is not installed" % name, "reset", PACKAGES + ", or use reset: never and reboot")
+
+    def _error(self, device: str, command: str, result: CommandResult) -> RailyardError:
+        text = said(result)
+        message = "%s %s: %s" % (self.name, command, text)
+        if result.rc == 124:
+            return RailyardError(message, device, "see the kernel's messages (dmesg) of the card")
+        if re.search(r"semaphore", text, re.I):
+            remedy = "wait for another tool that has the card, or run '%s -d %s clear_semaphore'" % (self.path, device)
+            return RailyardError(message, device, remedy)
+        if re.search(r"Failed to (open|identify)|Permission denied|Operation not permitted", text, re.I):
+            return self._no_access(device, message)
+        if command == "set":
+            remedy = "choose values that the card allows; what is staged now shows with state: gathered"
+            return RailyardError(message, device, remedy)
+        for part, remedy in QUERY_REMEDIES.items():
+            if part in text:
+                return RailyardError(message, device, remedy)
+        return RailyardError(message, device, "see what '%s -d %s -e q' says" % (self.path, device))
+
+    def _no_access(self, device: str, message: str) -> RailyardError:
+        locked = re.search(r"\[(integrity|confidentiality)\]", self._system.read("/sys/kernel/security/lockdown") or "")
+        if locked:
+            return Unsupported(
+                "%s; the kernel is locked down (%s, as under Secure Boot), which keeps PCI configuration space from "
+                "the tool" % (message, locked.group(1)),
+                device,
+                "load the signed module mstflint_access, use a release of the tool that works through fwctl, or turn "
+                "Secure Boot off",
+            )
+        vendor = pci_functions.hexadecimal(self._system, device, "vendor")
+        if vendor is not None and vendor != pci_functions.NVIDIA_NETWORKING:
+            return RailyardError(
+                "%s; its PCI vendor is %s" % (message, vendor), device, "name a port of an NVIDIA (Mellanox) card"
+            )
+        return RailyardError(message, device, "run the task with become, and see 'lspci -s %s'" % device)
+
+
+def said(result: CommandResult) -> str:
+    """The tool's own words: its -E- lines, else the first lines that it wrote, else its exit status."""
+    lines = [line.strip() for line in (result.out + "\n" + result.err).splitlines() if line.strip()]
+    errors = [line[3:].strip() for line in lines if line.startswith("-E-")]
+    return " / ".join((errors or lines)[:3]) or "exit status %d" % result.rc

@@ -1,0 +1,503 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The NIC driver of a node: the kernel's own, DOCA-OFED, MLNX_OFED, or that of a container which brings its modules.
+
+Nothing is loaded or unloaded by an installation: which driver runs is a state of its own, and it changes at the reboot,
+or by a restart of the stack for which there is leave.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, masked
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_packages as packages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import kernel_modules, pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kernel_modules import KernelModules
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+
+INBOX = "inbox"
+CONTAINER = "container"
+OFED = "ofed"
+INSTALLED = (driver_compatibility.DOCA, driver_compatibility.MLNX)
+DEFAULT = {driver_compatibility.DOCA: ["doca-ofed"], driver_compatibility.MLNX: ["mlnx-ofed-all"]}
+MODULE = "mlx5_core"
+# Of these the running ones are held against those on disk.
+STACK = ("ib_core", MODULE, "mlx5_ib", "ib_uverbs", "rdma_cm")
+# What openibd itself unloads and loads; whoever else uses one of them is in its way.
+OWN = frozenset(
+    (
+        *STACK, "ib_cm", "iw_cm", "ib_umad", "ib_ucm", "rdma_ucm", "ib_ipoib", "mlx4_core", "mlx4_en", "mlx4_ib",
+        "mlx5_vdpa", "mlx5_fwctl", "mlxdevm", "mlxfw", "mlx_compat", "knem", "mst_pci", "mst_pciconf",
+    )
+)  # fmt: skip
+DRIVERS = ("mlx5_core", "mlx4_core")
+# Images that hold the driver are built anew after the packages changed; until that is done, this file says so.
+UNFINISHED = "/var/lib/railyard/nic_driver.unfinished"
+MOK = ("/var/lib/shim-signed/mok/MOK.priv", "/var/lib/dkms/mok.key")
+RESTART_SECONDS = 600.0
+
+
+class _Images(Initramfs):
+    """Images that hold the driver's module. What is known of others' modules says nothing of this one."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system, MODULE)
+
+    def _known(self) -> dict[str, t.Any]:
+        return {}
+
+
+class NicDriver(Subsystem):
+    """See the module's documentation for the options.
+
+    :param architecture: for tests, as is ``branch``: what must not be touched, observed when it is needed.
+    """
+
+    def __init__(
+        self,
+        options: t.Mapping[str, t.Any],
+        system: System,
+        architecture: str | None = None,
+        branch: Branch | None = None,
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._architecture = architecture or os.uname().machine
+        self._branch = branch
+        self._kind: str = options.get("kind") or INBOX
+        self._version: str = options.get("version") or ""
+        self._source_text: str = options.get("source") or ""
+        self._key_option: str | None = options.get("key")
+        self._unsigned = bool(options.get("unsigned"))
+        self._metas: list[str] = list(options.get("packages") or DEFAULT.get(self._kind, []))
+        self._allow_unlisted = bool(options.get("allow_unlisted"))
+        self._restart = options.get("restart") == "allowed"
+        self._restarted = False
+        self._gather = options.get("state") == "gathered"
+        self._manager: packages.Packages | None = None
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> NicDriver:
+        return cls(options, system)
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        try:
+            self._manager = packages.find(self._system)
+        except Unsupported:
+            if self._kind in INSTALLED and not self._gather:
+                raise
+        installed = self._manager.installed() if self._manager else {}
+        modules = KernelModules(self._system, self._architecture)
+        kind, version = _kind(installed)
+        on = driver_compatibility.node(self._system, modules.release, self._architecture)
+        running = {name: self._differs(modules, name) for name in STACK if modules.loaded(name)}
+        return {
+            "kind": kind,
+            "version": version,
+            "source": self._repository(),
+            "packages": sorted(name for name in installed if any(meta.match(name) for meta in packages.METAS.values())),
+            "installed": installed,
+            "kernels": {release: _stack(self._modules(release)) for release in self._releases(modules.release)},
+            "running": {
+                "kernel": modules.release,
+                "stack": (OFED if modules.loaded("mlx_compat") else INBOX) if running else None,
+                "version": modules.attribute(MODULE, "version"),
+                "differing": sorted(name for name, differs in running.items() if differs),
+            },
+            "blocking": blocking(self._system),
+            "node": {"distribution": on.distribution, "kernel": on.kernel, "architecture": on.architecture},
+        }
+
+    def _repository(self) -> str | None:
+        text = (self._system.read_file(self._manager.repository) or "") if self._manager else ""
+        for line in text.splitlines():
+            words = line.split()
+            if words[:1] == ["deb"]:
+                return masked(words[-2].rstrip("/"))
+            if line.startswith("baseurl="):
+                return masked(line.partition("=")[2].rstrip("/"))
+        return None
+
+    def _releases(self, running: str) -> list[str]:
+        found = kernel_modules.releases(self._system)
+        return found if running in found or not self._system.exists("/lib/modules/" + running) else [*found, running]
+
+    def _modules(self, release: str) -> KernelModules:
+        return KernelModules(self._system, self._architecture, release)
+
+    @staticmethod
+    def _differs(modules: KernelModules, name: str) -> bool:
+        """Whether a loaded module is another than the one on disk, which the next load would take."""
+        live, info = modules.attribute(name, "srcversion"), modules.info(name)
+        disk = info.get("srcversion")
+        if live and disk:
+            return live != disk
+        # some kernels, such as Debian's, give their own modules none: then what is not of the kernel's tree tells
+        taint = modules.attribute(name, "taint") or ""
+        return bool(info) and ("O" in taint) != (info.get("intree") != "Y")
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        self.warnings = []
+        left = sources.leftovers(self._system, self._manager)
+        if self._kind in INSTALLED:
+            changes = self._installing(state)
+        else:
+            changes = self._to_inbox(state)
+            self._tell_container(state)
+        # a file that is to be otherwise, or gone, need not go first
+        files = [change.subject for change in changes if change.attribute == "content"]
+        changes = [change for change in left if change.subject not in files] + changes
+        return changes + self._restarting(state, changes)
+
+    def _installing(self, state: State) -> list[Change]:
+        manager = self._manager
+        if manager is None:
+            raise Unsupported("there is no package manager", "kind", "use apt or dnf")
+        installed = state["installed"]
+        right = all(driver_compatibility.matches(installed.get(name, ""), self._version) for name in self._metas)
+        key = self._key() if self._key_option else None
+        source = sources.Source(self._system, self._source_text, key)
+        if not right:
+            raise_all(self._refusals(state, source))
+        elif source.form == sources.REPOSITORY:
+            # its file is held against the options all the same, and says whether packages are checked
+            raise_all(source.problems(self._unsigned))
+        files = manager.files(source.source, key, self._metas[0], self._version, source.login)
+        if source.form == sources.REPOSITORY:
+            changes = self._files(files)
+            if not source.login:
+                changes += self._gone([manager.login])
+        else:
+            # what is installed from media stays pinned too
+            changes = self._files([file for file in files if file.path == manager.pin])
+            if source.form != sources.PACKAGE and not right:
+                # a repository's own file goes with the media
+                changes += self._gone([manager.login])
+        if not right:
+            changes += self._packages(state, source, manager)
+        wanted = "%s %s" % (self._kind, self._version)
+        changes += self._built(state, wanted)
+        return changes + self._images(changed=not right)
+
+    def _refusals(self, state: State, source: sources.Source) -> list[RailyardError]:
+        missing = [key for key, value in (("version", self._version), ("source", self._source_text)) if not value]
+        if missing:
+            return [RailyardError("is not given", key, "give it with kind: %s" % self._kind) for key in missing]
+        errors = source.problems(self._unsigned)
+        if not self._allow_unlisted:
+            on = driver_compatibility.Node(**state["node"])
+            errors += driver_compatibility.problems(self._kind, self._version, source.source, on)
+            doubt = driver_compatibility.doubt(self._kind, self._version, on)
+            if doubt and doubt not in self.warnings:
+                self.warnings.append(doubt)
+        release = state["running"]["kernel"]
+        if self._builds():
+            if not self._system.exists("/lib/modules/%s/build" % release):
+                message = (
+                    "the headers of the kernel %s are not installed, and the driver is built against them" % release
+                )
+                package = "linux-headers-%s" if self._manager and self._manager.name == "apt" else "kernel-devel-%s"
+                errors.append(RailyardError(message, "kind", "install %s" % package % release))
+            modules = self._modules(release)
+            if modules.signatures_enforced() and not any(self._system.exists(path) for path in MOK):
+                message = "Secure Boot lets signed modules alone be loaded, and DKMS has no key to sign with here"
+                remedy = "make and enrol a key (mokutil --import, update-secureboot-policy), or take kind: inbox"
+                errors.append(Refused(message, "kind", remedy))
+        return errors
+
+    def _builds(self) -> bool:
+        """Whether the modules are built on the node."""
+        if self._manager is not None and self._manager.name == "apt":
+            return True
+        train = driver_compatibility.train(self._kind, self._version) or "0"
+        return tuple(int(part) for part in train.split(".")) >= driver_compatibility.BUILT_ON_NODE
+
+    def _key(self) -> str:
+        given = self._key_option or ""
+        text: str | None = given
+        if not given.lstrip().startswith("-----BEGIN"):
+            text = self._system.read_file(given)
+        if not text or "-----BEGIN PGP PUBLIC KEY BLOCK-----" not in text:
+            message = "%s is no armoured public key" % (given if given.startswith("/") else "it")
+            remedy = "name the file on the node, or give the text; 'gpg --export --armor' makes one"
+            raise RailyardError(message, "key", remedy)
+        return text.strip() + "\n"
+
+    def _files(self, wanted: t.Sequence[packages.File]) -> list[Change]:
+        changes = []
+        for file in wanted:
+            held = self._system.read_file(file.path)
+            mode = self._system.mode(file.path)
+
+            def act(file: packages.File = file) -> None:
+                self._system.write_file(file.path, file.text, file.mode)
+
+            if held != file.text:
+                before, after = _shown(held), _shown(file.text)
+                if before == after:
+                    after = str(after).replace(HIDDEN, "%s (another)" % HIDDEN)
+                changes.append(Change(file.path, "content", before, after, act))
+            elif file.mode == packages.SECRET and mode is not None and mode != file.mode:
+                changes.append(Change(file.path, "mode", "%04o" % mode, "%04o" % file.mode, act))
+        return changes
+
+    def _gone(self, paths: t.Sequence[str]) -> list[Change]:
+        changes = []
+        for path in paths:
+            held = self._system.read_file(path) if path else None
+            if held is not None:
+                changes.append(
+                    Change(path, "content", _shown(held), None, lambda path=path: self._system.remove_file(path))  # type: ignore[misc]
+                )
+        return changes
+
+    def _packages(self, state: State, source: sources.Source, manager: packages.Packages) -> list[Change]:
+        """One change a package. The first one's act installs them all, in one transaction."""
+        installed = state["installed"]
+        others = [
+            name
+            for name in state["packages"]
+            if any(meta.match(name) for kind, meta in packages.METAS.items() if kind != self._kind)
+        ]
+
+        def act() -> None:
+            with source.open(manager, self._metas[0], self._version):
+                wanted = {name: self._candidate(manager, name) for name in self._metas}
+                self._system.write_file(UNFINISHED, "images\n")
+                with sources.quiet(self._system):
+                    manager.install(wanted, others)
+
+        acts: list[t.Callable[[], None]] = [act] + [lambda: None] * (len(self._metas) + len(others))
+        rows: list[tuple[str, t.Any, t.Any]] = [(name, installed.get(name), self._version) for name in self._metas]
+        rows += [(name, installed[name], None) for name in others]
+        return [Change(name, "version", before, after, do) for (name, before, after), do in zip(rows, acts)]
+
+    def _candidate(self, manager: packages.Packages, name: str) -> str:
+        versions = manager.versions(name)
+        found = next((each for each in versions if driver_compatibility.matches(each, self._version)), None)
+        if found is None:
+            there = "it has %s" % ", ".join(versions[:5]) if versions else "it has no %s" % name
+            message = "the source has no %s %s: %s" % (name, self._version, there)
+            raise RailyardError(message, "version", "write a version that the source has, or name another source")
+        return found
+
+    def _built(self, state: State, wanted: str) -> list[Change]:
+        """The kernels that lack the driver's modules, of those that it can be built for."""
+        changes = []
+        for release, stack in state["kernels"].items():
+            running = release == state["running"]["kernel"]
+            if stack == OFED or (not running and not self._builds()):
+                continue
+            if not running and not self._system.exists("/lib/modules/%s/build" % release):
+                self.warnings.append(
+                    "The kernel %s has the inbox driver, and no headers to build the other one with: install them"
+                    " before it is booted." % release
+                )
+                continue
+            changes.append(
+                Change(release, MODULE, stack, wanted, lambda release=release: self._build(release))  # type: ignore[misc]
+            )
+        return changes
+
+    def _build(self, release: str) -> None:
+        if _stack(self._modules(release)) == OFED:
+            return  # the packages' own scripts have done it
+        dkms = self._system.which("dkms")
+        if dkms:
+            remedy = "see what 'dkms status' and the log that it names say"
+            self._system.check([dkms, "autoinstall", "-k", release], remedy, packages.SECONDS)
+        if _stack(self._modules(release)) != OFED:
+            raise RailyardError(
+                "the packages are installed, and the kernel has no modules of theirs",
+                release,
+                "boot the kernel that they are for, or build them for this one (dkms, or the vendor's kernel support)",
+            )
+
+    def _images(self, changed: bool) -> list[Change]:
+        """Initial RAM filesystems that hold the driver, where its packages change, or did in a run that was cut off."""
+        if not changed and not self._system.exists(UNFINISHED):
+            return []
+        images = _Images(self._system)
+        rebuilds = [images.rebuild(*each) for each in images.images() if images.holds_module(each[1])]
+        changes = [Change(each.subject, MODULE, "older", "rebuilt", each.act) for each in rebuilds]
+        return changes + [
+            Change("initramfs", MODULE, "not looked at", "as on disk", lambda: self._system.remove_file(UNFINISHED))
+        ]
+
+    # -- the inbox driver ---------------------------------------------------------------------------------------------
+
+    def _to_inbox(self, state: State) -> list[Change]:
+        manager = self._manager
+        if manager is None:
+            return []
+        installed = state["installed"]
+        changes: list[Change] = []
+        if installed:
+            own = {name: manager.inbox_version(name) for name in installed}
+            restored = {name: version for name, version in own.items() if version}
+            gone = [name for name in installed if not own[name]]
+
+            def act() -> None:
+                self._system.write_file(UNFINISHED, "images\n")
+                with sources.quiet(self._system):
+                    manager.remove(gone, restored)
+
+            acts: list[t.Callable[[], None]] = [act] + [lambda: None] * len(installed)
+            changes = [
+                Change(name, "version", version, own[name], do) for (name, version), do in zip(installed.items(), acts)
+            ]
+        changes += self._gone([manager.pin, manager.repository, manager.login, manager.key])
+        for release, stack in state["kernels"].items():
+            if stack == OFED:
+                changes.append(
+                    Change(release, MODULE, stack, INBOX, lambda release=release: self._unbuild(release))  # type: ignore[misc]
+                )
+        return changes + self._images(changed=bool(installed))
+
+    def _unbuild(self, release: str) -> None:
+        if _stack(self._modules(release)) == OFED:
+            # the packages are gone: what they left is a stale listing
+            program = self._system.which("depmod") or "depmod"
+            self._system.check([program, release], "run it by hand")
+
+    def _tell_container(self, state: State) -> None:
+        if self._kind != CONTAINER:
+            return
+        if state["blocking"]:
+            self.warnings.append(
+                "These modules use the RDMA core, and keep the container from changing it: %s. Remedy: unload them, or"
+                " have the container do it (UNLOAD_STORAGE_MODULES, UNLOAD_THIRD_PARTY_RDMA_MODULES)."
+                % _told(state["blocking"])
+            )
+        if self._modules(state["running"]["kernel"]).signatures_enforced():
+            self.warnings.append(
+                "This node loads signed modules alone, and a container's are signed by nobody that it knows. Remedy:"
+                " take kind: inbox, or turn Secure Boot off."
+            )
+
+    # -- which driver runs --------------------------------------------------------------------------------------------
+
+    def _restarting(self, state: State, changes: t.Sequence[Change]) -> list[Change]:
+        if not self._restart or self._restarted or not self._other_runs(state, changes):
+            return []
+        why = self._why_not(state)
+        if why:
+            self.warnings.append("The stack is not restarted: %s. The driver waits for a reboot." % why)
+            return []
+        return [Change(UNIT_NAME, "restart", None, "restarted", self._do_restart)]
+
+    def _other_runs(self, state: State, changes: t.Sequence[Change]) -> bool:
+        running = state["running"]
+        if running["stack"] is None:
+            return False
+        if any(
+            change.attribute == "version" or (change.attribute == MODULE and change.subject == running["kernel"])
+            for change in changes
+        ):
+            # as it is about to be; what is built for another kernel, or put into images, changes nothing that runs
+            target = OFED if self._kind in INSTALLED else INBOX
+            return target == OFED or running["stack"] != INBOX
+        if running["differing"]:
+            return True
+        on_disk = state["kernels"].get(running["kernel"])
+        return on_disk not in (None, running["stack"])
+
+    def _why_not(self, state: State) -> str | None:
+        """Why the stack must not be restarted under the node's feet; None where it may be."""
+        if self._kind not in INSTALLED and not self._system.exists("/etc/init.d/openibd"):
+            return "openibd goes with the driver, and nothing else restarts the stack safely"
+        branch = self._branch = self._branch or Branch.observe(self._system)
+        for function, why in branch.functions.items():
+            if self._system.link_name(pci_functions.attribute(function, "driver")) in DRIVERS:
+                return "%s is driven by it, and %s" % (function, why)
+        if state["blocking"]:
+            return "other modules use it: %s" % _told(state["blocking"])
+        for function in pci_functions.network_functions(self._system, pci_functions.NVIDIA_NETWORKING):
+            if pci_functions.virtual_functions(self._system, function):
+                return "%s has VFs, which would be lost" % function
+        return None
+
+    def _do_restart(self) -> None:
+        systemctl = self._system.which("systemctl")
+        argv = [systemctl, "restart", sources.UNIT] if systemctl else ["/etc/init.d/openibd", "restart"]
+        self._system.check(argv, "see 'journalctl -u openibd', and reboot the node", RESTART_SECONDS)
+        self._restarted = True
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        """``reboot_required`` and ``reboot_reasons``: the running driver is not the one that the next boot loads."""
+        if self._gather or any(change.subject == UNIT_NAME for change in pending):
+            return {"reboot_required": False, "reboot_reasons": []}
+        if not self._other_runs(state, pending):
+            return {"reboot_required": False, "reboot_reasons": []}
+        wanted = "%s %s" % (self._kind, self._version) if self._kind in INSTALLED else INBOX
+        running = state["running"]
+        now = "%s %s" % (running["stack"], running["version"]) if running["version"] else running["stack"]
+        reason = "the NIC driver that runs is %s, and the next boot loads %s" % (now, wanted)
+        return {"reboot_required": True, "reboot_reasons": [reason]}
+
+
+UNIT_NAME = "openibd"
+
+
+def blocking(system: System) -> dict[str, list[str]]:
+    """Modules that use the RDMA core or the driver and are not of it: name -> whom they use."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(OWN):
+        for holder in system.listdir("/sys/module/%s/holders" % name):
+            if holder not in OWN:
+                found.setdefault(holder, []).append(name)
+    return found
+
+
+def _stack(modules: KernelModules) -> str | None:
+    """Whose driver a kernel would load, ``inbox`` or ``ofed``; None where it has none."""
+    path = modules.path(MODULE) or modules.path("ib_core")
+    if path is None:
+        return None
+    return INBOX if "/kernel/drivers/" in path else OFED
+
+
+def _kind(installed: t.Mapping[str, str]) -> tuple[str, str | None]:
+    """Which driver is installed, and its version, by its packages."""
+    for kind, meta in packages.METAS.items():
+        for name in sorted(installed):
+            if meta.match(name):
+                return kind, installed[name]
+    for name in sorted(installed):
+        if packages.KERNEL_PART.match(name):
+            return driver_compatibility.MLNX, installed[name]
+    return INBOX, None
+
+
+def _shown(text: str | None) -> str | None:
+    """A file in a list of changes; of a key no more than which it is, and of a password nothing."""
+    if text is None:
+        return None
+    if "BEGIN PGP" not in text:
+        return packages.shown(text)
+    return "key, SHA-256 %s" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def _told(found: t.Mapping[str, t.Sequence[str]]) -> str:
+    return ", ".join("%s (uses %s)" % (name, ", ".join(users)) for name, users in found.items())

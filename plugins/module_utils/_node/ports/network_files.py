@@ -1,0 +1,501 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Rail ports in the files that the distribution itself reads at boot.
+
+Two kinds hold under every back-end: systemd ``.link`` files, which give a PCI address its netdev name, and one
+sysctl.d file. Addresses, routes and rules go to the back-end that rules the node: systemd-networkd, netplan or
+NetworkManager. Every file of ours is known by its name, so one that is no longer wanted is found and removed.
+
+Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5), sysctl.d(5).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_LINK, Route, bare
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import port_observed
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Side
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
+
+SYSTEMD_DIR = "/etc/systemd/network"
+# Before what netplan writes (10-) and what images bring (20-, 70-...): systemd takes the first file that matches.
+SYSTEMD_PREFIX = "05-railyard-"
+SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
+NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
+NETPLAN_FILE = "/etc/netplan/60-railyard.yaml"
+NETPLAN_DROP_IN = "railyard.conf"
+NM_DIR = "/etc/NetworkManager/system-connections"
+NM_PREFIX = "railyard-"
+NETWORKD = "systemd-networkd.service"
+NETWORK_MANAGER = "NetworkManager.service"
+HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next run: change the fabric file instead."
+# systemd-networkd's states of a link on which it has done, or has given up
+CONFIGURED = "configured"
+GAVE_UP = "failed"
+SETTLED = (CONFIGURED, GAVE_UP)
+# seconds that a link gets for its second try at the least
+RETRY = 10.0
+# seconds in which systemd-networkd begins with a link after a reload
+BEGUN = 5.0
+# CLOCK_REALTIME_COARSE, which gives files their times (clock_gettime(2)); Python has no name for it
+CLOCK_OF_FILES = 5
+
+
+class File(t.NamedTuple):
+    """A file as it shall be. ``mode``: the permission bits."""
+
+    text: str
+    mode: int
+
+
+class Kept(t.NamedTuple):
+    """A rail port to be kept for the next boot: under this netdev name then.
+
+    ``ifindex`` is the interface's index where it has that name already, else None.
+    """
+
+    port: Port
+    netdev: str
+    ifindex: int | None
+    infiniband: bool
+
+
+def running(system: System, unit: str) -> bool:
+    """Whether systemd has a unit active now; it keeps one link here for each that is."""
+    return system.exists("/run/systemd/units/invocation:%s" % unit)
+
+
+# -- under every back-end --------------------------------------------------------------------------------------------
+
+
+def common_files(kept: t.Sequence[Kept]) -> dict[str, File]:
+    """The ``.link`` files and the sysctl.d file."""
+    files: dict[str, File] = {}
+    lines: list[str] = []
+    for each in kept:
+        if each.port.pci and each.port.netdev:
+            files["%s/%s%s.link" % (SYSTEMD_DIR, SYSTEMD_PREFIX, each.port.rail)] = File(_link_text(each), 0o644)
+        lines += [sysctl.line(each.netdev, key, value) for key, value in sorted(each.port.sysctl.items())]
+        lines += [sysctl.line(each.netdev, key, value, "ipv6") for key, value in sorted(port_observed.SYSCTL_6.items())]
+    if lines:
+        files[SYSCTL_FILE] = File(sysctl.text(HEAD, lines), 0o644)
+    return files
+
+
+def our_common_files(system: System) -> list[str]:
+    """Those that are on the node."""
+    return _named(system, SYSTEMD_DIR, SYSTEMD_PREFIX, ".link") + _present(system, SYSCTL_FILE)
+
+
+def _link_text(each: Kept) -> str:
+    # where the host bridge is no PCI device itself (most ARM servers), its own path comes before the PCI part
+    match = "Path=pci-{0} *-pci-{0}".format(each.port.pci)
+    link = ["Description=Rail %s" % each.port.rail, "Name=%s" % each.netdev]
+    # the first matching file is the only one that counts, so that the default's other names are asked for here
+    link.append("AlternativeNamesPolicy=database onboard slot path")
+    link += ["MTUBytes=%d" % each.port.mtu] if each.port.mtu else []
+    return _ini([("Match", [match]), ("Link", link)])
+
+
+def _ini(sections: t.Sequence[tuple[str, t.Sequence[str]]]) -> str:
+    return HEAD + "\n" + "\n".join("[%s]\n%s\n" % (name, "\n".join(lines)) for name, lines in sections)
+
+
+def _named(system: System, directory: str, prefix: str, suffix: str) -> list[str]:
+    names = [name for name in system.listdir(directory) if name.startswith(prefix) and name.endswith(suffix)]
+    return ["%s/%s" % (directory, name) for name in names]
+
+
+def _present(system: System, path: str) -> list[str]:
+    return [path] if system.exists(path) else []
+
+
+# -- back-ends -------------------------------------------------------------------------------------------------------
+
+
+class Backend:
+    """What keeps addresses, routes and rules for the next boot; this one keeps nothing."""
+
+    name = "none"
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
+        """The files that shall be, by path."""
+        return {}
+
+    def ours(self) -> list[str]:
+        """The paths of files of ours that are on the node."""
+        return []
+
+    def is_running(self) -> bool:
+        """Whether it is there to load files now, and not only at the next boot."""
+        return False
+
+    def check(self, path: str, text: str) -> None:
+        """Hold a file against the back-end's own reader before it is installed. Raises :class:`RailyardError`."""
+
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+        """Let it read its files anew, and wait until it has done so.
+
+        :param changed: the paths of files that it has not read yet, as far as that is known.
+        :param timeout: in seconds.
+        """
+
+    def warnings(self) -> list[str]:
+        return []
+
+
+class Networkd(Backend):
+    """systemd-networkd: one ``.network`` file a rail."""
+
+    name = "networkd"
+
+    def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
+        return {self._path(each): File(_network_text(each), 0o644) for each in kept}
+
+    def ours(self) -> list[str]:
+        return _named(self._system, SYSTEMD_DIR, SYSTEMD_PREFIX, ".network")
+
+    def is_running(self) -> bool:
+        return running(self._system, NETWORKD)
+
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+        _reload_networkd(self._system, [(each, self._path(each)) for each in kept], changed, timeout)
+
+    def warnings(self) -> list[str]:
+        if not running(self._system, NETWORK_MANAGER):
+            return []
+        return [
+            "NetworkManager runs beside systemd-networkd: list the rail ports' netdevs under 'unmanaged-devices' in "
+            "its configuration, or choose backend networkmanager"
+        ]
+
+    def _path(self, each: Kept) -> str:
+        return "%s/%s%s.network" % (SYSTEMD_DIR, SYSTEMD_PREFIX, each.port.rail)
+
+
+def _network_text(each: Kept) -> str:
+    port = each.port
+    # a rail never delays the boot
+    link = (["MTUBytes=%d" % port.mtu] if port.mtu else []) + ["RequiredForOnline=no"]
+    network = ["Description=Rail %s" % port.rail, "DHCP=no", "IPv6AcceptRA=no"]
+    network += _network_lines()
+    network += ["Address=%s" % side.address for side in port.sides]
+    sections = [("Match", ["Name=%s" % each.netdev]), ("Link", link), ("Network", network)]
+    sections += [("Route", _route_lines(route)) for route in port_observed.port_routes(port, 0)]
+    for side in _ruled(port):
+        sections += _rule_sections(each, side, ("From=%s" % side.address.ip, "OutgoingInterface=%s" % each.netdev))
+    return _ini(sections)
+
+
+def _route_lines(route: Route) -> list[str]:
+    lines = ["Destination=%s" % route.destination]
+    lines += ["Scope=link"] if route.scope == SCOPE_LINK else []
+    lines += ["PreferredSource=%s" % route.source] if route.source else []
+    lines += ["Gateway=%s" % route.gateway] if route.gateway else []
+    return lines + ["Table=%d" % route.table]
+
+
+def _ruled(port: Port) -> list[Side]:
+    """The sides of a port that rules lead to its table."""
+    return port.sides if port.table is not None and port.priority is not None else []
+
+
+def _network_lines() -> list[str]:
+    # a flap of the link must not take the address, and with it the GIDs, from under running transfers
+    return ["ConfigureWithoutCarrier=yes", "KeepConfiguration=static"]
+
+
+def _rule_sections(each: Kept, side: Side, selectors: t.Sequence[str]) -> list[tuple[str, list[str]]]:
+    common = ["Table=%s" % each.port.table, "Priority=%s" % each.port.priority, "Family=ipv%d" % side.version]
+    return [("RoutingPolicyRule", [selector] + common) for selector in selectors]
+
+
+def _reload_networkd(
+    system: System, wanted: t.Sequence[tuple[Kept, str]], changed: t.Collection[str], timeout: float
+) -> None:
+    """Wait until systemd-networkd has configured each link by its file; one on which it gave up it tries once more."""
+    asked = time.clock_gettime_ns(CLOCK_OF_FILES)
+    # 'reload' configures anew only the links whose files changed: the connection's is not among them
+    system.check(["networkctl", "reload"], "see 'journalctl -u systemd-networkd' for what is wrong with the files")
+    begin = time.monotonic()
+    deadline = begin + timeout
+    for each, path in wanted:
+        if each.ifindex is None:
+            continue
+        # 'reload' ends before networkd has begun with the links: a state from before it is of the former file
+        begun = begin + BEGUN if path in changed else begin
+        while system.modified(_networkd_file(each)) < asked and time.monotonic() < begun:
+            time.sleep(0.05)
+        used, phase = _networkd_settled(system, each, path, deadline, SETTLED)
+        if used == path and phase == GAVE_UP:
+            # often for a moment's reason, such as a kernel that was busy with the card's virtual functions
+            system.run(["networkctl", "reconfigure", each.netdev])
+            used, phase = _networkd_settled(system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,))
+        if used != path:
+            raise RailyardError(
+                "systemd-networkd takes %s for %s" % (used or "no file", each.netdev),
+                path,
+                "remove that file or make it match fewer interfaces"
+                if used
+                else "see 'networkctl status %s'" % each.netdev,
+            )
+        if phase != CONFIGURED and not _waits_for_carrier(system, each, phase):
+            raise RailyardError(
+                "systemd-networkd says %r of %s%s" % (phase, each.netdev, _networkd_said(system, each.netdev)),
+                path,
+                "see 'journalctl -u systemd-networkd' for the reason",
+            )
+
+
+def _networkd_settled(
+    system: System, each: Kept, path: str, deadline: float, settled: t.Sequence[str]
+) -> tuple[str, str]:
+    """The file that systemd-networkd takes for a link, and its state of it, once that is settled or time is up."""
+    while True:
+        state = _networkd_state(system, each)
+        used, phase = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
+        done = used == path and (phase in settled or _waits_for_carrier(system, each, phase))
+        if done or time.monotonic() >= deadline:
+            return used, phase
+        time.sleep(0.1)
+
+
+def _networkd_said(system: System, netdev: str) -> str:
+    """The last thing that systemd-networkd could not do with a link, to put after a message; nothing where unknown."""
+    lines = system.run(["journalctl", "-b", "-u", NETWORKD, "-n", "200", "-o", "cat", "--no-pager"]).out.splitlines()
+    said = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
+    wrong = [text for text in said if text.startswith(("Could not", "Failed"))]
+    return " (%s)" % wrong[-1] if wrong else ""
+
+
+def _waits_for_carrier(system: System, each: Kept, phase: str) -> bool:
+    """Whether a link cannot be done: without a carrier the kernel does not find out if an IPv6 address is another's."""
+    carrier = system.read("/sys/class/net/%s/carrier" % each.netdev)
+    return phase == "configuring" and each.port.side(6) is not None and carrier == "0"
+
+
+def _networkd_file(each: Kept) -> str:
+    """Where systemd-networkd tells of a link; it writes the file anew when that changes."""
+    return "/run/systemd/netif/links/%d" % (each.ifindex or 0)
+
+
+def _networkd_state(system: System, each: Kept) -> dict[str, str]:
+    text = system.read(_networkd_file(each)) or ""
+    return {key: value for key, _equals, value in (line.partition("=") for line in text.splitlines())}
+
+
+class Netplan(Backend):
+    """netplan over systemd-networkd: one YAML file, and what netplan cannot say in a drop-in a rail."""
+
+    name = "netplan"
+
+    def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
+        if not kept:
+            return {}
+        files = {NETPLAN_FILE: File(_netplan_text(kept), 0o600)}
+        for each in kept:
+            files["%s/%s" % (_drop_in_directory(each.netdev), NETPLAN_DROP_IN)] = File(_drop_in_text(each), 0o644)
+        return files
+
+    def ours(self) -> list[str]:
+        paths = _present(self._system, NETPLAN_FILE)
+        for name in self._system.listdir(SYSTEMD_DIR):
+            if name.startswith("10-netplan-") and name.endswith(".network.d"):
+                paths += _present(self._system, "%s/%s/%s" % (SYSTEMD_DIR, name, NETPLAN_DROP_IN))
+        return paths
+
+    def is_running(self) -> bool:
+        return running(self._system, NETWORKD)
+
+    def check(self, path: str, text: str) -> None:
+        if path != NETPLAN_FILE:
+            return
+        # a file that netplan cannot read would leave the node without any network at its next boot
+        system = self._system
+        root = tempfile.mkdtemp(prefix="railyard-")
+        try:
+            scratch = System(root)
+            for directory in NETPLAN_DIRS:
+                for other in _named(system, directory, "", ".yaml"):
+                    scratch.write_file(other, system.read_bytes(other) or b"", 0o600)
+            scratch.write_file(NETPLAN_FILE, text, 0o600)
+            system.check(
+                ["netplan", "generate", "--root-dir", root],
+                "mend what netplan names, in its own files or in the fabric file; nothing was changed",
+            )
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+        # not 'netplan apply': that restarts what carries the connection
+        self._system.check(["netplan", "generate"], "see what netplan says of the files in /etc/netplan")
+        generated = [(each, "/run/systemd/network/10-netplan-%s.network" % each.netdev) for each in kept]
+        # netplan writes all files anew where one changes
+        _reload_networkd(self._system, generated, [path for _each, path in generated] if changed else [], timeout)
+
+
+def _drop_in_directory(netdev: str) -> str:
+    return "%s/10-netplan-%s.network.d" % (SYSTEMD_DIR, netdev)
+
+
+def _drop_in_text(each: Kept) -> str:
+    sections = [("Link", ["RequiredForOnline=no"]), ("Network", _network_lines())]
+    for side in _ruled(each.port):
+        sections += _rule_sections(each, side, ("OutgoingInterface=%s" % each.netdev,))
+    return _ini(sections)
+
+
+def _netplan_text(kept: t.Sequence[Kept]) -> str:
+    lines = [HEAD, "network:", "  version: 2", "  ethernets:"]
+    for each in kept:
+        port = each.port
+        lines += ["    %s:" % each.netdev, "      optional: true", "      dhcp4: false", "      dhcp6: false"]
+        lines += ["      accept-ra: false"]
+        lines += ["      mtu: %d" % port.mtu] if port.mtu else []
+        addresses = ", ".join("'%s'" % side.address for side in port.sides)
+        lines += ["      addresses: [%s]" % addresses] if addresses else []
+        routes = port_observed.port_routes(port, 0)
+        lines += ["      routes:"] if routes else []
+        lines += ["        - {%s}" % ", ".join(_netplan_route(route)) for route in routes]
+        lines += ["      routing-policy:"] if _ruled(port) else []
+        for side in _ruled(port):
+            rule = "        - {from: '%s', table: %d, priority: %d}"
+            lines += [rule % (side.source, port.table or 0, port.priority or 0)]
+    return "\n".join(lines) + "\n"
+
+
+def _netplan_route(route: Route) -> list[str]:
+    parts = ["to: '%s'" % route.destination]
+    # netplan takes no route without a gateway but one of this scope
+    parts += ["via: '%s'" % route.gateway] if route.gateway else ["scope: link"]
+    parts += ["from: '%s'" % route.source] if route.source else []
+    return parts + ["table: %d" % route.table]
+
+
+class NetworkManager(Backend):
+    """NetworkManager: one keyfile a rail."""
+
+    name = "networkmanager"
+
+    def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
+        # it ignores keyfiles that others may read
+        return {self._path(each): File(_keyfile_text(each), 0o600) for each in kept}
+
+    def ours(self) -> list[str]:
+        return _named(self._system, NM_DIR, NM_PREFIX, ".nmconnection")
+
+    def is_running(self) -> bool:
+        return running(self._system, NETWORK_MANAGER)
+
+    def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
+        system = self._system
+        remedy = "see 'journalctl -u NetworkManager' for the reason"
+        system.check(["nmcli", "connection", "reload"], remedy)
+        for each in kept:
+            if each.ifindex is None:
+                continue
+            name = NM_PREFIX + each.port.rail
+            current = system.run(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", each.netdev]).out.strip()
+            command = ["device", "reapply", each.netdev] if current == name else ["connection", "up", "id", name]
+            system.check(["nmcli", "--wait", "%d" % max(1, round(timeout))] + command, remedy, timeout + 10)
+
+    def _path(self, each: Kept) -> str:
+        return "%s/%s%s.nmconnection" % (NM_DIR, NM_PREFIX, each.port.rail)
+
+
+def _keyfile_text(each: Kept) -> str:
+    port = each.port
+    name = NM_PREFIX + port.rail
+    kind = "infiniband" if each.infiniband else "ethernet"
+    connection = [
+        "id=%s" % name,
+        "uuid=%s" % _uuid(name),
+        "type=%s" % kind,
+        "interface-name=%s" % each.netdev,
+        "autoconnect=true",
+        # before a profile that the installer made for any Ethernet interface
+        "autoconnect-priority=100",
+    ]
+    hardware = (["mtu=%d" % port.mtu] if port.mtu else []) + (["transport-mode=datagram"] if each.infiniband else [])
+    # the same link-local address as the kernel makes by itself, so that the GIDs stay what they are
+    six = ["addr-gen-mode=eui64"]
+    blocks = [
+        ("ipv4", _manual(each, 4) or ["method=disabled"]),
+        ("ipv6", (_manual(each, 6) or ["method=link-local"]) + six),
+    ]
+    return _ini([("connection", connection), (kind, hardware)] + blocks)
+
+
+def _manual(each: Kept, version: int) -> list[str]:
+    """A family's part of a keyfile; empty where the port has no address of it."""
+    port, side = each.port, each.port.side(version)
+    if not side:
+        return []
+    # the default route of the rail's own table is one of the routes: no gateway for the main table
+    lines = ["method=manual", "never-default=true", "address1=%s" % side.address]
+    routes = [route for route in port_observed.port_routes(port, 0) if route.destination.version == version]
+    for number, route in enumerate(routes, 1):
+        hop = ",%s" % route.gateway if route.gateway else ""
+        options = ["table=%d" % route.table] + (["src=%s" % route.source] if route.source else [])
+        lines += ["route%d=%s%s" % (number, route.destination, hop)]
+        lines += ["route%d_options=%s" % (number, ",".join(options))]
+    if side in _ruled(port):
+        rule = "priority %d %s table %d"
+        selectors = ("from %s" % bare(side.source), "from %s oif %s" % (port_observed.ANYWHERE[version], each.netdev))
+        for number, selector in enumerate(selectors, 1):
+            lines += ["routing-rule%d=" % number + rule % (port.priority or 0, selector, port.table or 0)]
+    return lines
+
+
+def _uuid(name: str) -> str:
+    """The same profile has the same UUID on every run (RFC 9562, version 5 over our own name)."""
+    import hashlib  # for this back-end alone
+
+    digest = bytearray(hashlib.sha1(b"railyard.fabric/" + name.encode()).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = bytes(digest).hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+BACKENDS: dict[str, type[Backend]] = {each.name: each for each in (Backend, Networkd, Netplan, NetworkManager)}
+
+
+def choose(system: System, name: str) -> Backend:
+    """The back-end of that name; with ``auto`` the one that rules this node. Raises :class:`RailyardError`."""
+    if name == "auto":
+        name = detect(system)
+    if name == "netplan" and not system.which("netplan"):
+        raise Unsupported("netplan is not installed", "backend", "choose another back-end, or auto")
+    return BACKENDS[name](system)
+
+
+def detect(system: System) -> str:
+    """Who rules the node's network. Raises :class:`Unsupported` where none does that we can write for."""
+    plans = [path for directory in NETPLAN_DIRS for path in _named(system, directory, "", ".yaml")]
+    plans = [path for path in plans if path != NETPLAN_FILE or len(plans) > 1]
+    if plans and system.which("netplan"):
+        # its files then only pass through to NetworkManager
+        if any("NetworkManager" in (system.read(path) or "") for path in plans):
+            return "networkmanager"
+        return "netplan"
+    if running(system, NETWORK_MANAGER):
+        return "networkmanager"
+    if running(system, NETWORKD):
+        return "networkd"
+    raise Unsupported(
+        "neither netplan nor NetworkManager nor systemd-networkd rules this node's network",
+        "backend",
+        "enable systemd-networkd (it leaves alone what it has no file for), or set persist to false",
+    )

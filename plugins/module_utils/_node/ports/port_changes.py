@@ -1,0 +1,512 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From one look at a node's interfaces to the live changes that make them the rail ports that are wanted."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    IFA_F_DADFAILED,
+    IFA_F_NOPREFIXROUTE,
+    IFA_F_SECONDARY,
+    PROTOCOL_KERNEL,
+    SCOPE_UNIVERSE,
+    TABLE_MAIN,
+    Address,
+    Interface,
+    Link,
+    Network,
+    Route,
+    Rtnetlink,
+    Rule,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import (
+    KERNEL_METRIC,
+    SYSCTL_6,
+    RuleKey,
+    Seen,
+    Target,
+    addresses_of,
+    at,
+    duplicates,
+    find,
+    is_same_route,
+    make_route,
+    port_routes,
+    route_key,
+    route_name,
+    rule_key,
+    rule_keys,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
+    MTU_LEAST_6,
+    Port,
+    Side,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    Branch,
+    connection_peer,
+)
+
+# -- which interface is a port ---------------------------------------------------------------------------------------
+
+
+# -- what belongs to a port in the kernel's tables -------------------------------------------------------------------
+
+
+class Plan:
+    """The live changes. ``errors`` and ``warnings`` gather what is found on the way.
+
+    ``disturbed`` receives the indices of links whose carrier may go away for a moment, once that is done; ``tried``
+    the IPv6 addresses that were added, with their links' indices.
+    """
+
+    def __init__(
+        self, system: System, rtnl: Rtnetlink, seen: Seen, disturbed: set[int], tried: set[tuple[int, Interface]]
+    ) -> None:
+        self._system = system
+        self._rtnl = rtnl
+        self._seen = seen
+        self._disturbed = disturbed
+        self._tried = tried
+        # links that renaming takes down on the way, and with it their routes
+        self._downed: set[int] = set()
+        # links that lose their last IPv4 address on the way, and with it their IPv4 routes
+        self._emptied: set[int] = set()
+        self._lost: list[Address] = []
+        self.changes: list[Change] = []
+        self.errors: list[RailyardError] = []
+        self.warnings: list[str] = []
+        self.reboot_reasons: list[str] = []
+
+    # -- before anything is decided: who is who, and what must not be ------------------------------------------------
+
+    def targets(self, ports: t.Sequence[Port]) -> list[Target]:
+        """The interface of each port; those that cannot be found or named become errors."""
+        found: dict[int, tuple[Port, Link]] = {}
+        for port in ports:
+            link, problem = find(self._system, port, self._seen)
+            if problem:
+                self.errors.append(problem)
+            elif link and found.setdefault(link.ifindex, (port, link))[0] is not port:
+                other = found[link.ifindex][0]
+                key = "pci" if port.pci else "netdev"
+                message = "%s is the interface of %s (%s) too" % (link.name, other.place, other.rail)
+                self.errors.append(RailyardError(message, at(port, key), "give each rail port its own"))
+        movers = self._movers(found)
+        self._rename({index: found[index] for index in movers})
+        return [
+            Target(port, link, str(port.netdev) if index in movers else link.name)
+            for index, (port, link) in found.items()
+        ]
+
+    def _movers(self, found: t.Mapping[int, tuple[Port, Link]]) -> set[int]:
+        """The links that are renamed now; others that should be become errors, or wait for the next boot."""
+        wishes = {
+            index: str(port.netdev) for index, (port, link) in found.items() if port.netdev not in (None, link.name)
+        }
+        for index, name in sorted(wishes.items()):
+            holder = self._holder(name, index)
+            if holder and (holder.ifindex not in wishes or holder.name != name):
+                port, link = found[index]
+                message = "%s is %s, and the name %s is taken by another interface (%s)"
+                self.errors.append(
+                    RailyardError(
+                        message % (port.pci, link.name, name, holder.name),
+                        at(port, "netdev"),
+                        "compare the profile with the node: its pci or its netdev is that of another interface",
+                    )
+                )
+        waiting = {index: self._why_not_down(found[index][1]) for index in wishes}
+        waiting = {index: why for index, why in waiting.items() if why}
+        movers = set(wishes) - set(waiting)
+        while True:
+            # a name that waits for the next boot keeps others waiting
+            held = {found[index][1].name for index in waiting}
+            blocked = [index for index in movers if wishes[index] in held]
+            if not blocked:
+                break
+            waiting.update((index, "the name is not free before") for index in blocked)
+            movers -= set(blocked)
+        for index, why in sorted(waiting.items()):
+            port, link = found[index]
+            text = "%s: %s becomes %s at the next boot, not now: %s"
+            self.reboot_reasons.append(text % (port.rail, link.name, port.netdev, why))
+        return movers
+
+    def _holder(self, name: str, but: int) -> Link | None:
+        for link in self._seen.links.values():
+            if link.ifindex != but and name in (link.name,) + link.altnames:
+                return link
+        return None
+
+    def _why_not_down(self, link: Link) -> str | None:
+        """Why a link must not go down for a moment, which takes its routes; None where it may."""
+        if not link.up:
+            return None
+        directory = "/sys/class/net/%s" % link.name
+        uppers = [name[len("upper_") :] for name in self._system.listdir(directory) if name.startswith("upper_")]
+        if uppers:
+            return "%s is built on it" % ", ".join(uppers)
+        if self._system.read_int(directory + "/device/sriov_numvfs"):
+            return "it has VFs"
+        # a pod's macvlan is seen here by its hardware address alone
+        others = [mac for mac in self._rtnl.hardware_addresses(link.ifindex) if mac and not mac[0] & 1]
+        if any(mac != link.address for mac in others):
+            return "an interface in another network namespace is built on it"
+        return None
+
+    def _rename(self, movers: t.Mapping[int, tuple[Port, Link]]) -> None:
+        names = {index: link.name for index, (_port, link) in sorted(movers.items())}
+        while names:
+            for index in names:
+                wish = str(movers[index][0].netdev)
+                if wish not in [name for other, name in names.items() if other != index]:
+                    self._rename_one(movers[index][1], names.pop(index), wish)
+                    break
+            else:
+                # a ring of names: one steps aside
+                index = min(names)
+                aside = "railyard%d" % index
+                self._rename_one(movers[index][1], names[index], aside)
+                names[index] = aside
+
+    def _rename_one(self, link: Link, before: str, after: str) -> None:
+        def act() -> None:
+            # only kernels from 6.2 on rename a link that is up
+            self._rtnl.set_link(link.ifindex, up=False)
+            if after in link.altnames:
+                self._rtnl.delete_altname(link.ifindex, after)
+            self._rtnl.set_link(link.ifindex, name=after)
+
+        self._downed.add(link.ifindex)
+        self._change(before, "name", before, after, act)
+
+    def guard(self, branch: Branch, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+        """Refuse what would touch the branch: its interfaces and functions, and the way back to who is connected."""
+        for target in targets:
+            why = branch.why_netdev(target.link.name)
+            if why:
+                self._refuse(target.port, "%s %s" % (target.link.name, why))
+            elif target.port.pci and branch.why_function(target.port.pci):
+                self._refuse(target.port, str(branch.why_function(target.port.pci)))
+            else:
+                self._guard_way_back(branch, target.port)
+        mine = {target.link.ifindex for target in targets}
+        for port in former:
+            link, _problem = find(self._system, port, self._seen)
+            why = branch.why_netdev(link.name) if link and link.ifindex not in mine else None
+            if link and why:
+                self._refuse(port, "%s %s, and was set up as a rail port before" % (link.name, why))
+
+    def _refuse(self, port: Port, message: str) -> None:
+        remedy = "leave it out: a rail port must not be an interface that the node is reached by"
+        self.errors.append(Refused(message, at(port, "pci" if port.pci else "netdev"), remedy))
+
+    def _guard_way_back(self, branch: Branch, port: Port) -> None:
+        peer = connection_peer(self._system)
+        for side in port.sides:
+            self._guard_network(branch, port, side.key, side.address.network, peer)
+        for number, route in enumerate(port.routes):
+            if route.table is None:
+                self._guard_network(branch, port, "routes[%d].to" % number, route.to, peer)
+
+    def _guard_network(self, branch: Branch, port: Port, key: str, network: Network, peer: str | None) -> None:
+        """Refuse a route of the main table that would lead what goes over the branch to a rail."""
+        remedy = "plan another subnet for the rail: its route would lead this connection astray"
+        safe = False
+        for netdev, why in branch.netdevs.items():
+            link = self._seen.named(netdev)
+            for other in self._seen.of(link) if link else []:
+                theirs = other.interface.network
+                if other.scope != SCOPE_UNIVERSE or not theirs.overlaps(network):
+                    continue
+                if key.startswith("routes") and theirs.prefixlen > network.prefixlen:
+                    # the branch's own subnet is narrower, and so is found first
+                    safe = safe or (peer is not None and ipaddress.ip_address(peer) in theirs)
+                    continue
+                message = "%s overlaps %s of %s, which %s" % (network, other.interface, netdev, why)
+                self.errors.append(Refused(message, at(port, key), remedy))
+        if peer and ipaddress.ip_address(peer) in network and not safe:
+            message = "%s holds %s, from which this connection comes" % (network, peer)
+            self.errors.append(Refused(message, at(port, key), remedy))
+
+    def check(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+        """What the kernel or the driver would refuse half-way, said now. ``former``: as earlier runs set them."""
+        leaving, before = self.leaving(former, targets), self.staying(former)
+        for port, link, _name in targets:
+            if port.mtu is not None and (port.mtu < link.min_mtu or (link.max_mtu and port.mtu > link.max_mtu)):
+                message = "%s takes an MTU from %d to %d, not %d" % (link.name, link.min_mtu, link.max_mtu, port.mtu)
+                self.errors.append(Unsupported(message, at(port, "mtu"), "plan an MTU that the NIC can do"))
+            for key, value in port.sysctl.items():
+                self._check_sysctl(port, link, key, value)
+            for side in port.sides:
+                self._check_side(port, link, side, leaving)
+            self._check_main_routes(port, link, before)
+
+    def _check_side(self, port: Port, link: Link, side: Side, leaving: t.Container[tuple[int, Interface]]) -> None:
+        if side.version == 6 and not self._has_ipv6(link.name):
+            message = "IPv6 is switched off for %s" % link.name
+            remedy = "switch it on (ipv6.disable on the kernel command line, disable_ipv6)"
+            self.errors.append(Unsupported(message, at(port, side.key), remedy))
+        if side.version == 6 and port.mtu is None and link.mtu < MTU_LEAST_6:
+            message = "the MTU of %s is %d, and IPv6 needs %d" % (link.name, link.mtu, MTU_LEAST_6)
+            self.errors.append(Unsupported(message, at(port, side.key), "plan an MTU"))
+        for other in self._seen.addresses:
+            if other.interface.ip != side.address.ip or other.ifindex == link.ifindex:
+                continue
+            if (other.ifindex, other.interface) not in leaving:
+                holder = self._name_of(other.ifindex)
+                message = "%s is the address of %s already" % (side.address.ip, holder)
+                self.errors.append(RailyardError(message, at(port, side.key), "take it from there first"))
+        self.errors += duplicates(port, link, self._seen, self._tried) if side.version == 6 else []
+
+    def _check_main_routes(self, port: Port, link: Link, former: t.Sequence[Target]) -> None:
+        """The main table is not ours alone: a route that another gave it is not taken away."""
+        ours = [route for each in former for route in port_routes(each.port, each.link.ifindex)]
+        for number, planned in enumerate(port.routes):
+            for live in self._seen.routes if planned.table is None else []:
+                if (live.table, live.destination) != (TABLE_MAIN, planned.to) or live.oif == link.ifindex:
+                    continue
+                if not any(is_same_route(live, route) for route in ours):
+                    holder = self._name_of(live.oif) if live.oif else "several next hops"
+                    message = "the main table has a route to %s by %s already" % (planned.to, holder)
+                    remedy = "take it away, or plan the rail's route in the rail's own table"
+                    self.errors.append(RailyardError(message, at(port, "routes[%d].to" % number), remedy))
+
+    def _check_sysctl(self, port: Port, link: Link, key: str, value: str) -> None:
+        if sysctl.read(self._system, link.name, key) is None:
+            message = "the kernel has no net.ipv4.conf.%s.%s" % (link.name, key)
+            self.errors.append(Unsupported(message, at(port, "sysctl"), "leave it out of the plan"))
+            return
+        effective = sysctl.effective(self._system, link.name, key, value)
+        if str(effective) == value:
+            return
+        message = "net.ipv4.conf.all.%s is %s, and the kernel takes the larger: %s planned would have no effect"
+        message = message % (key, effective, value)
+        if key == "rp_filter" and effective == 1:
+            # strict filtering drops what comes in by another rail than the answer would go out by
+            remedy = "plan rp_filter 2, or set net.ipv4.conf.all.rp_filter to 0"
+            self.errors.append(Unsupported(message, at(port, "sysctl"), remedy))
+        else:
+            self.warnings.append("%s: %s" % (at(port, "sysctl"), message))
+
+    def _has_ipv6(self, netdev: str) -> bool:
+        return sysctl.read(self._system, netdev, "disable_ipv6", "ipv6") == "0"
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def link_changes(self, targets: t.Sequence[Target]) -> None:
+        """MTU, up, and the settings under which addresses are then added."""
+        for port, link, name in targets:
+            if port.mtu is not None and port.mtu != link.mtu:
+                self._change(name, "mtu", link.mtu, port.mtu, self._disturbing(link, mtu=port.mtu))
+            if not link.up or link.ifindex in self._downed:
+                self._change(name, "state", "down", "up", self._disturbing(link, up=True))
+            elif self._system.read("/sys/class/net/%s/carrier" % link.name) != "1":
+                self.warnings.append(
+                    "%s (%s) has no carrier: see its cable and the switch port" % (link.name, port.rail)
+                )
+            wanted = [("ipv4", key, value) for key, value in sorted(port.sysctl.items())]
+            for key, value in sorted(SYSCTL_6.items()):
+                if sysctl.read(self._system, link.name, key, "ipv6") is not None:
+                    wanted.append(("ipv6", key, value))
+            for family, key, value in wanted:
+                before = sysctl.read(self._system, link.name, key, family)
+                if before != value:
+                    act = _bound(sysctl.write, self._system, name, key, value, family)
+                    self._change(name, "%s.%s" % (family, key), before, value, act)
+
+    def _disturbing(self, link: Link, mtu: int | None = None, up: bool | None = None) -> t.Callable[[], None]:
+        def act() -> None:
+            self._rtnl.set_link(link.ifindex, mtu=mtu, up=up)
+            self._disturbed.add(link.ifindex)
+
+        return act
+
+    def staying(self, ports: t.Sequence[Port]) -> list[Target]:
+        """The targets of ports that stay as they are, where they can be found."""
+        found = [(port, find(self._system, port, self._seen)[0]) for port in ports]
+        return [Target(port, link, link.name) for port, link in found if link]
+
+    def leaving(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
+        """The addresses that :meth:`remove` takes away, as far as they are former ones."""
+        return addresses_of(self.staying(former)) - addresses_of(targets)
+
+    def remove(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> None:
+        """Take away what was ours and is not wanted, and what stands in the way: rules, then routes, then addresses.
+
+        :param former: ports as earlier runs set them.
+        :param targets: the ports that shall be.
+        """
+        old = self.staying(former)
+        self._remove_rules(former, old, targets)
+        self._remove_routes(old, targets)
+        self._remove_addresses(self.leaving(former, targets), targets)
+
+    def _remove_rules(self, former: t.Sequence[Port], old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
+        wanted = {key for target in targets for key in rule_keys(target.port, target.name)}
+        priorities = {key[:2] for key in wanted}
+        # the former interface may be gone, or have another name by now
+        gone = {key for port in former for key in rule_keys(port, str(port.netdev))}
+        gone |= {key for each in old for key in rule_keys(each.port, each.name)}
+        met: set[RuleKey | None] = set()
+        for rule in self._seen.rules:
+            key = rule_key(rule)
+            surplus = key in met
+            met.add(key)
+            if (key in wanted and surplus) or (
+                key not in wanted and (key in gone or (rule.version, rule.priority) in priorities)
+            ):
+                self._change(
+                    "rule %d" % rule.priority, rule.selector, rule.action, None, _bound(self._rtnl.delete_rule, rule)
+                )
+
+    def _remove_routes(self, old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
+        wanted = [route for target in targets for route in port_routes(target.port, target.link.ifindex)]
+        # of the main table only what is on the rail ports themselves is in the way
+        places = {route_key(route) for route in wanted}
+        gone = [route for each in old for route in port_routes(each.port, each.link.ifindex)]
+        for route in self._routes():
+            if any(is_same_route(route, each) for each in wanted):
+                continue
+            if route_key(route) in places or any(is_same_route(route, each) for each in gone):
+                netdev = self._name_of(route.oif)
+                self._change(netdev, route_name(route), str(route), None, _bound(self._rtnl.delete_route, route))
+
+    def _remove_addresses(self, leaving: t.Container[tuple[int, Interface]], targets: t.Sequence[Target]) -> None:
+        wanted = {target.link.ifindex: target for target in targets if target.port.sides}
+        removed: list[Address] = []
+        for address in self._seen.addresses:
+            target = wanted.get(address.ifindex)
+            planned = [side.address for side in target.port.sides] if target else []
+            if address.interface in planned:
+                continue
+            wrong_prefix = any(each.ip == address.interface.ip for each in planned)
+            if wrong_prefix or (address.ifindex, address.interface) in leaving:
+                removed.append(address)
+                netdev = target.name if target else self._name_of(address.ifindex)
+                act = _bound(self._rtnl.delete_address, address.ifindex, address.interface)
+                self._change(netdev, "address", str(address.interface), None, act)
+            elif target and any(address.interface.ip in each.network for each in planned):
+                self.warnings.append(
+                    "%s (%s) also has %s, which is not planned and not ours: left as it is"
+                    % (target.link.name, target.port.rail, address.interface)
+                )
+        self._lost = [address for address in self._seen.addresses if self._goes_with(address, removed)]
+        going = [each for each in removed + self._lost if each.interface.version == 4]
+        staying = {each.ifindex for each in self._seen.addresses if each.interface.version == 4 and each not in going}
+        self._emptied = {each.ifindex for each in going} - staying
+
+    def _goes_with(self, address: Address, removed: t.Sequence[Address]) -> bool:
+        """Whether the kernel drops a secondary address together with the first one of its subnet."""
+        if not address.flags & IFA_F_SECONDARY or address.interface.version != 4:
+            return False
+        name = self._name_of(address.ifindex)
+        if any(self._system.read(sysctl.path(each, "promote_secondaries")) == "1" for each in (name, "all")):
+            return False
+        return any(
+            first.ifindex == address.ifindex
+            and not first.flags & IFA_F_SECONDARY
+            and first.interface.network == address.interface.network
+            for first in removed
+        )
+
+    def add(self, targets: t.Sequence[Target]) -> None:
+        """Add what is missing: addresses, routes, rules."""
+        for target in targets:
+            for side in target.port.sides:
+                self._add_address(target, side)
+        for target in targets:
+            for route in port_routes(target.port, target.link.ifindex):
+                if not any(is_same_route(live, route) for live in self._routes()):
+                    self._add_route(target.name, route)
+        live_rules = {rule_key(rule) for rule in self._seen.rules}
+        for target in targets:
+            for version, priority, source, oif, table in rule_keys(target.port, target.name):
+                if (version, priority, source, oif, table) not in live_rules:
+                    rule = Rule(version, priority, source, oif, table, True)
+                    subject = "rule %d" % priority
+                    self._change(subject, rule.selector, None, rule.action, _bound(self._rtnl.add_rule, rule))
+
+    def _add_address(self, target: Target, side: Side) -> None:
+        address, link = side.address, target.link
+        down = not link.up or link.ifindex in self._downed
+        live = next((each for each in self._seen.of(link) if each.interface == address), None)
+        if live and live.flags & IFA_F_DADFAILED:
+            # perhaps who had it has it no more: the kernel looks again only for an address that is new
+            before = "%s, which another host has" % address
+            self._change(target.name, "address", before, str(address), self._adding(link, address, True))
+            return
+        if live is None or live in self._lost or (down and side.version == 6):
+            self._change(target.name, "address", None, str(address), self._adding(link, address))
+            return
+        # the kernel gives the route of an address back when its link comes up, unless it was told not to
+        by_kernel = down and not live.flags & IFA_F_NOPREFIXROUTE
+        if side.has_subnet and not by_kernel:
+            route = make_route(TABLE_MAIN, side, address.network, link.ifindex, None)
+            route = route._replace(metric=KERNEL_METRIC[side.version], protocol=PROTOCOL_KERNEL)
+            if not any(is_same_route(each, route) for each in self._routes()):
+                self._add_route(target.name, route)
+
+    def _adding(self, link: Link, address: Interface, again: bool = False) -> t.Callable[[], None]:
+        def act() -> None:
+            if again:
+                self._rtnl.delete_address(link.ifindex, address)
+            self._rtnl.add_address(link.ifindex, address)
+            if address.version == 6:
+                self._tried.add((link.ifindex, address))
+
+        return act
+
+    def _add_route(self, netdev: str, route: Route) -> None:
+        self._change(netdev, route_name(route), None, str(route), _bound(self._rtnl.add_route, route))
+
+    def _routes(self) -> list[Route]:
+        """The routes that will be there when the links have been seen to, and what is to go is gone."""
+        return [
+            route
+            for route in self._seen.routes
+            if route.oif not in self._downed and not (route.oif in self._emptied and route.destination.version == 4)
+        ]
+
+    def _name_of(self, ifindex: int) -> str:
+        link = self._seen.links.get(ifindex)
+        return link.name if link else str(ifindex)
+
+    def _change(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: t.Callable[[], None]) -> None:
+        def checked() -> None:
+            try:
+                act()
+            except NetlinkError as error:
+                what = "%s %r" % (attribute, before if after is None else after)
+                verb = "taken away" if after is None else "set"
+                raise RailyardError(
+                    "%s could not be %s: %s" % (what, verb, error.message),
+                    subject,
+                    "see the kernel's messages (dmesg), and what else manages this interface",
+                ) from None
+
+        self.changes.append(Change(subject, attribute, before, after, checked))
+
+    def raise_errors(self) -> None:
+        raise_all(self.errors)
+
+
+def _bound(function: t.Callable[..., None], *arguments: t.Any) -> t.Callable[[], None]:
+    """A call with its arguments, for later: a lambda in a loop would see the last turn's."""
+    return lambda: function(*arguments)

@@ -1,0 +1,232 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A node's interfaces as observed, and the routes and rules that its rail ports must have."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    IFA_F_DADFAILED,
+    IFA_F_OPTIMISTIC,
+    IFA_F_TENTATIVE,
+    IP,
+    PROTOCOL_STATIC,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    TABLE_MAIN,
+    Address,
+    Interface,
+    Link,
+    Network,
+    Route,
+    Rule,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
+    Port,
+    Record,
+    Side,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved
+
+# As the kernel gives them to the routes that come with an address.
+KERNEL_METRIC = {4: 0, 6: 256}
+
+ANYWHERE: dict[int, Network] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
+
+LINK_LOCAL = ipaddress.ip_network("fe80::/64")
+
+# Settings of IPv6 that a rail port needs: a router on a rail must not become the default route of the main table, nor
+# give the port addresses that are not planned.
+SYSCTL_6 = {"accept_ra": "0", "autoconf": "0"}
+
+RuleKey = t.Tuple[int, int, t.Optional[Network], str, int]
+
+
+class Seen(t.Dict[str, t.Any]):
+    """One look at the node: in the shape of the module's options, and beside it the kernel's tables themselves."""
+
+    record: Record
+    links: dict[int, Link]
+    addresses: list[Address]
+    routes: list[Route]
+    rules: list[Rule]
+    # PCI function of a port -> where it is, of those that are in another network namespace
+    held: dict[str, Moved]
+
+    def named(self, netdev: str | None) -> Link | None:
+        return next((link for link in self.links.values() if link.name == netdev), None)
+
+    def of(self, link: Link) -> list[Address]:
+        return [address for address in self.addresses if address.ifindex == link.ifindex]
+
+    def is_unsettled(self, address: Address) -> bool:
+        """Whether the kernel is finding out if another host has an IPv6 address, which may not be used until then.
+
+        Without a carrier it cannot, and does not begin.
+        """
+        link = self.links.get(address.ifindex)
+        state = address.flags & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC | IFA_F_DADFAILED)
+        return state == IFA_F_TENTATIVE and link is not None and link.carrier
+
+
+class Target(t.NamedTuple):
+    """A port and the interface that is it. ``name`` is what it is called once the changes are done."""
+
+    port: Port
+    link: Link
+    name: str
+
+
+def at(port: Port, key: str) -> str:
+    """Where a port's option stands, for errors."""
+    return "%s.%s (%s)" % (port.place, key, port.rail)
+
+
+def find(system: System, port: Port, seen: Seen) -> tuple[Link | None, RailyardError | None]:
+    """The interface that is the port now, or why there is none. The PCI address wins over the name."""
+    if not port.pci:
+        link = seen.named(port.netdev)
+        return link, None if link else _no_netdev(port, seen)
+    device = "/sys/bus/pci/devices/%s" % port.pci
+    if not system.exists(device):
+        remedy = "compare the profile with 'lspci -D' on the node"
+        return None, RailyardError("there is no PCI device %s" % port.pci, at(port, "pci"), remedy)
+    links = [link for link in (seen.named(name) for name in _netdevs_of(system, device)) if link]
+    if len(links) > 1:
+        links = [link for link in links if port.netdev in (link.name,) + link.altnames] or links
+    if len(links) == 1:
+        return links[0], None
+    if links:
+        return None, RailyardError(
+            "%s has several interfaces: %s" % (port.pci, ", ".join(link.name for link in links)),
+            at(port, "pci"),
+            "name the one that is the rail's port as netdev",
+        )
+    return None, RailyardError(
+        "%s has no interface in this network namespace (driver: %s)"
+        % (port.pci, system.link_name(device + "/driver") or "none"),
+        at(port, "pci"),
+        "load the NIC's driver, or find out who moved the interface away",
+    )
+
+
+def _no_netdev(port: Port, seen: Seen) -> RailyardError:
+    for link in seen.links.values():
+        if port.netdev in link.altnames:
+            return RailyardError(
+                "%s is only another name of %s" % (port.netdev, link.name),
+                at(port, "netdev"),
+                "say netdev %s, or give its PCI address too: then it is named %s" % (link.name, port.netdev),
+            )
+    remedy = "compare the profile with 'ip link' on the node"
+    return RailyardError("there is no interface %s" % port.netdev, at(port, "netdev"), remedy)
+
+
+def _netdevs_of(system: System, device: str) -> list[str]:
+    names = system.listdir(device + "/net")
+    for entry in system.listdir(device) if not names else []:
+        if entry.startswith("virtio"):
+            names += system.listdir("%s/%s/net" % (device, entry))
+    if len(names) > 1:
+        # in switchdev mode the PF is the parent of the interfaces that stand for its VFs (pf0vf3), too
+        ports = {name: system.read("/sys/class/net/%s/phys_port_name" % name) or "" for name in names}
+        names = [name for name in names if "vf" not in ports[name] and "sf" not in ports[name]]
+    return names
+
+
+def rule_keys(port: Port, netdev: str) -> list[RuleKey]:
+    """The rules of a port: what it sends, and what is bound to its interface before it has chosen an address."""
+    if port.table is None or port.priority is None:
+        return []
+    keys: list[RuleKey] = []
+    for side in port.sides:
+        keys.append((side.version, port.priority, side.source, "", port.table))
+        keys.append((side.version, port.priority, None, netdev, port.table))
+    return keys
+
+
+def port_routes(port: Port, ifindex: int) -> list[Route]:
+    """The routes of a port: those of its own table, then those planned beside them, on-link ones first."""
+    found = [route for side in port.sides for route in _table_routes(port, side, ifindex)]
+    for planned in sorted(port.routes, key=lambda each: each.via is not None):
+        table = TABLE_MAIN if planned.table is None else planned.table
+        side = port.side(planned.to.version)
+        if side:
+            found.append(make_route(table, side, planned.to, ifindex, planned.via))
+    return found
+
+
+def _table_routes(port: Port, side: Side, ifindex: int) -> list[Route]:
+    if port.table is None:
+        return []
+    routes = []
+    if side.has_subnet:
+        routes.append(make_route(port.table, side, side.address.network, ifindex, None))
+    if side.version == 6:
+        # else the rule for what is bound to the interface would send link-local traffic to the gateway
+        routes.append(make_route(port.table, side, LINK_LOCAL, ifindex, None))
+    if side.gateway:
+        routes.append(make_route(port.table, side, ANYWHERE[side.version], ifindex, side.gateway))
+    return routes
+
+
+def make_route(table: int, side: Side, to: Network, ifindex: int, via: IP | None) -> Route:
+    # an IPv6 address cannot be named as source before the kernel has seen that no one else has it
+    source, scope = None, SCOPE_UNIVERSE
+    if not via and side.version == 4:
+        source, scope = side.address.ip, SCOPE_LINK
+    return Route(table, to, ifindex, via, source, 0, PROTOCOL_STATIC, scope)
+
+
+def is_same_route(live: Route, wanted: Route) -> bool:
+    """Whether a live route does what the wanted one does; metric and protocol differ from back-end to back-end."""
+    if (live.table, live.destination, live.oif, live.gateway) != wanted[:4]:
+        return False
+    return wanted.source is None or live.source == wanted.source
+
+
+def route_key(route: Route) -> tuple[int, Network, int]:
+    """Where a route stands: the rails' own tables are theirs alone, the main table is on its interface."""
+    return route.table, route.destination, route.oif if route.table == TABLE_MAIN else 0
+
+
+def addresses_of(targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
+    return {(target.link.ifindex, side.address) for target in targets for side in target.port.sides}
+
+
+def rule_key(rule: Rule) -> RuleKey | None:
+    """What a live rule is known by; None where it selects by more than a port's rules do."""
+    return (rule.version, rule.priority, rule.source, rule.oif, rule.table) if rule.plain else None
+
+
+def route_name(route: Route) -> str:
+    destination = str(route.destination) if route.destination.prefixlen else "default"
+    return "route %s table %s" % (destination, "main" if route.table == TABLE_MAIN else route.table)
+
+
+def duplicates(port: Port, link: Link, seen: Seen, tried: t.Container[tuple[int, Interface]]) -> list[RailyardError]:
+    """What the kernel's duplicate address detection has against a port's IPv6 address.
+
+    :param tried: the addresses that this run has added, with their links' indices; others are tried again first.
+    """
+    side = port.side(6)
+    live = next((each for each in seen.of(link) if side and each.interface == side.address), None)
+    if not side or not live:
+        return []
+    if live.flags & IFA_F_DADFAILED and (link.ifindex, side.address) in tried:
+        message = "another host on the rail has %s, as the kernel's duplicate address detection found"
+        remedy = "find who has it (a node with another plan, a cable in another rail's switch), and run again"
+    elif seen.is_unsettled(live):
+        message = "the kernel has not yet found out whether another host has %s"
+        remedy = "give more timeout, or see net.ipv6.conf.%s.dad_transmits" % link.name
+    else:
+        return []
+    return [RailyardError(message % side.address.ip, at(port, side.key), remedy)]

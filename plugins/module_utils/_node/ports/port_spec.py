@@ -1,0 +1,366 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What is wanted of rail ports: read from a module's options, checked, and kept to know later what is ours."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    IP,
+    RESERVED_TABLES,
+    TABLE_MAIN,
+    Interface,
+    Network,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+
+# Kept beside the files of whatever back-end there is, so that one reader knows what is ours under all of them.
+RECORD = "/var/lib/railyard/rail_ports.json"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+SYSCTL = re.compile(r"[a-z0-9_]+\Z")
+NAME_MAX = 15
+# The kernel's own rules stand at 0, 32766 and 32767.
+PRIORITIES = range(1, 32766)
+MTU_LEAST = 68
+# The least that IPv6 works with (RFC 8200): below it the kernel takes IPv6 off the interface.
+MTU_LEAST_6 = 1280
+
+Wrong = t.Callable[[str, str, str], None]
+
+
+class Side(t.NamedTuple):
+    """One IP family's part of a port. ``key``: the option that its address stands in."""
+
+    key: str
+    address: Interface
+    gateway: IP | None
+
+    @property
+    def version(self) -> int:
+        return int(self.address.version)
+
+    @property
+    def source(self) -> Network:
+        """The address as the selector of a rule."""
+        return ipaddress.ip_network(self.address.ip)
+
+    @property
+    def has_subnet(self) -> bool:
+        """Whether a route to others comes with the address."""
+        return self.address.network.prefixlen < self.address.network.max_prefixlen
+
+
+class Via(t.NamedTuple):
+    """A route beside those that come with address and gateway. ``table`` None: the main one; ``via`` None: on link."""
+
+    to: Network
+    via: IP | None
+    table: int | None
+
+    def as_options(self) -> dict[str, t.Any]:
+        return {"to": str(self.to), "via": str(self.via) if self.via else None, "table": self.table}
+
+
+class Port(t.NamedTuple):
+    """One rail port as wanted. ``place`` is where its options stand; ``sysctl`` values are as procfs has them."""
+
+    place: str
+    rail: str
+    pci: str | None
+    netdev: str | None
+    mtu: int | None
+    address: Interface | None
+    gateway: IP | None
+    table: int | None
+    priority: int | None
+    sysctl: dict[str, str]
+    address6: Interface | None = None
+    gateway6: IP | None = None
+    routes: tuple[Via, ...] = ()
+
+    @property
+    def sides(self) -> list[Side]:
+        """What the port has of IPv4 and IPv6, in this order."""
+        found = [Side("address", self.address, self.gateway)] if self.address else []
+        return found + ([Side("address6", self.address6, self.gateway6)] if self.address6 else [])
+
+    def side(self, version: int) -> Side | None:
+        """The port's part in IP ``version``."""
+        return next((side for side in self.sides if side.version == version), None)
+
+    def as_options(self) -> dict[str, t.Any]:
+        """The port in the shape of the module's option."""
+        return {
+            "rail": self.rail,
+            "pci": self.pci,
+            "netdev": self.netdev,
+            "mtu": self.mtu,
+            "address": str(self.address) if self.address else None,
+            "gateway": str(self.gateway) if self.gateway else None,
+            "address6": str(self.address6) if self.address6 else None,
+            "gateway6": str(self.gateway6) if self.gateway6 else None,
+            "table": self.table,
+            "rule_priority": self.priority,
+            "routes": [route.as_options() for route in self.routes],
+            "sysctl": {key: int(value) for key, value in self.sysctl.items()},
+        }
+
+
+def read_ports(options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
+    """Read and check the option ``ports``. Raises all that is wrong with it at once."""
+    errors: list[RailyardError] = []
+    ports = [read_port(option, "ports[%d]" % index, errors) for index, option in enumerate(options)]
+    for attribute, name in (
+        ("rail", "rail"),
+        ("pci", "pci"),
+        ("netdev", "netdev"),
+        ("address", "address"),
+        ("address6", "address6"),
+        ("table", "table"),
+        ("priority", "rule_priority"),
+    ):
+        first: dict[t.Any, Port] = {}
+        for port in ports:
+            value = getattr(port, attribute)
+            value = value.ip if attribute in ("address", "address6") and value else value
+            if value is not None and first.setdefault(value, port) is not port:
+                errors.append(
+                    RailyardError(
+                        "%s is that of %s (%s) too" % (value, first[value].place, first[value].rail),
+                        "%s.%s" % (port.place, name),
+                        "give each rail port its own",
+                    )
+                )
+    _check_main_routes(ports, errors)
+    raise_all(errors)
+    return ports
+
+
+def _check_main_routes(ports: t.Sequence[Port], errors: list[RailyardError]) -> None:
+    """The main table has one route to a destination: two ports cannot both have it."""
+    first: dict[Network, Port] = {}
+    for port in ports:
+        for number, route in enumerate(port.routes):
+            if route.table is None and first.setdefault(route.to, port) is not port:
+                message = "the main table's route to %s is that of %s (%s) too"
+                errors.append(
+                    RailyardError(
+                        message % (route.to, first[route.to].place, first[route.to].rail),
+                        "%s.routes[%d].to" % (port.place, number),
+                        "plan it for one port, or in each rail's own table",
+                    )
+                )
+
+
+def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardError]) -> Port:
+    """Read one entry; what is wrong is added to ``errors``, and left out of the result."""
+
+    def wrong(key: str, message: str, remedy: str) -> None:
+        errors.append(RailyardError(message, "%s.%s" % (place, key), remedy))
+
+    rail = str(option["rail"])
+    if not NAME.match(rail):
+        wrong("rail", "%r cannot be part of a file's name" % rail, "use letters, digits, '-', '_' and '.'")
+    pci = option.get("pci")
+    pci = pci.lower() if pci else None
+    if pci and not is_pci_address(pci):
+        wrong("pci", "%r is not a PCI address" % pci, "write it in full, such as 0000:0b:00.0")
+        pci = None
+    netdev = option.get("netdev") or None
+    if netdev and (not NAME.match(netdev) or len(netdev) > NAME_MAX):
+        wrong("netdev", "%r cannot be an interface's name" % netdev, "use at most %d letters and digits" % NAME_MAX)
+        netdev = None
+    if not option.get("pci") and not option.get("netdev"):
+        wrong("pci", "neither pci nor netdev is given", "say by one of them which interface is the rail's port")
+    mtu = option.get("mtu")
+    if mtu is not None and mtu < MTU_LEAST:
+        wrong("mtu", "%d bytes is less than IP needs (%d)" % (mtu, MTU_LEAST), "plan a larger MTU")
+    address, gateway = _addresses(option, "address", "gateway", wrong)
+    address6, gateway6 = _addresses(option, "address6", "gateway6", wrong)
+    if address6 is not None and address6.version == 4:
+        wrong("address6", "%s is an IPv4 address" % address6, "write it as address")
+        address6 = gateway6 = None
+    if address is not None and address.version == 6 and option.get("address6"):
+        wrong("address", "%s is an IPv6 address, and address6 is given too" % address, "write an IPv4 address")
+        address = gateway = None
+    if mtu is not None and mtu < MTU_LEAST_6 and 6 in [each.version for each in (address, address6) if each]:
+        wrong("mtu", "%d bytes is less than IPv6 needs (%d)" % (mtu, MTU_LEAST_6), "plan a larger MTU")
+    table, priority = option.get("table"), option.get("rule_priority")
+    if table is not None and (table in RESERVED_TABLES or not 0 < table < 2**32):
+        wrong("table", "%d is a table of the system's own" % table, "plan another number, such as 101")
+        table = None
+    if priority is not None and priority not in PRIORITIES:
+        wrong("rule_priority", "%d is not between 1 and 32765" % priority, "plan a number in that range")
+        priority = None
+    for key in ("gateway", "gateway6"):
+        if option.get(key) and option.get("table") is None:
+            wrong(
+                key,
+                "there is no table for the route to it",
+                "plan a table: it never becomes a default of the main one",
+            )
+    if option.get("table") is not None and option.get("rule_priority") is None:
+        wrong("rule_priority", "table %d has no rule that leads to it" % option["table"], "plan a rule_priority")
+    sysctl = _sysctl(option.get("sysctl") or {}, wrong)
+    port = Port(place, rail, pci, netdev, mtu, address, gateway, table, priority, sysctl, address6, gateway6)
+    return port._replace(routes=_routes(option, port, wrong))
+
+
+def _routes(option: t.Mapping[str, t.Any], port: Port, wrong: Wrong) -> tuple[Via, ...]:
+    found: list[Via] = []
+    for number, each in enumerate(option.get("routes") or []):
+        place = "routes[%d]" % number
+        route = _route(each, place, option, port, wrong)
+        if route and (route.to, route.table) in [(other.to, other.table) for other in found]:
+            wrong(place + ".to", "there is a route to %s in that table already" % route.to, "leave one of them out")
+        elif route:
+            found.append(route)
+    return tuple(found)
+
+
+def _addresses(
+    option: t.Mapping[str, t.Any], key: str, gateway_key: str, wrong: Wrong
+) -> tuple[Interface | None, IP | None]:
+    address: Interface | None = None
+    gateway: IP | None = None
+    text = option.get(key)
+    if text:
+        try:
+            address = ipaddress.ip_interface(text)
+        except ValueError as error:
+            wrong(key, str(error), "write it with its prefix length, such as 172.16.11.201/24")
+    if address is not None:
+        problem = _not_a_hosts(address, "/" in str(text))
+        if problem:
+            wrong(key, "%s %s" % (text, problem), "plan a host's address, with its prefix length")
+            address = None
+    text = option.get(gateway_key)
+    if text:
+        try:
+            gateway = ipaddress.ip_address(text)
+        except ValueError as error:
+            wrong(gateway_key, str(error), "write an IP address without prefix length")
+    if gateway is not None and not option.get(key):
+        wrong(gateway_key, "the port has no %s to use it with" % key, "plan an address or no gateway")
+    elif gateway is not None and address is not None:
+        problem = _not_a_next_hop(gateway, address)
+        if problem:
+            wrong(gateway_key, "%s %s" % (gateway, problem), "plan a gateway in the rail's subnet")
+    return address, gateway
+
+
+def _not_a_next_hop(via: IP, address: Interface) -> str:
+    """Why an address cannot be a next hop of a port with this one; empty where it can."""
+    if via == address.ip:
+        return "is the port's own address"
+    # a router's link-local address is in every IPv6 link's reach
+    if via.version == 6 == address.version and via.is_link_local:
+        return ""
+    return "" if via in address.network else "is not in %s" % address.network
+
+
+def _route(
+    route: t.Mapping[str, t.Any], place: str, option: t.Mapping[str, t.Any], port: Port, wrong: Wrong
+) -> Via | None:
+    """Read one of a port's routes; what is wrong is told, and gives None."""
+    try:
+        to: Network = ipaddress.ip_network(str(route.get("to")))
+    except ValueError as error:
+        wrong(place + ".to", str(error), "write a network with its prefix length, such as 172.16.0.0/16")
+        return None
+    try:
+        via = ipaddress.ip_address(route["via"]) if route.get("via") else None
+    except ValueError as error:
+        wrong(place + ".via", str(error), "write an IP address without prefix length, or none")
+        return None
+    table = None if route.get("table") == TABLE_MAIN else route.get("table")
+    side = port.side(to.version)
+    if table is not None and table != option.get("table"):
+        wrong(place + ".table", "%d is not the port's table" % table, "name the port's own table, or none for main")
+    elif to.is_link_local or to.is_multicast or to.is_loopback:
+        wrong(place + ".to", "%s is never routed" % to, "leave it out")
+    elif table is None and not to.prefixlen:
+        wrong(place + ".to", "a rail never gives the main table a default route", "plan a table for it")
+    elif side is None:
+        # an address that is there and wrong has been told of
+        if not option.get("address6" if to.version == 6 else "address"):
+            wrong(place + ".to", "the port has no IPv%d address" % to.version, "plan one, or no such route")
+    elif not to.prefixlen and side.gateway:
+        wrong(place + ".to", "the default route of table %s is the gateway's" % table, "plan one of the two")
+    elif to == side.address.network:
+        wrong(place + ".to", "%s is the port's own subnet" % to, "leave it out: it comes with the address")
+    elif via is not None and via.version != to.version:
+        wrong(place + ".via", "%s is no next hop to %s" % (via, to), "write an IPv%d address" % to.version)
+    elif via is not None and _not_a_next_hop(via, side.address):
+        wrong(place + ".via", "%s %s" % (via, _not_a_next_hop(via, side.address)), "plan one in the rail's subnet")
+    else:
+        return Via(to, via, table)
+    return None
+
+
+def _not_a_hosts(address: Interface, has_prefix: bool) -> str:
+    ip, network = address.ip, address.network
+    if not has_prefix:
+        return "has no prefix length"
+    if ip.is_multicast or ip.is_loopback or ip.is_unspecified:
+        return "is not the address of a host"
+    if network.prefixlen >= network.max_prefixlen - 1:
+        return ""
+    if ip == network.network_address:
+        return "is the subnet itself"
+    return "is the subnet's broadcast address" if ip.version == 4 and ip == network.broadcast_address else ""
+
+
+def _sysctl(values: t.Mapping[str, t.Any], wrong: Wrong) -> dict[str, str]:
+    read: dict[str, str] = {}
+    for key, value in sorted(values.items()):
+        if not SYSCTL.match(key):
+            wrong("sysctl.%s" % key, "is not a setting of an interface", "name one of those under net.ipv4.conf.NETDEV")
+            continue
+        try:
+            read[key] = str(int(value))
+        except (TypeError, ValueError):
+            wrong("sysctl.%s" % key, "%r is not a whole number" % (value,), "write a whole number")
+    return read
+
+
+class Record(t.NamedTuple):
+    """What earlier runs set: the ``ports`` in force, and ``former`` ones that a run was taking away.
+
+    ``done`` is false from before the first of a run's changes until after its last: what is found so was interrupted.
+    """
+
+    ports: list[Port]
+    former: list[Port]
+    done: bool
+
+    def text(self) -> str:
+        held = {
+            "ports": [port.as_options() for port in self.ports],
+            "former": [port.as_options() for port in self.former],
+            "done": self.done,
+        }
+        return json.dumps(held, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def read(cls, system: System) -> Record:
+        """The record of this node; an empty one where there is none, or it makes no sense."""
+        text = system.read(RECORD)
+        if text is None:
+            return cls([], [], True)
+        try:
+            held = json.loads(text)
+            errors: list[RailyardError] = []
+            ports = [read_port(option, RECORD, errors) for option in held["ports"]]
+            former = [read_port(option, RECORD, errors) for option in held["former"]]
+            return cls(ports, former, bool(held["done"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls([], [], False)

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""ICMP echo requests with Don't Fragment, sent to many targets at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+
+Options = t.Mapping[str, t.Any]
+
+Result = t.Dict[str, t.Any]
+
+PMTUDISC_PROBE = 3
+
+IPV6_DONTFRAG = 62
+
+ICMP6_FILTER = 1
+
+
+class _Family(t.NamedTuple):
+    """One version of IP: socket constants, the types of echo messages, and the bytes of IP's and ICMP's headers."""
+
+    family: int
+    protocol: int
+    level: int
+    discover: int
+    receive_errors: int
+    request: int
+    reply: int
+    headers: int
+
+
+IPV4 = _Family(socket.AF_INET, socket.IPPROTO_ICMP, socket.IPPROTO_IP, 10, 11, 8, 0, 28)
+
+IPV6 = _Family(socket.AF_INET6, socket.IPPROTO_ICMPV6, socket.IPPROTO_IPV6, 23, 25, 128, 129, 48)
+
+# What an ICMPv6 socket is not to be told: everything but echo replies, a bit a type (RFC 3542).
+_ECHOES_ALONE = struct.pack(
+    "=8I", *(0xFFFFFFFF & ~((1 << IPV6.reply % 32) * (each == IPV6.reply // 32)) for each in range(8))
+)
+
+
+def payload_size(mtu: int, headers: int = IPV4.headers) -> int:
+    """Bytes of echo payload that make a packet of exactly ``mtu`` bytes."""
+    return mtu - headers
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071)."""
+    if len(data) % 2:
+        data += b"\0"
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def echo_request(identifier: int, sequence: int, size: int, kind: int = IPV4.request) -> bytes:
+    """An ICMP echo request with ``size`` bytes of payload. The kernel itself sums up ICMPv6, over addresses too."""
+    payload = bytes(size)
+    head = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence)
+    return struct.pack("!BBHHH", kind, 0, checksum(head + payload), identifier, sequence) + payload
+
+
+class _Ping:
+    """One target's socket and count."""
+
+    def __init__(self, target: Options, identifier: int) -> None:
+        self.target = target
+        self.identifier = identifier
+        self.sent = 0
+        self.rtts: list[float] = []
+        self.due: dict[int, float] = {}
+        self.error = ""
+        self.ip = IPV6 if ":" in str(target["address"]) else IPV4
+        self.sock = socket.socket(self.ip.family, socket.SOCK_RAW, self.ip.protocol)
+        try:
+            self._set(str(target["netdev"]), str(target["source"]))
+        except OSError:
+            self.sock.close()
+            raise
+
+    def _set(self, netdev: str, source: str) -> None:
+        self.sock.setblocking(False)
+        self.sock.setsockopt(self.ip.level, self.ip.discover, PMTUDISC_PROBE)
+        self.sock.setsockopt(self.ip.level, self.ip.receive_errors, 1)
+        if self.ip is IPV6:
+            # without it the sender itself cuts what is larger than the link
+            self.sock.setsockopt(self.ip.level, IPV6_DONTFRAG, 1)
+            self.sock.setsockopt(self.ip.protocol, ICMP6_FILTER, _ECHOES_ALONE)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode() + b"\0")
+        self.sock.bind((source, 0))
+
+    def send(self) -> None:
+        self.sent += 1
+        self.due[self.sent] = time.monotonic()
+        size = payload_size(int(self.target["mtu"]), self.ip.headers)
+        try:
+            request = echo_request(self.identifier, self.sent, size, self.ip.request)
+            self.sock.sendto(request, (str(self.target["address"]), 0))
+        except OSError as error:
+            self._note(error)
+
+    def receive(self) -> None:
+        try:
+            packet = self.sock.recv(65535)
+        except OSError as error:
+            self._note(error)
+            return
+        # of IPv6 there is no header before it
+        header = 0 if self.ip is IPV6 else (packet[0] & 0x0F) * 4
+        if len(packet) < header + 8:
+            return
+        kind, _code, _sum, identifier, sequence = struct.unpack_from("!BBHHH", packet, header)
+        if kind == self.ip.reply and identifier == self.identifier and sequence in self.due:
+            self.rtts.append((time.monotonic() - self.due.pop(sequence)) * 1000)
+
+    def _note(self, error: OSError) -> None:
+        if not isinstance(error, BlockingIOError):
+            self.error = os.strerror(error.errno or 0)
+            # what the error queue holds would wake the poll for ever
+            with contextlib.suppress(OSError):
+                self.sock.recvmsg(512, 512, socket.MSG_ERRQUEUE)
+
+
+def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Result]:
+    """Send ``count`` full-size echo requests to every target, all targets side by side.
+
+    :param targets: each with ``netdev``, ``source`` and ``address`` (both IPv4, or both IPv6) and ``mtu`` in bytes.
+    :param timeout: seconds to wait for an answer to one request; doubles as the pace.
+    :return: for each target ``sent``, ``received``, ``rtt_ms`` (least) and ``error`` (the kernel's, or "").
+    """
+    pings: list[_Ping] = []
+    results: list[Result] = []
+    mute: dict[int, str] = {}
+    try:
+        for number, target in enumerate(targets):
+            try:
+                pings.append(_Ping(target, (os.getpid() + number) & 0xFFFF))
+            except PermissionError as error:
+                raise RailyardError(
+                    "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror),
+                    str(target["rail"]),
+                    "run the task with become",
+                ) from None
+            except OSError as error:
+                # the port lacks its address, or is not there; the other rails are probed all the same
+                mute[number] = "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror)
+        poller = select.poll()
+        by_fd = {ping.sock.fileno(): ping for ping in pings}
+        for fd in by_fd:
+            poller.register(fd, select.POLLIN)
+        for _turn in range(count):
+            for ping in pings:
+                ping.send()
+            end = time.monotonic() + timeout
+            while any(ping.due for ping in pings) and time.monotonic() < end:
+                for fd, _event in poller.poll(max(1, int((end - time.monotonic()) * 1000))):
+                    by_fd[fd].receive()
+            for ping in pings:
+                ping.due.clear()
+        spoken = iter(pings)
+        for number in range(len(targets)):
+            if number in mute:
+                results.append({"sent": count, "received": 0, "rtt_ms": None, "error": mute[number]})
+                continue
+            ping = next(spoken)
+            results.append(
+                {
+                    "sent": ping.sent,
+                    "received": len(ping.rtts),
+                    "rtt_ms": round(min(ping.rtts), 3) if ping.rtts else None,
+                    "error": ping.error,
+                }
+            )
+    finally:
+        for ping in pings:
+            ping.sock.close()
+    return results

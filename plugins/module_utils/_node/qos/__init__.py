@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""QoS of RoCE: PFC, ETS, congestion control, traffic classes.
+
+May import: _common, _node.boot, _node.core, _node.netlink, _node.readers, _node.safety.
+"""

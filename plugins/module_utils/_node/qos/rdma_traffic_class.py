@@ -1,0 +1,88 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""How an RDMA device marks its packets: the traffic class that NVIDIA's driver puts on all of them
+(``/sys/class/infiniband/DEVICE/tc/PORT/traffic_class``), and the defaults of the connection manager, in configfs (the
+kernel's ``Documentation/ABI/testing/configfs-rdma_cm``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+CONFIG = "/sys/kernel/config"
+RDMA_CM = CONFIG + "/rdma_cm"
+GLOBAL = re.compile(r"(?:global )?tclass=(\d+)|(\d+)", re.IGNORECASE)
+Row = t.Dict[str, t.Any]
+
+
+class Marks:
+    """The marks of a node's RDMA devices.
+
+    :param make, remove: make and take away a directory of configfs, for tests: the kernel fills it.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        make: t.Callable[[str], None] = os.mkdir,
+        remove: t.Callable[[str], None] = os.rmdir,
+    ) -> None:
+        self._system = system
+        self._make = make
+        self._remove = remove
+
+    def read(self, device: str, port: int) -> Row:
+        """``tclass``, ``rdma_cm_tos`` and ``roce_mode``; each None where the driver or the kernel has none."""
+        row: Row = {"tclass": None, "rdma_cm_tos": None, "roce_mode": None}
+        text = self._system.read(tclass_path(device, port))
+        if text is not None:
+            # empty until it is set for the first time: the packets are of class 0
+            found = GLOBAL.match(text)
+            row["tclass"] = int(found.group(1) or found.group(2)) if found else 0
+        with contextlib.suppress(OSError), self._opened(device):
+            place = "%s/%s/ports/%d" % (RDMA_CM, device, port)
+            row["rdma_cm_tos"] = self._system.read_int(place + "/default_roce_tos")
+            row["roce_mode"] = self._system.read(place + "/default_roce_mode")
+        return row
+
+    def set_tclass(self, device: str, port: int, value: int) -> None:
+        """Raises OSError as the kernel gives it, as the next one does."""
+        self._system.write_attribute(tclass_path(device, port), str(value))
+
+    def set_default(self, device: str, port: int, name: str, value: str) -> None:
+        """``name``: ``default_roce_tos`` or ``default_roce_mode``."""
+        with self._opened(device):
+            self._system.write_attribute("%s/%s/ports/%d/%s" % (RDMA_CM, device, port, name), value)
+
+    def has_manager(self) -> bool:
+        """Whether the connection manager is there to be asked."""
+        return self._system.exists(RDMA_CM)
+
+    @contextlib.contextmanager
+    def _opened(self, device: str) -> t.Iterator[None]:
+        """Have the device's directory there meanwhile: the values are the device's, and outlive it."""
+        path = self._system.path("%s/%s" % (RDMA_CM, device))
+        made = not os.path.isdir(path)
+        if made:
+            self._make(path)
+        try:
+            yield
+        finally:
+            if made:
+                with contextlib.suppress(OSError):
+                    self._remove(path)
+
+
+def tclass_path(device: str, port: int) -> str:
+    return "/sys/class/infiniband/%s/tc/%d/traffic_class" % (device, port)
+
+
+def ports(system: System, device: str) -> list[int]:
+    return sorted(int(name) for name in system.listdir("/sys/class/infiniband/%s/ports" % device) if name.isdigit())

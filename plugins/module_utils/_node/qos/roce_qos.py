@@ -1,0 +1,229 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RoCE's quality of service on the rail ports: one object on all of them, whole or not at all."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import REPRESENTOR
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
+    dcb_managers,
+    qos_spec,
+    rdma_traffic_class,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.port_qos import LivePort, Tools
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.qos_spec import Port
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+
+MODULE = "roce_qos"
+# After the VFs, and after the names of RDMA devices.
+RANK = 40
+
+
+class Seen(t.Dict[str, t.Any]):
+    """One look at the ports: in the shape of the module's options, and beside it the ports themselves."""
+
+    live: list[LivePort]
+
+
+class RoceQos(Kept):
+    """The quality of service of a node's rail ports. See the module's documentation for the options.
+
+    :param tools: what asks and tells the kernel, for tests.
+    """
+
+    def __init__(self, options: t.Mapping[str, t.Any], system: System, tools: Tools | None = None) -> None:
+        super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
+        self._refuse_ports(options)
+        self._tools = tools
+        self._options = options
+        self._gather = options.get("state") == "gathered"
+        self._ports = qos_spec.ports(options)
+        self._wish = qos_spec.wish({} if self._gather or self._absent else options)
+        self._host_dcbx = options.get("dcbx", "host") == "host"
+        self._tolerant = options.get("others") == "warn"
+        self._vfs = options.get("vfs") is not False
+        self._alone: list[str] = []
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RoceQos:
+        return cls(options, system)
+
+    # -- observing -------------------------------------------------------------------------------------------------
+
+    def observe(self) -> Seen:
+        """``ports`` in the shape of the options, and ``others``: who else sets DCB on this node."""
+        if self._tools is None:
+            self._tools = Tools(DcbSocket(), rdma_traffic_class.Marks(self._system))
+        errors: list[RailyardError] = []
+        seen = Seen()
+        seen.live = []
+        held = vf_holders.moved(self._system, [port.pci for port in self._ports])
+        self._alone = [
+            vf_holders.left_alone(each.name, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
+        ]
+        for port in self._ports or (self._every_port() if self._gather else []):
+            if port.pci in held:
+                continue
+            try:
+                netdev, function = self._resolve(port)
+            except RailyardError as error:
+                errors.append(error)
+                continue
+            taken = [live for live in seen.live if live.netdev == netdev]
+            if taken:
+                message = "%s is the netdev %s, as is %s" % (port.name, netdev, taken[0].place)
+                errors.append(RailyardError(message, port.place, "give each port once"))
+                continue
+            seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs))
+        raise_all(errors)
+        others = [other._asdict() for other in dcb_managers.others(self._system)]
+        seen.update(ports=[live.state() for live in seen.live], others=others)
+        return seen
+
+    def _every_port(self) -> list[Port]:
+        """The Ethernet PFs that have a netdev here."""
+        found = []
+        for function in pci_functions.network_functions(self._system):
+            found += [Port(netdev, function, netdev) for netdev in self._netdevs(function)]
+        return found
+
+    def _netdevs(self, function: str) -> list[str]:
+        """The function's own netdevs, without the representors of its VFs."""
+        found = []
+        for name in self._system.listdir(pci_functions.attribute(function, "net")):
+            label = self._system.read("/sys/class/net/%s/phys_port_name" % name)
+            if not (label and REPRESENTOR.match(label)):
+                found.append(name)
+        return found
+
+    def _resolve(self, port: Port) -> tuple[str, str | None]:
+        """The netdev and the PCI function of a port."""
+        there = bool(port.netdev) and self._system.exists("/sys/class/net/%s" % port.netdev)
+        # with its PCI address given, a netdev may have yet to get its name
+        if port.netdev and (there or not port.pci):
+            if not there:
+                raise RailyardError(
+                    "there is no netdev %s here" % port.netdev,
+                    port.place + ".netdev",
+                    "compare with 'ip link'; it may have another name or be in another network namespace",
+                )
+            behind = netdev_pci(self._system, port.netdev)
+            if port.pci and behind != port.pci:
+                raise RailyardError(
+                    "netdev %s is %s, not %s" % (port.netdev, behind or "no PCI function", port.pci),
+                    port.place,
+                    "correct one of the two, or leave netdev out",
+                )
+            return port.netdev, behind
+        function = port.pci or ""
+        if not self._system.exists("%s/%s" % (pci_functions.DEVICES, function)):
+            raise RailyardError(
+                "there is no PCI function %s" % function, port.place + ".pci", "see 'lspci -D' for what there is"
+            )
+        netdevs = self._netdevs(function)
+        if len(netdevs) != 1:
+            message = "%s has %s" % (function, "the netdevs %s" % ", ".join(netdevs) if netdevs else "no netdev here")
+            remedy = (
+                "say which, by netdev" if netdevs else "load its driver, or bring its netdev back to this namespace"
+            )
+            raise RailyardError(message, port.place, remedy)
+        return netdevs[0], function
+
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        if self._absent:
+            # nobody knows what the ports had before: nothing is touched
+            names = [str(port.get("netdev") or port.get("pci")) for port in self._boot().ports()]
+            return self._all_taken_back([Staying("qos", tuple(names))] if names else [])
+        seen = t.cast(Seen, state)
+        self.warnings = list(self._alone)
+        branch = Branch.observe(self._system)
+        others = dcb_managers.others(self._system)
+        errors: list[RailyardError] = []
+        for live in seen.live:
+            why = branch.why_netdev(live.netdev)
+            if why:
+                remedy = "leave the management network's ports out"
+                errors.append(Refused("%s %s" % (live.netdev, why), live.place, remedy))
+                continue
+            errors += live.refusals(self._wish, self._host_dcbx)
+            self.warnings += live.warnings(self._wish)
+        netdevs = [live.netdev for live in seen.live]
+        for other in others:
+            if other.netdev and other.netdev not in netdevs:
+                continue
+            if self._tolerant:
+                self.warnings.append("%s: %s" % (other.message, other.remedy))
+            elif netdevs:
+                remedy = other.remedy + ", or set others: warn"
+                errors.append(Refused(other.message, other.netdev or "node", remedy))
+        manager = self._manager(seen.live, errors)
+        raise_all(errors)
+        found = [change for live in seen.live for change in live.changes(self._wish, self._host_dcbx)]
+        found += manager
+        found += [change for live in seen.live for change in live.rdma_changes(self._wish)]
+        return found + self._boot_changes(seen) if self._persist else found
+
+    def _manager(self, live: t.Sequence[LivePort], errors: list[RailyardError]) -> list[Change]:
+        """Have the connection manager loaded, where its defaults are wanted."""
+        tools = self._tools
+        if tools is None or tools.marks.has_manager() or not any(each.rdma for each in live):
+            return []
+        if self._wish.rdma_cm_tos is None and self._wish.roce_mode is None:
+            return []
+        system = self._system
+        modprobe = system.which("modprobe") or "modprobe"
+        if system.run([modprobe, "--dry-run", "--quiet", "rdma_cm"]).rc:
+            kernel = system.read("/proc/sys/kernel/osrelease")
+            message = "the kernel %s has no module rdma_cm" % kernel
+            errors.append(Unsupported(message, "qos.rdma_cm_tos", "install one that has it, or set it to null"))
+            return []
+
+        def act() -> None:
+            if not system.exists(rdma_traffic_class.CONFIG):
+                system.check([modprobe, "configfs"], "see the kernel's messages (dmesg)")
+            system.check([modprobe, "rdma_cm"], "see the kernel's messages (dmesg)")
+            if not system.exists(rdma_traffic_class.RDMA_CM):
+                mount = [system.which("mount") or "mount", "-t", "configfs", "configfs", rdma_traffic_class.CONFIG]
+                system.check(mount, "mount configfs at %s" % rdma_traffic_class.CONFIG)
+
+        return [Change("rdma_cm", "module", None, "loaded", act)]
+
+    def _boot_changes(self, seen: Seen) -> list[Change]:
+        boot = self._boot()
+        if not self._ports:
+            return boot.changes(None)
+        again = {name for live in seen.live for name in (live.netdev, live.pci)}
+        again |= {name for port in self._ports for name in (port.netdev, port.pci)}
+        left = without([each for each in boot.staying([]) if each.id == "qos"], "qos", again)
+        options = {key: self._options.get(key) for key in ("qos", "dcbx", "others", "vfs")}
+        options["ports"] = [{"pci": port.pci, "netdev": port.netdev} for port in self._ports]
+        return boot.changes(options, self._events(), left=left)
+
+    def _events(self) -> list[str]:
+        """udev's matches for the coming of a port's netdev and RDMA device. Nothing that is set makes either come."""
+        found = []
+        for port in self._ports:
+            function = port.pci or netdev_pci(self._system, port.netdev or "")
+            for kind in ("net", "infiniband") if function else ():
+                found.append('ACTION=="add", SUBSYSTEM=="%s", KERNELS=="%s"' % (kind, function))
+        return found

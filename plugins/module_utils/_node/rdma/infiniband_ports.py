@@ -1,0 +1,491 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""InfiniBand rail ports: the mode of IPoIB, child interfaces for partitions, and whether a subnet manager is there.
+
+Sources: the kernel's ``Documentation/infiniband/ipoib.rst`` and ``drivers/infiniband/ulp/ipoib``, and
+``Documentation/ABI/stable/sysfs-class-infiniband``. A port without a subnet manager stays in the state INIT and has no
+LID; one whose manager knows no virtualization is ACTIVE while its VFs are not.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+
+MODULE = "ib_ports"
+RANK = 15
+NET = "/sys/class/net"
+RDMA = "/sys/class/infiniband"
+ACTIVE = "ACTIVE"
+FULL, DEFAULT = 0x8000, 0x7FFF
+NAME_MAX = 15
+ASK_SECONDS = 10.0
+#: what asks the manager itself, of the package infiniband-diags
+ASK = "sminfo"
+NO_GUIDS = "0000:0000:0000:0000"
+
+
+class Port(t.NamedTuple):
+    """One port as wanted. ``place``: where its options stand; ``mode`` None: left as it is."""
+
+    place: str
+    pci: str | None
+    netdev: str | None
+    mode: str | None
+    pkeys: tuple[int, ...]
+
+
+class Seen(t.NamedTuple):
+    """One port as it is. ``children``: partition key -> interface; ``known``: the keys that the manager has given."""
+
+    netdev: str
+    device: str | None
+    number: int
+    mode: str | None
+    children: dict[int, str]
+    known: tuple[int, ...]
+    manager: dict[str, t.Any]
+
+
+class IbPorts(Kept):
+    """See the module's documentation for the options.
+
+    :param branch: what must not be touched; observed when it is needed. For tests, as is ``bring_up``: sets an
+        interface up.
+    """
+
+    def __init__(
+        self,
+        options: t.Mapping[str, t.Any],
+        system: System,
+        branch: Branch | None = None,
+        bring_up: t.Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", True)))
+        self._refuse_ports(options)
+        self._branch = branch
+        self._bring_up = bring_up or _bring_up
+        self._manager = options.get("subnet_manager") or "reported"
+        self._gather = options.get("state") == "gathered"
+        given = options.get("ports")
+        if given is None:
+            given = [{"netdev": name} for name in self._all()] if self._gather else []
+        self._options = [dict(each, pci=_lower(each.get("pci"))) for each in given]
+        self._ports = self._read(given)
+        self._here = self._ports
+        self._alone: list[str] = []
+        # what is to be taken back is known from what was kept, which then goes: found once, before
+        self._going: list[dict[str, t.Any]] | None = None
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> IbPorts:
+        return cls(options, system)
+
+    # -- what is wanted -----------------------------------------------------------------------------------------------
+
+    def _read(self, given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
+        errors: list[RailyardError] = []
+        ports = []
+        for number, each in enumerate(given):
+            place = "ports[%d]" % number
+            address = _lower(each.get("pci"))
+            if not address and not each.get("netdev"):
+                errors.append(RailyardError("neither pci nor netdev is given", place + ".pci", "give one of them"))
+                continue
+            keys = []
+            for at, text in enumerate(each.get("pkeys") or []):
+                key = _pkey(text)
+                if key is None:
+                    message = "%r is no partition key" % (text,)
+                    remedy = "write it from 0x0001 to 0x7ffe, with or without the bit 0x8000 of full members"
+                    errors.append(RailyardError(message, "%s.pkeys[%d]" % (place, at), remedy))
+                elif key not in keys:
+                    keys.append(key)
+            ports.append(Port(place, address, each.get("netdev"), each.get("mode"), tuple(keys)))
+        raise_all(errors)
+        return ports
+
+    def _all(self) -> list[str]:
+        return [
+            name
+            for name in self._system.listdir(NET)
+            if self._system.read_int("%s/%s/type" % (NET, name)) == ARPHRD_INFINIBAND and not self._parent(name)
+        ]
+
+    # -- what is ------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        errors: list[RailyardError] = []
+        rows: list[State] = []
+        seen: list[Seen] = []
+        held = vf_holders.moved(self._system, [port.pci for port in self._ports])
+        self._here = [port for port in self._ports if port.pci not in held]
+        self._alone = [
+            vf_holders.left_alone(each.place, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
+        ]
+        for port in self._here:
+            try:
+                look = self._look(port)
+            except RailyardError as error:
+                errors.append(error)
+                continue
+            seen.append(look)
+            rows.append(
+                {
+                    "pci": port.pci or netdev_pci(self._system, look.netdev),
+                    "netdev": look.netdev,
+                    "mode": look.mode,
+                    "mtu": self._system.read_int("%s/%s/mtu" % (NET, look.netdev)),
+                    "pkeys": ["0x%04x" % key for key in look.children],
+                    "children": list(look.children.values()),
+                    "known_pkeys": ["0x%04x" % key for key in look.known],
+                    "subnet_manager": look.manager,
+                }
+            )
+        raise_all(errors)
+        state = _State(ports=rows)
+        state.seen = seen
+        return state
+
+    def _look(self, port: Port) -> Seen:
+        netdev = self._netdev(port)
+        function = port.pci or netdev_pci(self._system, netdev)
+        devices = pci.rdma_devices(self._system, function) if function else []
+        device = devices[0] if devices else None
+        number = (self._system.read_int("%s/%s/dev_port" % (NET, netdev)) or 0) + 1
+        place = "%s/%s/ports/%d" % (RDMA, device, number)
+        held = [self._system.read_int("%s/pkeys/%s" % (place, at)) for at in self._system.listdir(place + "/pkeys")]
+        known = tuple(sorted({key for key in held if key}))
+        manager = self._subnet_manager(device, number, function) if device else _no_manager()
+        mode = self._system.read("%s/%s/mode" % (NET, netdev))
+        return Seen(netdev, device, number, mode, self._children(netdev), known, manager)
+
+    def _children(self, netdev: str) -> dict[int, str]:
+        """The child interfaces of a port, by partition key."""
+        children = {}
+        for name in self._system.listdir(NET):
+            key = self._system.read_int("%s/%s/pkey" % (NET, name)) if self._parent(name) == netdev else None
+            if key is not None:
+                children[key] = name
+        return dict(sorted(children.items()))
+
+    def _netdev(self, port: Port) -> str:
+        if port.pci:
+            if not self._system.exists("%s/%s" % (pci.DEVICES, port.pci)):
+                message = "there is no PCI function %s" % port.pci
+                raise RailyardError(message, port.place + ".pci", "see 'lspci -D -d 15b3:'")
+            names = self._system.listdir("%s/%s/net" % (pci.DEVICES, port.pci))
+            names = [name for name in names if not self._parent(name)]
+            if not names:
+                message = "%s has no interface" % port.pci
+                remedy = "load ib_ipoib, and see that the port is not in a pod's network namespace"
+                raise RailyardError(message, port.place + ".pci", remedy)
+            netdev = port.netdev if port.netdev in names else names[0]
+        else:
+            netdev = str(port.netdev)
+        kind = self._system.read_int("%s/%s/type" % (NET, netdev))
+        where = port.place + (".pci" if port.pci else ".netdev")
+        if kind is None:
+            raise RailyardError("there is no interface %s" % netdev, where, "see 'ip link'")
+        if kind != ARPHRD_INFINIBAND:
+            message = "%s is no IPoIB interface" % netdev
+            remedy = "set the card's link type to ib (mlx_linktype), or leave the port out"
+            raise RailyardError(message, where, remedy)
+        return netdev
+
+    def _parent(self, netdev: str) -> str | None:
+        """The port of a child interface; None for a port."""
+        return self._system.read("%s/%s/parent" % (NET, netdev)) or None
+
+    def _subnet_manager(self, device: str, number: int, function: str | None) -> dict[str, t.Any]:
+        place = "%s/%s/ports/%d" % (RDMA, device, number)
+        state = (self._system.read(place + "/state") or "").partition(":")[2].strip()
+        lid, manager = (self._system.read_int("%s/%s" % (place, name)) or 0 for name in ("lid", "sm_lid"))
+        found = _no_manager()
+        found.update(
+            state=state or None,
+            physical_state=(self._system.read(place + "/phys_state") or "").partition(":")[2].strip() or None,
+            rate=self._system.read(place + "/rate"),
+            lid=lid,
+            sm_lid=manager,
+            reachable=state == ACTIVE and bool(lid) and bool(manager),
+        )
+        if found["reachable"] and self._manager != "ignored":
+            found.update(self._asked(device, number))
+        if function:
+            found["virtualization"] = self._virtualization(function, found["reachable"])
+        return found
+
+    def _asked(self, device: str, number: int) -> dict[str, t.Any]:
+        """What the manager itself answers, where there is the tool; a port may have the LID of one that has gone."""
+        program = self._system.which(ASK)
+        if not program:
+            return {}
+        told = self._system.run([program, "-C", device, "-P", str(number)], ASK_SECONDS)
+        match = re.search(r"sm lid (\d+) sm guid (0x[0-9a-f]+).*?priority (\d+) state \d+ (\w+)", told.out)
+        if told.rc or not match:
+            return {"reachable": False}
+        return {"guid": match.group(2), "priority": int(match.group(3)), "role": match.group(4)}
+
+    def _virtualization(self, function: str, reachable: bool) -> bool | None:
+        """Whether the manager serves VFs, as those that have GUIDs show; None where none could."""
+        shown: list[bool] = []
+        for vf in pci.virtual_functions(self._system, function):
+            for device in pci.rdma_devices(self._system, vf):
+                guid = self._system.read("%s/%s/node_guid" % (RDMA, device)) or NO_GUIDS
+                state = self._system.read("%s/%s/ports/1/state" % (RDMA, device)) or ""
+                if guid != NO_GUIDS and state:
+                    shown.append(state.endswith(ACTIVE))
+        return any(shown) if shown and reachable else None
+
+    # -- what must be done --------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        self.warnings = list(self._alone)
+        branch = self._branch = self._branch or Branch.observe(self._system)
+        if self._absent:
+            return self._taken_back(branch)
+        errors: list[RailyardError] = []
+        changes: list[Change] = []
+        kept = self._boot().ports() if self._persist else []
+        former = {self._which(each.get("pci"), each.get("netdev")): each for each in kept}
+        for port, seen in zip(self._here, t.cast(_State, state).seen):
+            own = self._of_port(port, seen, former.get(self._which(port.pci, port.netdev)) or {})
+            why = branch.why_netdev(seen.netdev)
+            if own and why:
+                remedy = "leave it out of the ports"
+                errors.append(Refused("%s is left alone: %s" % (seen.netdev, why), port.place, remedy))
+            for each in own:
+                why = branch.why_netdev(each.subject) if each.subject != seen.netdev else None
+                if why:
+                    remedy = "keep its partition in pkeys, or connect and route over another interface"
+                    errors.append(Refused("%s is left alone: %s" % (each.subject, why), port.place + ".pkeys", remedy))
+            changes += own
+            errors += self._too_long(port, seen) + self._missing(port, seen)
+        named = {self._which(port.pci, port.netdev) for port in self._ports}
+        gone, modes, staying = self._without([each for which, each in former.items() if which not in named], branch)
+        self.warnings += [each.text for each in staying]
+        raise_all(errors)
+        changes += gone
+        if not self._persist:
+            return changes
+        return changes + self._boot_changes(modes + staying)
+
+    def _which(self, function: t.Any, netdev: t.Any) -> str:
+        """One text for a port, by whichever of its two names it is given."""
+        return _lower(function) or netdev_pci(self._system, str(netdev)) or str(netdev)
+
+    def _too_long(self, port: Port, seen: Seen) -> list[RailyardError]:
+        names = ["%s.%04x" % (seen.netdev, key) for key in port.pkeys if key not in seen.children]
+        return [
+            RailyardError(
+                "%s is longer than an interface's name may be" % name,
+                port.place + ".pkeys",
+                "give the port a shorter name",
+            )
+            for name in names
+            if len(name) > NAME_MAX
+        ]
+
+    def _taken_back(self, branch: Branch) -> list[Change]:
+        """The children that were made go; of a mode nobody knows what it was before."""
+        if self._going is None:
+            self._going = self._boot().ports()
+        changes, modes, staying = self._without(self._going, branch)
+        return changes + self._all_taken_back(modes + staying)
+
+    def _without(
+        self, former: t.Sequence[t.Mapping[str, t.Any]], branch: Branch
+    ) -> tuple[list[Change], list[Staying], list[Staying]]:
+        """Changes that remove the children of ports that are no longer desired, and what stays: modes, children."""
+        moved = vf_holders.moved(self._system, [_lower(each.get("pci")) for each in former])
+        changes: list[Change] = []
+        modes: list[str] = []
+        staying: list[Staying] = []
+        for option in former:
+            port = Port("", _lower(option.get("pci")), option.get("netdev"), None, ())
+            netdev = None
+            why = moved[port.pci].why if port.pci in moved else None
+            if not why:
+                try:
+                    netdev = self._netdev(port)
+                except RailyardError:
+                    continue  # the port has gone, and its children with it
+            if option.get("mode"):
+                modes.append(netdev or port.netdev or str(port.pci))
+            # the name that a port in a pod had here is the one that its children still name
+            children = self._children(netdev or port.netdev or "")
+            seen = Seen(netdev or "", None, 1, None, children, (), _no_manager())
+            for each in self._of_port(port, seen, option):
+                left = why or branch.why_netdev(each.subject) or branch.why_netdev(seen.netdev)
+                if left:
+                    staying.append(Staying("ipoib-child", (each.subject,), left))
+                else:
+                    changes.append(each)
+        return changes, [Staying("ipoib-mode", tuple(modes))] if modes else [], staying
+
+    def _of_port(self, port: Port, seen: Seen, former: t.Mapping[str, t.Any]) -> list[Change]:
+        changes = []
+        if port.mode and port.mode != seen.mode:
+            changes.append(Change(seen.netdev, "mode", seen.mode, port.mode, lambda: self._set_mode(port, seen)))
+        for key in port.pkeys:
+            name = seen.children.get(key)
+            if name is None:
+                name = "%s.%04x" % (seen.netdev, key)
+                changes.append(Change(name, "pkey", None, "0x%04x" % key, self._maker(port, seen, key, name)))
+            elif not (self._flags(name) & 1):
+                changes.append(Change(name, "up", False, True, lambda name=name: self._bring_up(name)))  # type: ignore[misc]
+        ours = {_pkey(each) for each in former.get("pkeys") or []}
+        for key, name in seen.children.items():
+            if key in ours and key not in port.pkeys:
+                changes.append(Change(name, "pkey", "0x%04x" % key, None, self._remover(seen, key)))
+        return changes
+
+    def _flags(self, netdev: str) -> int:
+        return self._system.read_int("%s/%s/flags" % (NET, netdev)) or 0
+
+    def _set_mode(self, port: Port, seen: Seen) -> None:
+        path = "%s/%s/mode" % (NET, seen.netdev)
+        try:
+            # the kernel compares with the line's end
+            self._system.write_attribute(path, "%s\n" % port.mode)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP, errno.ENOENT):
+                raise RailyardError(str(error.strerror), path, "run the task with become, and again") from None
+            raise Unsupported(
+                "%s does not take the mode %s: the accelerated IPoIB of this card has none but datagram"
+                % (seen.netdev, port.mode),
+                port.place + ".mode",
+                "write datagram, or load the driver without the acceleration (options ib_ipoib ipoib_enhanced=0)",
+            ) from None
+
+    def _maker(self, port: Port, seen: Seen, key: int, name: str) -> t.Callable[[], None]:
+        def act() -> None:
+            self._write_key(seen, "create_child", key, errno.ENOTUNIQ)
+            self._bring_up(name)
+
+        return act
+
+    def _remover(self, seen: Seen, key: int) -> t.Callable[[], None]:
+        return lambda: self._write_key(seen, "delete_child", key, errno.ENODEV)
+
+    def _write_key(self, seen: Seen, attribute: str, key: int, done: int) -> None:
+        path = "%s/%s/%s" % (NET, seen.netdev, attribute)
+        try:
+            self._system.write_attribute(path, "0x%04x\n" % key)
+        except OSError as error:
+            if error.errno != done:
+                raise RailyardError(str(error.strerror), path, "see the kernel's messages (dmesg)") from None
+
+    def _missing(self, port: Port, seen: Seen) -> list[RailyardError]:
+        """What the subnet manager does not give: an error where it is required, else a warning."""
+        told = []
+        manager = seen.manager
+        if not manager["reachable"]:
+            what = "the port is %s (%s)" % (
+                manager["state"] or "without a state",
+                manager["physical_state"] or "unknown",
+            )
+            if manager["state"] == ACTIVE:
+                what = "the subnet manager with the LID %d does not answer" % manager["sm_lid"]
+            remedy = "start a subnet manager on this subnet, or see the cable and the switch's port"
+            told.append(RailyardError("%s has no subnet manager: %s" % (seen.netdev, what), port.place, remedy))
+        elif manager["virtualization"] is False:
+            message = "%s is ACTIVE, and none of its VFs that have GUIDs is" % seen.netdev
+            remedy = "turn virtualization on in the subnet manager (virt_enabled 2 in NVIDIA's opensm.conf, or UFM)"
+            told.append(RailyardError(message, port.place, remedy))
+        if manager["reachable"]:
+            for key in port.pkeys:
+                if not {key, key & DEFAULT}.intersection(seen.known):
+                    message = "the subnet manager has not put %s into the partition 0x%04x" % (seen.netdev, key)
+                    remedy = "add the port's GUID to it (partitions.conf of the plan's report has the VFs')"
+                    told.append(RailyardError(message, port.place + ".pkeys", remedy))
+        if self._manager == "required":
+            return told
+        if self._manager == "reported":
+            self.warnings += [str(each) for each in told]
+        return []
+
+    # -- the next boot ------------------------------------------------------------------------------------------------
+
+    def _boot_changes(self, staying: t.Sequence[Staying]) -> list[Change]:
+        """``staying``: what this run must leave until the boot of ports that it does not name."""
+        ports = [
+            {key: value for key, value in each.items() if value}
+            for each in self._options
+            if each.get("mode") or each.get("pkeys")
+        ]
+        # at boot the manager may come later than the port: then nothing is asked of it
+        kept = {"ports": ports, "subnet_manager": "ignored", "persist": False} if ports else None
+        again = [
+            'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"' % each["pci"] for each in ports if each.get("pci")
+        ]
+        left = self._still_staying(self._boot().staying(staying))
+        return self._boot().changes(kept, again, left=left, new=staying)
+
+    def _still_staying(self, entries: t.Sequence[Staying]) -> list[Staying]:
+        """What stays until the boot, without what is desired again."""
+        modes: set[str | None] = set()
+        children: set[str] = set()
+        for port in self._ports:
+            names = {port.netdev, port.pci, *(self._system.listdir("%s/%s/net" % (pci.DEVICES, port.pci)))}
+            modes |= names if port.mode else set()
+            children |= {"%s.%04x" % (name, key) for name in names for key in port.pkeys}
+        known = [each for each in entries if each.id in ("ipoib-mode", "ipoib-child")]
+        return without(without(known, "ipoib-mode", modes), "ipoib-child", children)
+
+
+class _State(t.Dict[str, t.Any]):
+    """The state in option shape, and the look that it was made from."""
+
+    seen: list[Seen]
+
+
+def _lower(pci: t.Any) -> str | None:
+    """A PCI address as the kernel spells it; None where none is given."""
+    return str(pci).lower() if pci else None
+
+
+def _no_manager() -> dict[str, t.Any]:
+    keys = ("state", "physical_state", "rate", "lid", "sm_lid", "guid", "priority", "role", "virtualization")
+    return dict(dict.fromkeys(keys), reachable=False)
+
+
+def _pkey(text: t.Any) -> int | None:
+    """A partition key with the bit of full membership, from a number or a text; None for what is none."""
+    try:
+        number = text if isinstance(text, int) else int(str(text), 0)
+    except ValueError:
+        return None
+    return number | FULL if 0 < number & DEFAULT < DEFAULT and 0 < number < 2 * FULL else None
+
+
+def _bring_up(netdev: str) -> None:
+    # only a child that is made, or was down, pays for it
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+
+    with Rtnetlink() as table:
+        link = table.link(netdev)
+        if link is None:
+            message = "the kernel has not made it"
+            raise RailyardError(message, netdev, "see the kernel's messages (dmesg)")
+        table.set_link(link.ifindex, up=True)

@@ -1,0 +1,298 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Which RDMA devices have to be taken away, renamed and made so that a node's ports have the links they shall have."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+
+HARDWARE = "hardware"
+MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
+NAME = re.compile(r"[A-Za-z0-9_.:-]{1,63}")
+
+Options = t.Mapping[str, t.Any]
+Row = t.Dict[str, t.Any]
+
+
+class Port:
+    """One port as wanted, with the place by which errors name it."""
+
+    def __init__(self, place: str, options: Options) -> None:
+        self.place = place
+        self.name = str(options["name"])
+        self.type = str(options.get("type") or HARDWARE)
+        self.netdev: str | None = options.get("netdev")
+        self.pci: str | None = options.get("pci")
+        self.present = options.get("state", "present") == "present"
+
+    def as_options(self) -> Row:
+        return {"name": self.name, "type": self.type, "netdev": self.netdev, "pci": self.pci}
+
+    def same_device(self, options: Options) -> bool:
+        """Whether the options mean this port's device: by its name, or by where it is."""
+        other = Port("", options)
+        if self.name == other.name or self.type != other.type:
+            return self.name == other.name
+        if self.type == HARDWARE and self.pci and other.pci:
+            # whatever its netdev is called: a rail that is renamed renames that too
+            return self.pci == other.pci
+        return bool(self.netdev) and self.netdev == other.netdev
+
+
+class LinkPlan:
+    """What has to be taken away, renamed and made, and what is wrong with the request."""
+
+    def __init__(self, system: System, devices: t.Sequence[Row]) -> None:
+        self.errors: list[RailyardError] = []
+        self.deletes: list[Row] = []
+        self.names: dict[str, str] = {}
+        self.creates: list[tuple[Port, str]] = []
+        #: what is said of ports that are in another network namespace, and are left alone
+        self.alone: list[str] = []
+        #: kernel modules to be loaded for the types that are made
+        self.modules: list[str] = []
+        self._system = system
+        self._devices = list(devices)
+        self._by_name = {row["name"]: row for row in devices}
+        self._places: dict[str, str] = {}
+        self._branch = Branch.observe(system)
+
+    def kept_devices(self) -> list[Row]:
+        return [row for row in self._devices if row not in self.deletes]
+
+    def resolve(self, ports: t.Sequence[Port]) -> None:
+        self._refuse_twice(ports)
+        for port in ports:
+            try:
+                self._check(port)
+                if not port.present:
+                    self._absent(port)
+                elif port.type == HARDWARE:
+                    self._hardware(port)
+                else:
+                    self._soft(port)
+            except RailyardError as error:
+                self.errors.append(error)
+        for port in ports:
+            if port.present:
+                self._make_room(port)
+
+    def take_back(self, ports: t.Sequence[Port], named: bool) -> list[Staying]:
+        """Take away what was made of the ports. Returns what stays until the next boot.
+
+        :param named: the user asked for these ports, so that one which must not be touched is an error.
+        """
+        staying = []
+        renamed = []
+        for port in ports:
+            row = self._by_name.get(port.name)
+            if port.type == HARDWARE:
+                pci = port.pci or netdev_pci(self._system, port.netdev or "") or ""
+                if row is not None or vf_holders.is_hidden(self._system, pci, "infiniband"):
+                    renamed.append(port.name)
+                continue
+            why = None
+            if row is not None and row["type"] == port.type:
+                why = None if named else self._why_branch(row["netdev"], row["pci"])
+                why = why or (None if row["netdev"] else "its netdev is in another network namespace")
+            if why:
+                staying.append(Staying("rdma-link", (port.name,), why))
+                continue
+            try:
+                self._absent(port)
+            except RailyardError as error:
+                self.errors.append(error)
+        return staying + ([Staying("rdma-name", tuple(renamed))] if renamed else [])
+
+    @property
+    def touched(self) -> list[tuple[str, str, bool]]:
+        """(device, what happens to it, whether having it open is enough to be a user of it)."""
+        touched = [(row["name"], "taken away", True) for row in self.deletes]
+        return touched + [(now, "renamed", False) for now, then in self.names.items() if now != then]
+
+    def refuse_in_use(self, sock: NetlinkSocket) -> None:
+        indexes = {device["name"]: device["index"] for device in rdma_netlink.devices(sock)}
+        for name, what, contexts in self.touched:
+            users = rdma_netlink.holders(sock, self._system, indexes[name], contexts) if name in indexes else []
+            if users:
+                self.errors.append(
+                    Refused(
+                        "%s is in use by %s and is not %s" % (name, ", ".join(str(user) for user in users), what),
+                        self._places[name],
+                        "end the users, or set force: true",
+                    )
+                )
+
+    def _refuse_twice(self, ports: t.Sequence[Port]) -> None:
+        present = [port for port in ports if port.present]
+        for number, port in enumerate(present):
+            for other in present[:number]:
+                if port.same_device(other.as_options()):
+                    what = "name %s" % port.name if port.name == other.name else "device"
+                    self.errors.append(
+                        RailyardError("the same %s as %s" % (what, other.place), port.place, "name each device once")
+                    )
+
+    def _check(self, port: Port) -> None:
+        if not NAME.fullmatch(port.name) or port.name in (".", ".."):
+            raise RailyardError(
+                "%r cannot name an RDMA device" % port.name,
+                port.place + ".name",
+                "use 1 to 63 letters, digits, '_', '-', '.' and ':'",
+            )
+        if port.present and not (port.netdev or (port.pci and port.type == HARDWARE)):
+            raise RailyardError(
+                "neither says which device is meant",
+                port.place,
+                "give netdev%s" % (" or pci" if port.type == HARDWARE else ""),
+            )
+        netdev_function = netdev_pci(self._system, port.netdev) if port.netdev else None
+        if port.pci and netdev_function and netdev_function != port.pci:
+            raise RailyardError(
+                "%s is a netdev of %s, not of %s" % (port.netdev, netdev_function, port.pci),
+                port.place,
+                "give the pair as the node has it, or one of the two",
+            )
+        why = self._why_branch(port.netdev, port.pci or netdev_function)
+        if why:
+            raise Refused(why, port.place, "leave the management network's devices out of the ports")
+
+    def _why_branch(self, netdev: str | None, pci: str | None) -> str | None:
+        why = self._branch.why_netdev(netdev) if netdev else None
+        if why:
+            return "%s %s" % (netdev, why)
+        return self._branch.why_function(pci) if pci else None
+
+    def _absent(self, port: Port) -> None:
+        row = self._by_name.get(port.name)
+        if port.type == HARDWARE:
+            raise Refused(
+                "a hardware device cannot be taken away", port.place, "give type: rxe or siw, or leave the port out"
+            )
+        if row is None or row["type"] != port.type or (port.netdev and row["netdev"] != port.netdev):
+            return
+        why = self._why_branch(row["netdev"], row["pci"])
+        if why:
+            raise Refused(why, port.place, "leave the management network's devices out of the ports")
+        self._delete(row, port)
+
+    def _hardware(self, port: Port) -> None:
+        pci = port.pci or netdev_pci(self._system, port.netdev or "")
+        row = next((row for row in self._devices if row["type"] == HARDWARE and row["pci"] == pci), None)
+        if pci is None or not self._system.exists("/sys/bus/pci/devices/%s" % pci):
+            raise RailyardError(
+                "there is no PCI function of %s" % port.netdev if pci is None else "there is no PCI function %s" % pci,
+                port.place,
+                "compare with lspci -D",
+            )
+        if row is not None:
+            self._keep(row, port)
+        elif not self._moved(port, pci, "infiniband"):
+            raise self._not_visible(port, pci)
+
+    def _moved(self, port: Port, pci: str | None, what: str) -> bool:
+        """Whether a pod has it: then it is told, and left alone."""
+        moved = vf_holders.moved(self._system, [pci], what).get(pci or "")
+        if moved:
+            self.alone.append(vf_holders.left_alone(port.name, str(pci), moved.why))
+        return moved is not None
+
+    def _not_visible(self, port: Port, pci: str) -> RailyardError:
+        driver = self._system.link_name("/sys/bus/pci/devices/%s/driver" % pci)
+        message = "no RDMA device of %s is visible here" % pci
+        spaces = [each.name for each in network_namespaces.others(self._system)]
+        if driver is None:
+            return RailyardError("%s: the function has no driver" % message, port.place, "load or bind its driver")
+        if spaces and self._system.read("/sys/module/ib_core/parameters/netns_mode") == "N":
+            return RailyardError(
+                "%s: with rdma mode exclusive it may be in another network namespace (%s)"
+                % (message, ", ".join(spaces)),
+                port.place,
+                "end the pod that has it, or leave the port out",
+            )
+        return RailyardError(
+            "%s: its driver %s gives none" % (message, driver),
+            port.place,
+            "load the driver's RDMA part (mlx5_ib, irdma, bnxt_re, ...), or use type: rxe for a NIC without RDMA",
+        )
+
+    def _soft(self, port: Port) -> None:
+        netdev = port.netdev or ""
+        if not self._system.exists("/sys/class/net/%s" % netdev):
+            if self._moved(port, port.pci, "net"):
+                return
+            raise RailyardError(
+                "there is no netdev %s here" % netdev,
+                port.place + ".netdev",
+                "compare with 'ip link'; it may have another name or be in another network namespace",
+            )
+        row = next((row for row in self._devices if row["type"] == port.type and row["netdev"] == netdev), None)
+        if row:
+            self._keep(row, port)
+        else:
+            self._need_module(port)
+            self.creates.append((port, netdev))
+
+    def _need_module(self, port: Port) -> None:
+        module = MODULES[port.type]
+        if module in self.modules or self._system.exists("/sys/module/%s" % module):
+            return
+        modprobe = self._system.which("modprobe") or "modprobe"
+        if self._system.run([modprobe, "--dry-run", "--quiet", module]).rc:
+            raise Unsupported(
+                "the kernel %s has no module %s" % (self._system.read("/proc/sys/kernel/osrelease"), module),
+                port.place + ".type",
+                "install a kernel that has it, or use another type",
+            )
+        self.modules.append(module)
+
+    def _keep(self, row: Row, port: Port) -> None:
+        self.names[row["name"]] = port.name
+        self._places[row["name"]] = port.place
+
+    def _delete(self, row: Row, port: Port) -> None:
+        if row not in self.deletes:
+            self.deletes.append(row)
+        self._places[row["name"]] = port.place
+
+    def _make_room(self, port: Port) -> None:
+        """See to it that the port's name is free once all is done."""
+        row = self._by_name.get(port.name)
+        if row is None or row in self.deletes or port.name in self.names:
+            return
+        if port.type == HARDWARE or row["type"] == HARDWARE:
+            self.errors.append(
+                RailyardError(
+                    "the name %s is held by the %s device of %s"
+                    % (port.name, row["type"], row["pci"] or row["netdev"]),
+                    port.place + ".name",
+                    "give that device a name in the same call, or choose another name",
+                )
+            )
+            return
+        why = self._why_branch(row["netdev"], row["pci"])
+        if why:
+            self.errors.append(
+                Refused("the name %s is held by the link of %s" % (port.name, why), port.place, "choose another name")
+            )
+            return
+        self._delete(row, port)
+
+
+def device_pci(system: System, name: str) -> str | None:
+    """The PCI function whose own RDMA device this is; None for others, as of a sub-function."""
+    function = system.real_path("/sys/class/infiniband/%s/device" % name).rpartition("/")[2]
+    return function if is_pci_address(function) else None

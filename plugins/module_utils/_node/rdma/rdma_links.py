@@ -1,0 +1,318 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RDMA links of a node's ports: soft ones made and taken away, hardware given stable names, all waited for.
+
+A port is known by its netdev or its PCI function, never by the name that its device happens to have. So whatever names
+an interrupted run left behind, the next one finds each device again.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_child import apart
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rename_order import renames
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_link_changes import (
+    HARDWARE,
+    LinkPlan,
+    Port,
+    device_pci,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
+
+RANK = 20
+MODULE = "rdma_link"
+IFF_UP = 0x1
+POLL = 0.2
+DELETE_TIMEOUT = 20.0
+REMEDIES = {
+    errno.EEXIST: "another device has the name, or the netdev has such a link that is not visible here",
+    errno.EINVAL: "see the kernel's messages (dmesg); the netdev may be of a kind that cannot carry such a link",
+    errno.ENODEV: "run the task again: the netdev or the device went away meanwhile",
+    errno.EPERM: "run the task with become",
+}
+
+Options = t.Mapping[str, t.Any]
+Row = t.Dict[str, t.Any]
+Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
+
+
+class RdmaLink(Kept):
+    """The RDMA links of the given ports.
+
+    :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.
+    :param force: take away or rename a device in use too.
+    :param absent: take back what was set up for the ports, or for all that is kept where there are none.
+    :param complete: the ports are all of the node's: what is kept of others is taken back.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        ports: t.Sequence[Options],
+        wait_active: float = 0,
+        force: bool = False,
+        persist: bool = False,
+        connect: Connect = rdma_netlink.connect,
+        run_apart: t.Callable[[t.Callable[[], None], float], bool] = apart,
+        absent: bool = False,
+        complete: bool = False,
+    ) -> None:
+        super().__init__(system, RANK, MODULE, absent, persist)
+        self._ports = [Port("ports[%d]" % number, options) for number, options in enumerate(ports)]
+        self._wait_active = wait_active
+        self._force = force
+        self._connect = connect
+        self._run_apart = run_apart
+        self._complete = complete and persist
+        # what is to be taken back is known from what was kept, which then goes: found once, before
+        self._going: list[Port] | None = None
+
+    @classmethod
+    def from_options(cls, options: Options, system: System) -> RdmaLink:
+        if options.get("state") == "gathered":
+            return cls(system, [])
+        return cls(
+            system,
+            options["ports"] or [],
+            options.get("wait_active") or 0,
+            options.get("force", False),
+            options.get("persist", False),
+            absent=options.get("state") == "absent",
+            complete=bool(options.get("complete")),
+        )
+
+    def observe(self) -> State:
+        """``ports``: the visible RDMA devices in the shape of the options; ``links``: the state of each one's ports."""
+        sock = self._connect(self._system)
+        if sock is None:
+            return {"ports": [], "links": []}
+        try:
+            devices = rdma_netlink.devices(sock)
+            links = rdma_netlink.links(sock, devices)
+            netdevs = {link["device_index"]: link["netdev"] for link in reversed(links)}
+            ports = []
+            for device in devices:
+                kind = rdma_netlink.link_type(sock, self._system, device)
+                netdev = netdevs.get(device["index"])
+                pci = device_pci(self._system, device["name"]) if kind == HARDWARE else None
+                if kind != HARDWARE and netdev:
+                    pci = netdev_pci(self._system, netdev)
+                ports.append({"name": device["name"], "type": kind, "netdev": netdev, "pci": pci, "state": "present"})
+            return {
+                "ports": ports,
+                "links": [
+                    {key: link[key] for key in ("device", "port", "state", "physical_state", "netdev")}
+                    for link in links
+                ],
+            }
+        finally:
+            sock.close()
+
+    def changes(self, state: State) -> list[Change]:
+        del self.warnings[:]
+        plan = LinkPlan(self._system, state["ports"])
+        if self._absent:
+            return self._taken_back(plan)
+        plan.resolve(self._ports)
+        staying = self._others_taken_back(plan) if self._complete else []
+        self._raise_refusals(plan)
+        self.warnings.extend(plan.alone)
+        changes = [self._delete(row) for row in plan.deletes]
+        wheres = {row["name"]: row["pci"] or row["netdev"] for row in state["ports"]}
+        for before, after in renames((row["name"] for row in plan.kept_devices()), plan.names):
+            wheres[after] = wheres[before]
+            changes.append(self._rename(wheres[before], before, after))
+        changes += [self._load(kind) for kind in plan.modules]
+        changes += [self._create(port, netdev) for port, netdev in plan.creates]
+        if self._persist:
+            changes += self._boot_changes(staying)
+        return changes
+
+    def _others_taken_back(self, plan: LinkPlan) -> list[Staying]:
+        """Removes persistent ports that the options no longer name. Returns what stays of them until the next boot."""
+        boot = self._boot()
+        gone = [Port(boot.file, each) for each in _named(boot.ports()) if not self._given(each)]
+        # a device that one of the ports has is that port's, whatever it is called just now
+        return plan.take_back([port for port in gone if port.name not in plan.names], named=False)
+
+    def _given(self, kept: Row) -> bool:
+        return any(port.same_device(kept) for port in self._ports)
+
+    def _raise_refusals(self, plan: LinkPlan) -> None:
+        if plan.touched and not self._force:
+            sock = self._socket()
+            try:
+                plan.refuse_in_use(sock)
+            finally:
+                sock.close()
+        raise_all(plan.errors)
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        """Waits for the links, unless they are only predicted, or taken back."""
+        if not pending and self._wait_active and not self._absent:
+            state["links"] = self._wait()
+        return super().outcome(state, pending)
+
+    def _taken_back(self, plan: LinkPlan) -> list[Change]:
+        boot = self._boot()
+        kept = _named(boot.ports())
+        if self._going is None:
+            self._going = self._found(kept, boot.file)
+        staying = plan.take_back(self._going, named=bool(self._ports))
+        self._raise_refusals(plan)
+        # a later run may find free what an earlier one had to leave
+        self._staying = without(boot.staying(staying), "rdma-link", {row["name"] for row in plan.deletes})
+        changes = [self._delete(row) for row in plan.deletes]
+        if not self._persist:
+            return changes
+        rest = [each for each in kept if not any(port.same_device(each) for port in self._going)]
+        return changes + boot.changes({"ports": rest} if rest else None, staying=self._staying)
+
+    def _found(self, kept: t.Sequence[Row], place: str) -> list[Port]:
+        """The ports that are meant, as they are kept; and soft links that only the user knows of."""
+        if not self._ports:
+            return [Port(place, each) for each in kept]
+        found = []
+        for port in self._ports:
+            ours = [each for each in kept if port.same_device(each)]
+            if ours:
+                found += [Port(port.place, each) for each in ours]
+            elif port.type != HARDWARE:
+                found.append(port)
+        return found
+
+    def _boot_changes(self, staying: t.Sequence[Staying]) -> list[Change]:
+        boot = self._boot()
+        # one call may name only some of a node's ports: the others stay kept
+        kept = [] if self._complete else [port for port in _named(boot.ports()) if not self._given(port)]
+        kept += [port.as_options() for port in self._ports if port.present]
+        kept.sort(key=lambda port: str(port["name"]))
+        again = {port.name for port in self._ports if port.present}
+        known = [each for each in boot.staying(staying) if each.id in ("rdma-link", "rdma-name")]
+        left = without(without(known, "rdma-name", again), "rdma-link", again)
+        return boot.changes({"ports": kept} if kept else None, left=left, new=staying)
+
+    def _socket(self) -> NetlinkSocket:
+        sock = self._connect(self._system)
+        if sock is None:
+            raise RailyardError("the RDMA subsystem is not loaded", "ib_core", "load it: modprobe ib_core")
+        return sock
+
+    def _do(self, place: str, act: t.Callable[[NetlinkSocket], None]) -> None:
+        sock = self._socket()
+        try:
+            act(sock)
+        except NetlinkError as error:
+            error.place = place
+            error.remedy = error.remedy or REMEDIES.get(error.errno, "see the kernel's messages (dmesg)")
+            raise
+        finally:
+            sock.close()
+
+    def _index(self, sock: NetlinkSocket, name: str) -> int:
+        for device in rdma_netlink.devices(sock):
+            if device["name"] == name:
+                return int(device["index"])
+        raise RailyardError("there is no such RDMA device any more", name, "run the task again")
+
+    def _delete(self, row: Row) -> Change:
+        name = row["name"]
+        return Change(
+            name,
+            "link",
+            "%s on %s" % (row["type"], row["netdev"]),
+            None,
+            lambda: self._do(name, lambda sock: self._delete_now(sock, name)),
+        )
+
+    def _delete_now(self, sock: NetlinkSocket, name: str) -> None:
+        index = self._index(sock, name)
+        users = rdma_netlink.holders(sock, self._system, index, contexts=True)
+        # the kernel waits, deaf to signals, until nobody has the device open
+        if not self._run_apart(lambda: rdma_netlink.delete_link(sock, index), DELETE_TIMEOUT):
+            raise RailyardError(
+                "the kernel is taking it away, and waits until it is closed by %s"
+                % (", ".join(str(user) for user in users) or "whoever has it open"),
+                name,
+                "end the users; the removal then ends by itself, and the task can be run again",
+            )
+
+    def _rename(self, where: str, before: str, after: str) -> Change:
+        def act() -> None:
+            self._do(before, lambda sock: rdma_netlink.rename(sock, self._index(sock, before), after))
+
+        return Change(where, "name", before, after, act)
+
+    def _create(self, port: Port, netdev: str) -> Change:
+        def act() -> None:
+            self._do(port.place, lambda sock: rdma_netlink.new_link(sock, port.name, port.type, netdev))
+
+        return Change(port.name, "link", None, "%s on %s" % (port.type, netdev), act)
+
+    def _load(self, module: str) -> Change:
+        argv = [self._system.which("modprobe") or "modprobe", module]
+        return Change(module, "module", None, "loaded", lambda: self._modprobe(argv))
+
+    def _modprobe(self, argv: t.Sequence[str]) -> None:
+        self._system.check(argv, "see the kernel's messages (dmesg)")
+
+    # waiting
+
+    def _wait(self) -> list[Row]:
+        deadline = time.monotonic() + self._wait_active
+        wanted = {port.name: port for port in self._ports if port.present}
+        while True:
+            links = self.observe()["links"]
+            late = [link for link in links if link["device"] in wanted and link["state"] != "ACTIVE"]
+            if not late:
+                return t.cast("list[Row]", links)
+            if time.monotonic() >= deadline:
+                order = list(wanted)
+                late.sort(key=lambda link: order.index(link["device"]))
+                raise_all([self._why_not_active(link, wanted[link["device"]]) for link in late])
+            time.sleep(POLL)
+
+    def _why_not_active(self, link: Row, port: Port) -> RailyardError:
+        state = "%s port %s is %s (%s) after %g s" % (
+            link["device"],
+            link["port"],
+            link["state"],
+            link["physical_state"],
+            self._wait_active,
+        )
+        netdev = link["netdev"] or port.netdev
+        if netdev and self._system.exists("/sys/class/net/%s" % netdev):
+            flags = self._system.read_int("/sys/class/net/%s/flags" % netdev) or 0
+            if not flags & IFF_UP:
+                return RailyardError(
+                    "%s: %s is administratively down" % (state, netdev),
+                    port.place,
+                    "set it up: ip link set %s up" % netdev,
+                )
+            if self._system.read("/sys/class/net/%s/carrier" % netdev) != "1":
+                return RailyardError(
+                    "%s: %s has no carrier" % (state, netdev), port.place, "look at the cable and at the switch's port"
+                )
+        if link["state"] in ("INIT", "ARMED"):
+            return RailyardError(
+                "%s: no subnet manager has brought it up" % state, port.place, "start one on the fabric (opensm)"
+            )
+        return RailyardError(state, port.place, "look at the cable and at the switch's port; see dmesg")
+
+
+def _named(ports: t.Iterable[Row]) -> list[Row]:
+    """Of ports that are kept, those of ours: they have names."""
+    return [each for each in ports if each.get("name")]

@@ -1,0 +1,279 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The rdma mode: whether all network namespaces share the RDMA devices or each has its own.
+
+Three states are told apart: live (the kernel's, over netlink), next boot (modprobe.d, the kernel command line and the
+initial RAM filesystem) and what only a reboot can bring.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, NotTaken
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import modprobe, network_namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
+
+# Files are read in the order of their names, and the last says what counts.
+FILE = "/etc/modprobe.d/zz-railyard-rdma.conf"
+HEAD = "# Written by railyard.fabric.rdma_netns_mode: 1 is shared, 0 is exclusive.\n"
+PARAMETER = modprobe.Parameter("ib_core", "netns_mode")
+DEFAULT = "shared"
+KERNEL_DEFAULT = "the kernel's default"
+NAMES = {True: "shared", False: "exclusive", None: None}
+SUBJECT = "rdma"
+# There while images that have a mode which was taken back are yet to be built anew: no file is newer than they are.
+UNFINISHED = "/var/lib/railyard/rdma_mode.unfinished"
+# A namespace that was just deleted is taken down in the background.
+PATIENCE = 5.0
+
+Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
+
+
+class RdmaMode(Subsystem):
+    """The rdma mode of the node.
+
+    :param mode: ``shared`` or ``exclusive``; None only to observe.
+    :param persist: whether the next boot shall have it too.
+    :param switch: ``try``, ``require`` or ``never`` to switch the running kernel.
+    """
+
+    def __init__(
+        self, system: System, mode: str | None, persist: bool, switch: str, connect: Connect = rdma_netlink.connect
+    ) -> None:
+        super().__init__()
+        self._system = system
+        self._mode = mode
+        self._persist = persist
+        self._switch = switch
+        self._connect = connect
+        self._initramfs = Initramfs(system, PARAMETER.module)
+        self._until_boot = UntilBoot(system, "rdma_netns_mode")
+        #: holders that only the kernel's refusal told of, and those known when the changes were found
+        self._held = ""
+        self._busy = ""
+        # what is said of it stays so once the files are written
+        self._unloaded: list[str] = []
+        self._without_modes = False
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RdmaMode:
+        return cls(system, options["mode"], options["persist"], options["switch"])
+
+    def observe(self) -> State:
+        """``mode``, ``live``, ``next_boot``, ``next_boot_source`` and ``stale_initramfs`` (images, by their path)."""
+        sock = self._connect(self._system)
+        live = None
+        if sock:
+            try:
+                live = rdma_netlink.netns_mode(sock)
+            finally:
+                sock.close()
+            self._without_modes = live is None
+            live = live or DEFAULT
+        next_boot, source = self._next_boot()
+        return {
+            "mode": live or next_boot,
+            "live": live,
+            "next_boot": next_boot,
+            "next_boot_source": source,
+            "stale_initramfs": [image for _release, image in self._stale(source)],
+        }
+
+    def changes(self, state: State) -> list[Change]:
+        del self.warnings[:]
+        changes: list[Change] = []
+        errors: list[RailyardError] = []
+        if self._without_modes and self._mode != DEFAULT:
+            raise Unsupported(
+                "this kernel knows no rdma modes: all network namespaces share the devices",
+                "mode",
+                "use Linux 5.2 or later, or mode shared",
+            )
+        for part in (self._boot_changes, self._live_changes):
+            try:
+                changes += part(state)
+            except RailyardError as error:
+                errors.append(error)
+        raise_all(errors)
+        self._tell_unknown()
+        return changes + self._until_boot.keep([])
+
+    def _tell_unknown(self) -> None:
+        for image in self._initramfs.unknown:
+            self.warnings.append(
+                "%s may hold ib_core with another rdma mode, and there is neither lsinitramfs nor lsinitrd to tell: "
+                "rebuild it with the distribution's own tool." % image
+            )
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        live = state["live"]
+        if self._mode is None or live is None or live == self._mode or any(c.subject == SUBJECT for c in pending):
+            return {"reboot_required": False, "reboot_reasons": []}
+        coming = state["next_boot"] == self._mode or (self._persist and bool(pending))
+        reason = Staying("rdma-mode", (live, self._mode)).text
+        if self._busy:
+            reason += "; now other network namespaces exist: %s" % self._busy
+        return {"reboot_required": coming, "reboot_reasons": [reason] if coming else []}
+
+    # the next boot
+
+    def _next_boot(self, but: t.Collection[str] = ()) -> tuple[str | None, str]:
+        """The mode that ib_core will be loaded with (None: it will fail to load), and what says so.
+
+        :param but: files that are looked at as if they were not there.
+        """
+        last = PARAMETER.on_command_line(self._system)
+        for settings in PARAMETER.files(self._system, but).values():
+            for setting in settings:
+                if setting.value is None:
+                    return None, setting.source
+                if last is None or last.source != modprobe.COMMAND_LINE:
+                    last = setting
+        return (NAMES[last.value], last.source) if last else (DEFAULT, KERNEL_DEFAULT)
+
+    def _stale(self, source: str) -> list[tuple[str, str]]:
+        if self._system.exists(UNFINISHED):
+            return self._initramfs.stale((), rewritten=True)
+        # the kernel command line is read in the initial RAM filesystem too
+        if source in (modprobe.COMMAND_LINE, KERNEL_DEFAULT):
+            return []
+        return self._initramfs.stale(PARAMETER.files(self._system))
+
+    def _boot_changes(self, state: State) -> list[Change]:
+        if not self._persist:
+            return []
+        mode = str(self._mode)
+        if state["next_boot"] == mode:
+            stale = [each for each in self._initramfs.images() if each[1] in state["stale_initramfs"]]
+            return self._initramfs.learnt() + self._built(stale)
+        argument = PARAMETER.on_command_line(self._system)
+        if argument and argument.value is not (mode == "shared"):
+            raise Refused(
+                "the kernel command line says %s, which counts before all files; mode %s would not outlive a reboot"
+                % (argument.text, mode),
+                modprobe.COMMAND_LINE,
+                "take %s out of the boot loader's configuration (or make it %s) and reboot, or set persist: false"
+                % (argument.text, "%s.%s=%d" % (PARAMETER.module, PARAMETER.name, int(mode == "shared"))),
+            )
+        release = self._system.read("/proc/sys/kernel/osrelease") or ""
+        if self._initramfs.built_in(release):
+            raise Unsupported(
+                "is built into the kernel, which reads no modprobe.d",
+                PARAMETER.module,
+                "add %s.%s=%d to the kernel command line and reboot"
+                % (PARAMETER.module, PARAMETER.name, int(mode == "shared")),
+            )
+        files = self._file_changes(mode)
+        stale = self._initramfs.stale((), rewritten=True)
+        return self._initramfs.learnt() + files + self._built(stale)
+
+    def _built(self, stale: t.Sequence[tuple[str, str]]) -> list[Change]:
+        """The changes that build images anew."""
+        finished = [self._finished()] if self._system.exists(UNFINISHED) else []
+        return [self._initramfs.rebuild(*each) for each in stale] + finished
+
+    def _finished(self) -> Change:
+        return Change(UNFINISHED, "images", "to be built", None, lambda: self._system.forget_file(UNFINISHED))
+
+    def _file_changes(self, mode: str) -> list[Change]:
+        """Our own file, and the least of others' that would still count after it."""
+        text = HEAD + PARAMETER.line(mode == "shared")
+        held = self._system.read_file(FILE)
+        changes = []
+        if held != text:
+            changes.append(self._file_change(FILE, held, text))
+        for path, settings in PARAMETER.files(self._system).items():
+            name = os.path.basename(path)
+            later = name > os.path.basename(FILE) and settings[-1].value is not (mode == "shared")
+            if path != FILE and (later or any(setting.value is None for setting in settings)):
+                old = self._system.read_exact(path) or ""
+                new = PARAMETER.removed(old)
+                # a vendor's file is hidden by one of its name, not edited: its package would put it back
+                target = "%s/%s" % (modprobe.ETC, name)
+                changes.append(self._file_change(target, old, new))
+        return changes
+
+    def _file_change(self, path: str, before: str | None, after: str) -> Change:
+        old, new = self._said(path, before), self._said(path, after)
+        return Change(path, PARAMETER.name, old, new, lambda: self._system.edit_file(path, after))
+
+    @staticmethod
+    def _said(path: str, text: str | None) -> str | None:
+        """The settings of the parameter in a file's text; None where there is no file."""
+        return None if text is None else " ".join(s.text for s in PARAMETER.settings(path, text)) or "not set"
+
+    # the running kernel
+
+    def _live_changes(self, state: State) -> list[Change]:
+        live, mode = state["live"], self._mode
+        if live == mode or self._switch == "never":
+            return []
+        if live is None:
+            if self._switch == "require":
+                raise Unsupported(
+                    "the RDMA subsystem is not loaded, so there is no mode to switch",
+                    PARAMETER.module,
+                    "load ib_core (modprobe ib_core), or set switch: try",
+                )
+            if state["next_boot"] != mode:
+                later = "%s sets mode %s for its next load" % (FILE, mode)
+                if not self._persist:
+                    later = "persist is false, so nothing sets mode %s" % mode
+                self._unloaded = ["the RDMA subsystem is not loaded, so no mode was switched: %s" % later]
+            self.warnings += self._unloaded
+            return []
+        self._busy = held = self._held or self._holders()
+        if not held:
+            return [Change(SUBJECT, "netns", live, mode, self._set)]
+        text = "the rdma mode stays %s while other network namespaces exist: %s" % (live, held)
+        if self._switch == "require" or not (self._persist or state["next_boot"] == mode):
+            raise Refused(text, "mode", "end what holds them, or set persist: true with switch: try, and reboot")
+        self.warnings.append("%s. A reboot brings mode %s." % (text, mode))
+        return []
+
+    def _holders(self) -> str:
+        return ", ".join(str(each) for each in network_namespaces.others(self._system))
+
+    def _set(self) -> None:
+        sock = self._connect(self._system)
+        if sock is None:
+            raise RailyardError("the RDMA subsystem was unloaded meanwhile", PARAMETER.module, "run the task again")
+        try:
+            self._set_patiently(sock)
+        except NetlinkError as error:
+            if error.errno == errno.EBUSY:
+                self._held = self._holders() or "the kernel says so, and nothing in /proc shows which"
+                raise NotTaken() from None
+            if error.errno == errno.EPERM:
+                error.remedy = "run the task with become, outside any container"
+            raise
+        finally:
+            sock.close()
+
+    def _set_patiently(self, sock: NetlinkSocket) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return rdma_netlink.set_netns_mode(sock, str(self._mode))
+            except NetlinkError as error:
+                if error.errno != errno.EBUSY or time.monotonic() >= deadline or self._holders():
+                    raise
+            time.sleep(0.2)

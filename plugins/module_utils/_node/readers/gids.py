@@ -1,0 +1,62 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""GID tables: which address each index of a device's port holds just now. An index is not fixed.
+
+Source of the files: the kernel's ``Documentation/ABI/stable/sysfs-class-infiniband``.
+"""
+
+from __future__ import annotations
+
+import socket
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+MAPPED = bytes(10) + b"\xff\xff"
+Row = t.Dict[str, t.Any]
+
+
+def row(device: str, port: int, index: int, gid: bytes, kind: str, netdev: str | None) -> Row:
+    """One entry; ``address`` is the IP address that the GID stands for, IPv4 as such."""
+    address = socket.inet_ntop(socket.AF_INET, gid[12:]) if gid[:12] == MAPPED else None
+    if address is None and kind != "IB":
+        address = socket.inet_ntop(socket.AF_INET6, gid)
+    return {
+        "device": device,
+        "port": port,
+        "index": index,
+        "gid": ":".join(gid.hex()[start : start + 4] for start in range(0, 32, 4)),
+        "type": kind,
+        "netdev": netdev,
+        "address": address,
+    }
+
+
+def from_sysfs(system: System, device: str) -> list[Row]:
+    """The entries that hold something, of all ports of a device."""
+    found: list[Row] = []
+    place = "/sys/class/infiniband/%s/ports" % device
+    for port in sorted((name for name in system.listdir(place) if name.isdigit()), key=int):
+        ethernet = system.read("%s/%s/link_layer" % (place, port)) == "Ethernet"
+        names = [name for name in system.listdir("%s/%s/gids" % (place, port)) if name.isdigit()]
+        for name in sorted(names, key=int):
+            gid = _bytes(system.read("%s/%s/gids/%s" % (place, port, name)))
+            if gid is None or not any(gid):
+                continue
+            kind = system.read("%s/%s/gid_attrs/types/%s" % (place, port, name))
+            # sysfs has one name for both, the link layer tells which
+            if kind is None or kind.startswith("IB"):
+                kind = "RoCE v1" if ethernet else "IB"
+            netdev = system.read("%s/%s/gid_attrs/ndevs/%s" % (place, port, name))
+            found.append(row(device, int(port), int(name), gid, kind, netdev or None))
+    return found
+
+
+def _bytes(text: str | None) -> bytes | None:
+    try:
+        gid = bytes.fromhex((text or "").replace(":", ""))
+    except ValueError:
+        return None
+    return gid if len(gid) == 16 else None

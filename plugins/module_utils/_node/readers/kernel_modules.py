@@ -1,0 +1,321 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Kernel modules: which there are, what they export and need, which load at boot, and why one would not load.
+
+What depmod(8) wrote for a kernel (``modules.dep``, ``modules.symbols``) says which file a name stands for and who
+exports a symbol, without a look into any file. What the kernel logs while a module fails to load says why it failed,
+because init_module(2) has but one number for several reasons.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import modprobe
+
+LOAD_DIRECTORIES = (
+    "/etc/modules-load.d",
+    "/run/modules-load.d",
+    "/usr/local/lib/modules-load.d",
+    "/usr/lib/modules-load.d",
+)
+# Debian's file of old, which modules-load.d has a link to.
+LOAD_FILE = "/etc/modules"
+OFED_SYMBOLS = (
+    "/usr/src/ofa_kernel/%(arch)s/%(release)s/Module.symvers",
+    "/usr/src/ofa_kernel/%(release)s/Module.symvers",
+    "/usr/src/ofa_kernel/default/Module.symvers",
+)
+LOCKDOWN = "/sys/kernel/security/lockdown"
+SIGNATURES = "/sys/module/module/parameters/sig_enforce"
+LOG_LINES = 60
+
+
+class KernelModules:
+    """The modules of one kernel, the running one unless ``release`` says another."""
+
+    def __init__(self, system: System, architecture: str, release: str | None = None) -> None:
+        self._system = system
+        self._architecture = architecture
+        self.release = release or system.read("/proc/sys/kernel/osrelease") or os.uname().release
+        self.directory = "/lib/modules/" + self.release
+        self._dependencies: str | None = None
+        self._symbols: str | None = None
+        self._infos: dict[str, dict[str, str]] = {}
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
+    def path(self, name: str) -> str | None:
+        """The module's file; None where the kernel has none."""
+        line = self._line(name)
+        return self._absolute(line.partition(":")[0]) if line else None
+
+    def needs(self, name: str) -> list[str]:
+        """Names of all modules that it needs, also those which those need."""
+        line = self._line(name) or ""
+        return [_name(path) for path in line.partition(":")[2].split()]
+
+    def exporter(self, symbol: str) -> str | None:
+        """The module that exports a symbol; None where none does, or the kernel itself."""
+        if self._symbols is None:
+            self._symbols = self._system.read_file(self.directory + "/modules.symbols") or ""
+        match = re.search(r"^alias symbol:%s (\S+)$" % re.escape(symbol), self._symbols, re.MULTILINE)
+        return canonical(match.group(1)) if match else None
+
+    def built_in(self, name: str) -> bool:
+        listing = self._system.read_file(self.directory + "/modules.builtin") or ""
+        return any(_name(line) == name for line in listing.splitlines())
+
+    def info(self, name: str) -> dict[str, str]:
+        """What modinfo(8) says of the file, the first of each field; empty without a file or without the tool."""
+        path = self.path(name)
+        program = self._system.which("modinfo")
+        if not path or not program:
+            return {}
+        if path not in self._infos:
+            found: dict[str, str] = {}
+            for line in self._system.run([program, path]).out.splitlines():
+                field, colon, value = line.partition(":")
+                if colon and re.match(r"[a-z_]+$", field):
+                    found.setdefault(field, value.strip())
+            self._infos[path] = found
+        return self._infos[path]
+
+    def disagreement(self, name: str, symbol: str) -> tuple[str, str] | None:
+        """(version it was built against, version there is) of a symbol that it uses; None where one, or not known."""
+        path, exporter = self.path(name), self.exporter(symbol)
+        program = self._system.which("modprobe")
+        if not path or not exporter or not program:
+            return None
+        used = _versions(self._system.run([program, "--dump-modversions", path]).out).get(symbol)
+        offered = self._offered(program, exporter, symbol) if used else None
+        return (used, offered) if used and offered and int(used, 16) != int(offered, 16) else None
+
+    def _offered(self, program: str, exporter: str, symbol: str) -> str | None:
+        path = self.path(exporter)
+        told = self._system.run([program, "--show-exports", path]) if path else None
+        if told and told.rc == 0:  # kmod 30 has it, older ones may not
+            return _versions(told.out).get(symbol)
+        for pattern in OFED_SYMBOLS:
+            text = self._system.read_file(pattern % {"arch": self._architecture, "release": self.release})
+            if text:
+                return _versions(text).get(symbol)
+        return None
+
+    def _absolute(self, path: str) -> str:
+        return path if path.startswith("/") else "%s/%s" % (self.directory, path)
+
+    def _line(self, name: str) -> str | None:
+        if self._dependencies is None:
+            self._dependencies = self._system.read_file(self.directory + "/modules.dep") or ""
+        pattern = r"^(?:[^:\n]*/)?%s\.ko[^:/\n]*:.*$" % canonical(name).replace("_", "[-_]")
+        match = re.search(pattern, self._dependencies, re.MULTILINE)
+        return match.group() if match else None
+
+    # -- in the running kernel ----------------------------------------------------------------------------------------
+
+    def loaded(self, name: str) -> bool:
+        # what is built into the kernel has a directory too, and no state
+        return self._system.read("/sys/module/%s/initstate" % canonical(name)) == "live"
+
+    def attribute(self, name: str, what: str) -> str | None:
+        """``version``, ``srcversion`` or ``taint`` of a loaded module."""
+        return self._system.read("/sys/module/%s/%s" % (canonical(name), what)) or None
+
+    def users(self, name: str) -> list[str]:
+        """Who uses a loaded module, in words."""
+        place = "/sys/module/" + canonical(name)
+        holders = self._system.listdir(place + "/holders")
+        count = self._system.read_int(place + "/refcnt") or 0
+        found = ["the module %s" % holder for holder in holders]
+        return found + (["%d more" % (count - len(holders))] if count > len(holders) else [])
+
+    def signatures_enforced(self) -> bool:
+        """Whether signed modules alone are loaded."""
+        return self.lockdown() not in (None, "none") or self._system.read(SIGNATURES) == "Y"
+
+    def lockdown(self) -> str | None:
+        """``none``, ``integrity`` or ``confidentiality``; None where the kernel has no lockdown."""
+        match = re.search(r"\[(\w+)\]", self._system.read(LOCKDOWN) or "")
+        return match.group(1) if match else None
+
+    def load(self, name: str) -> None:
+        """modprobe(8) it. What the kernel logged meanwhile becomes the error."""
+        program = self._system.which("modprobe")
+        if not program:
+            raise Unsupported("there is no modprobe", name, "install the package kmod")
+        since = self._uptime()
+        done = self._system.run([program, name])
+        if done.rc:
+            said = done.err or done.out
+            raise explain(name, said, self._log(since), self.release, self.path(name))
+
+    def unload(self, name: str) -> None:
+        self._system.check(
+            [self._system.which("modprobe") or "modprobe", "-r", name], "end what uses it and run the task again"
+        )
+
+    def _uptime(self) -> float:
+        try:
+            return float((self._system.read("/proc/uptime") or "0").split()[0])
+        except (ValueError, IndexError):
+            return 0.0
+
+    def _log(self, since: float) -> list[str]:
+        """The kernel's messages since a time in seconds after boot; empty where they may not be read."""
+        program = self._system.which("dmesg")
+        told = self._system.run([program]) if program else None
+        found = []
+        for line in (told.out if told and told.rc == 0 else "").splitlines():
+            match = re.match(r"(?:<\d+>)?\[ *(\d+\.\d+)\] (.*)", line)
+            # the two clocks are not quite one
+            if match and float(match.group(1)) >= since - 1.0:
+                found.append(match.group(2))
+        return found[-LOG_LINES:]
+
+    # -- at boot ------------------------------------------------------------------------------------------------------
+
+    def at_boot(self) -> dict[str, str]:
+        """Modules that modules-load.d(5) has loaded at boot, each with the file that says so first."""
+        files: dict[str, str] = {}
+        for directory in LOAD_DIRECTORIES:
+            for entry in self._system.listdir(directory):
+                if entry.endswith(".conf"):
+                    files.setdefault(entry, "%s/%s" % (directory, entry))
+        paths = [files[entry] for entry in sorted(files)]
+        found: dict[str, str] = {}
+        for path in paths + [LOAD_FILE]:
+            for line in (self._system.read_file(path) or "").splitlines():
+                word = line.strip()
+                if word and word[0] not in "#;":
+                    found.setdefault(canonical(word.split()[0]), path)
+        return found
+
+    def barred(self, name: str) -> tuple[str, str] | None:
+        """(file, line) that keeps a module from being loaded at boot: a blacklist, or a command instead of it."""
+        for path in modprobe.config_files(self._system):
+            for _raw, line in modprobe.logical_lines(self._system.read_file(path) or ""):
+                words = line.split()
+                if len(words) > 1 and words[0] in ("blacklist", "install") and canonical(words[1]) == canonical(name):
+                    return path, " ".join(words)
+        for word in (self._system.read(modprobe.COMMAND_LINE) or "").split():
+            option, _equals, value = word.partition("=")
+            names = [canonical(each) for each in value.split(",")]
+            if option in ("modprobe.blacklist", "module_blacklist") and canonical(name) in names:
+                return modprobe.COMMAND_LINE, word
+        return None
+
+
+def releases(system: System) -> list[str]:
+    """Kernels that can be booted: with modules, and with an image beside them or in ``/boot``."""
+    found = []
+    for release in system.listdir("/lib/modules"):
+        images = ("/boot/vmlinuz-" + release, "/boot/vmlinux-" + release, "/lib/modules/%s/vmlinuz" % release)
+        if system.exists("/lib/modules/%s/modules.dep" % release) and any(system.exists(image) for image in images):
+            found.append(release)
+    return found
+
+
+def canonical(name: str) -> str:
+    """A module's name as the kernel has it: ``nvidia-peermem`` is ``nvidia_peermem``."""
+    return name.replace("-", "_")
+
+
+def explain(name: str, said: str, log: t.Sequence[str], release: str, path: str | None = None) -> RailyardError:
+    """Why a module would not load.
+
+    :param said: what modprobe said.
+    :param log: what the kernel logged meanwhile.
+    :param path: the module's file.
+    """
+    kernel = canonical(name)
+    own = [line for line in log if line.startswith(kernel + ":")]
+    file = path or name
+    wrong = _symbols(own, r"disagrees about version of symbol (\S+)")
+    closed = [line for line in own if "GPL-only symbols" in line]
+    unknown = _symbols(own, r"Unknown symbol (\S+)")
+    magic = [line for line in own if "version magic" in line]
+    rebuild = "build it anew for the kernel %s, after what it is built against" % release
+    if wrong:
+        return RailyardError(
+            "would not load (Invalid argument): it was built against another version of what exports %s"
+            % ", ".join(wrong),
+            name,
+            "%s; 'modprobe --dump-modversions %s' shows which versions it wants, and Module.symvers of the NIC driver's"
+            " sources (/usr/src/ofa_kernel) which there are" % (rebuild, file),
+        )
+    if magic:
+        return RailyardError(
+            "would not load: %s" % magic[0].partition(": ")[2],
+            name,
+            "%s; 'modinfo -F vermagic %s' shows for which it was built" % (rebuild, file),
+        )
+    if closed:
+        return RailyardError(
+            "would not load: it was built for NVIDIA's open kernel modules, and the loaded ones are proprietary",
+            name,
+            "install the open kernel modules, or build it for the proprietary ones",
+        )
+    if unknown:
+        return RailyardError(
+            "would not load: nothing in the kernel %s exports %s" % (release, ", ".join(unknown)),
+            name,
+            "install the driver that exports it for this kernel; /lib/modules/%s/modules.symbols lists who exports what"
+            % release,
+        )
+    if any("unsigned module loading is restricted" in line for line in log):
+        return Refused(
+            "would not load: Secure Boot locks the kernel down, and %s is not signed" % file,
+            name,
+            "sign it with a key that is enrolled (mokutil --import), or take the distribution's signed modules",
+        )
+    if "Key was rejected by service" in said or "Required key not available" in said:
+        return Refused(
+            "would not load: the kernel does not trust the key that %s is signed with (Secure Boot)" % file,
+            name,
+            "enrol the key (mokutil --import; 'modinfo -F signer %s' names it) and confirm it at the next boot" % file,
+        )
+    if "Invalid argument" in said:
+        return RailyardError(
+            _INVALID.get(kernel, "would not load: it says Invalid argument and no more"), name, rebuild
+        )
+    if "not found in directory" in said:
+        return Unsupported("is not there for the kernel %s" % release, name, "install it for this kernel")
+    if "Exec format error" in said or "Invalid module format" in said:
+        return RailyardError("would not load: it was built for another kernel than %s" % release, name, rebuild)
+    if "Operation not permitted" in said:
+        return Refused("may not be loaded", name, "run the task with become, outside any container")
+    told = "; ".join([said.strip().splitlines()[-1] if said.strip() else "no message", *own[-2:]])
+    return RailyardError("would not load: %s" % told, name, "see the kernel's messages (dmesg)")
+
+
+# Modules that refuse so without a word.
+_INVALID = {
+    "nvidia_peermem": "would not load (Invalid argument) and the kernel logs no reason: it was built where no peer"
+    " memory interface (ib_register_peer_memory_client) was found, and then does nothing but refuse"
+}
+
+
+def _symbols(lines: t.Iterable[str], pattern: str) -> list[str]:
+    found = [match.group(1) for match in (re.search(pattern, line) for line in lines) if match]
+    return sorted(set(found))
+
+
+def _versions(text: str) -> dict[str, str]:
+    """``0x1234abcd NAME …`` a line, as modprobe and Module.symvers have it."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > 1 and re.match(r"0x[0-9a-fA-F]+$", words[0]):
+            found[words[1]] = words[0]
+    return found
+
+
+def _name(path: str) -> str:
+    return canonical(os.path.basename(path).partition(".ko")[0])

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Who is at the other end of a cable: LLDP (IEEE 802.1AB) as daemons have noted it, or heard on the ports themselves.
+
+Listening is passive. A switch speaks every 30 seconds by default, so that is how long hearing nothing takes.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+ETH_P_LLDP = 0x88CC
+# Nearest bridge, nearest non-TPMR bridge, nearest customer bridge: switches speak to one of them.
+GROUPS = tuple(bytes.fromhex("0180c20000" + last) for last in ("0e", "03", "00"))
+SOL_PACKET = 263
+PACKET_ADD_MEMBERSHIP = 1
+PACKET_MR_MULTICAST = 0
+HEADER = 14
+# systemd-networkd keeps the frames that it was sent: each behind its size, eight bytes with the least first.
+NETWORKD = "/run/systemd/netif/lldp/%d"
+CHASSIS, PORT, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5
+MAC_SUBTYPES = {CHASSIS: 4, PORT: 3}
+ADDRESS_SUBTYPES = {CHASSIS: 5, PORT: 4}
+
+Row = t.Dict[str, t.Any]
+
+
+def parse(frame: bytes) -> Row | None:
+    """``chassis``, ``port``, ``port_description`` and ``system`` of a frame; None where it is no sound LLDP."""
+    at = HEADER
+    if frame[12:14] == b"\x81\x00":
+        at += 4
+    if len(frame) < at or frame[at - 2 : at] != struct.pack("!H", ETH_P_LLDP):
+        return None
+    found: Row = {"chassis": None, "port": None, "port_description": None, "system": None}
+    keys = {CHASSIS: "chassis", PORT: "port", PORT_DESCRIPTION: "port_description", SYSTEM_NAME: "system"}
+    while at + 2 <= len(frame):
+        head = struct.unpack_from("!H", frame, at)[0]
+        kind, size = head >> 9, head & 0x1FF
+        value = frame[at + 2 : at + 2 + size]
+        if kind == 0 or len(value) < size:
+            break
+        if kind in keys:
+            found[keys[kind]] = _identity(kind, value) if kind in MAC_SUBTYPES else _text(value)
+        at += 2 + size
+    return found if found["chassis"] and found["port"] else None
+
+
+def _identity(kind: int, value: bytes) -> str | None:
+    if len(value) < 2:
+        return None
+    if value[0] == MAC_SUBTYPES[kind] and len(value) == 7:
+        return ":".join("%02x" % byte for byte in value[1:])
+    if value[0] == ADDRESS_SUBTYPES[kind] and len(value) == 6 and value[1] == 1:
+        return socket.inet_ntoa(value[2:])
+    return _text(value[1:])
+
+
+def _text(value: bytes) -> str | None:
+    return "".join(char for char in value.decode("utf-8", "replace").strip("\0 ") if char.isprintable()) or None
+
+
+def noted(system: System, netdevs: t.Mapping[str, int]) -> list[Row]:
+    """What lldpd or systemd-networkd knows. ``netdevs``: name -> index of the interface."""
+    found = _of_lldpd(system, set(netdevs))
+    for name, index in netdevs.items():
+        if name not in {row["netdev"] for row in found}:
+            for frame in _frames(system.read_bytes(NETWORKD % index) or b""):
+                row = parse(frame)
+                found += [dict(row, netdev=name, source="systemd-networkd")] if row else []
+    return found
+
+
+def _frames(held: bytes) -> t.Iterator[bytes]:
+    at = 0
+    while at + 8 <= len(held):
+        size = struct.unpack_from("<Q", held, at)[0]
+        yield held[at + 8 : at + 8 + size]
+        at += 8 + size
+
+
+def _of_lldpd(system: System, netdevs: t.Container[str]) -> list[Row]:
+    program = system.which("lldpctl")
+    if not program:
+        return []
+    told = system.run([program, "-f", "json0"], 20)
+    try:
+        neighbours = json.loads(told.out)["lldp"][0].get("interface") or [] if told.rc == 0 else []
+        rows = [_from_lldpd(each) for each in neighbours]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return []
+    return [row for row in rows if row["netdev"] in netdevs and row["chassis"] and row["port"]]
+
+
+def _from_lldpd(neighbour: t.Mapping[str, t.Any]) -> Row:
+    chassis, port = (neighbour.get(key) or [{}] for key in ("chassis", "port"))
+    return {
+        "chassis": _value(chassis[0], "id"),
+        "port": _value(port[0], "id"),
+        "port_description": _value(port[0], "descr"),
+        "system": _value(chassis[0], "name"),
+        "netdev": neighbour["name"],
+        "source": "lldpd",
+    }
+
+
+def _value(held: t.Mapping[str, t.Any], key: str) -> str | None:
+    values = held.get(key) or [{}]
+    return values[0].get("value") or None
+
+
+def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
+    """Hear the neighbours of these netdevs, all side by side, until each was heard or the time is up."""
+    ears: dict[int, tuple[str, socket.socket]] = {}
+    found: dict[str, list[Row]] = {}
+    deaf: set[str] = set()
+    poller = select.poll()
+    try:
+        for name, index in netdevs.items():
+            ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_LLDP))
+            ears[ear.fileno()] = (name, ear)
+            ear.setblocking(False)
+            try:
+                ear.bind((name, ETH_P_LLDP))
+                for group in GROUPS:
+                    request = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, len(group), group)
+                    ear.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+            except OSError:  # it went away, or is no Ethernet: nobody is heard there
+                deaf.add(name)
+                continue
+            poller.register(ear.fileno(), select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while len(found) + len(deaf) < len(netdevs) and time.monotonic() < deadline:
+            for fd, _event in poller.poll(max(1, int((deadline - time.monotonic()) * 1000))):
+                name, ear = ears[fd]
+                row = _heard(ear)
+                if row and row not in found.get(name, []):
+                    found.setdefault(name, []).append(row)
+    finally:
+        for _name, ear in ears.values():
+            ear.close()
+    return [dict(row, netdev=name, source="heard") for name in netdevs for row in found.get(name, [])]
+
+
+def _heard(ear: socket.socket) -> Row | None:
+    try:
+        frame, sender = ear.recvfrom(65535)
+    except OSError:  # the link went down
+        return None
+    # what a daemon of this node itself sends is seen here too
+    return None if sender[2] == socket.PACKET_OUTGOING else parse(frame)
+
+
+def look(system: System, netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
+    """One row a neighbour: what is noted, and for the ports of which nothing is, what is heard within ``seconds``."""
+    found = noted(system, netdevs)
+    known = {row["netdev"] for row in found}
+    silent = {name: index for name, index in netdevs.items() if name not in known}
+    return found + (listen(silent, seconds) if silent and seconds > 0 else [])

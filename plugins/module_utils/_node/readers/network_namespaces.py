@@ -1,0 +1,108 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The node's network namespaces beside the first one, and who keeps them alive.
+
+A namespace lives as long as a thread is in it, a file descriptor or a mount refers to it (namespaces(7)). Read from
+procfs alone: ``/proc/PID/ns/net``, ``/proc/PID/fd`` and the nsfs entries of ``/proc/PID/mountinfo``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+NAMED = ("/run/netns/", "/var/run/netns/")
+TOLD = 3
+
+
+class Namespace:
+    """One network namespace. ``identity`` is the kernel's ``net:[4026532281]``.
+
+    ``mounts``: where it is mounted; ``processes``: pid -> command, of those with a thread in it; ``openers``: the same
+    of those that only hold a file descriptor of it.
+    """
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+        self.mounts: list[str] = []
+        self.processes: dict[int, str] = {}
+        self.openers: dict[int, str] = {}
+
+    @property
+    def name(self) -> str:
+        """Its name for ``ip netns``; else where it is mounted; else the kernel's identity."""
+        for mount in self.mounts:
+            for place in NAMED:
+                if mount.startswith(place):
+                    return mount[len(place) :]
+        return self.mounts[0] if self.mounts else self.identity
+
+    def __str__(self) -> str:
+        holders = [_told(self.processes, ""), _told(self.openers, "open in ")]
+        held = "; ".join(each for each in holders if each)
+        return "%s (%s)" % (self.name, held) if held else "%s (no process)" % self.name
+
+
+def _told(processes: t.Mapping[int, str], how: str) -> str:
+    parts = ["%s%s pid %d" % (how, command, pid) for pid, command in sorted(processes.items())[:TOLD]]
+    if len(processes) > TOLD:
+        parts.append("%d more" % (len(processes) - TOLD))
+    return ", ".join(parts)
+
+
+def others(system: System) -> list[Namespace]:
+    """All network namespaces but the first process's, in the order of their names. Needs root to see everything."""
+    first = system.link_name("/proc/1/ns/net")
+    found: dict[str, Namespace] = {}
+
+    def of(identity: str | None) -> Namespace | None:
+        if not identity or not identity.startswith("net:[") or identity == first:
+            return None
+        return found.setdefault(identity, Namespace(identity))
+
+    mount_namespaces: set[str] = set()
+    for entry in system.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        pid, place = int(entry), "/proc/" + entry
+        for thread in system.listdir(place + "/task") or [entry]:
+            namespace = of(system.link_name("%s/task/%s/ns/net" % (place, thread)))
+            if namespace:
+                namespace.processes[pid] = command(system, pid)
+        for descriptor in system.listdir(place + "/fd"):
+            namespace = of(system.link_name("%s/fd/%s" % (place, descriptor)))
+            if namespace and pid not in namespace.processes:
+                namespace.openers[pid] = command(system, pid)
+        mount_namespace = system.link_name(place + "/ns/mnt")
+        if mount_namespace and mount_namespace not in mount_namespaces:
+            mount_namespaces.add(mount_namespace)
+            for identity, where in nsfs_mounts(system.read(place + "/mountinfo") or ""):
+                namespace = of(identity)
+                if namespace and where not in namespace.mounts:
+                    namespace.mounts.append(where)
+    return sorted(found.values(), key=lambda each: each.name)
+
+
+def nsfs_mounts(mountinfo: str) -> list[tuple[str, str]]:
+    """The namespaces mounted: (identity, mount point). See proc_pid_mountinfo(5)."""
+    found = []
+    for line in mountinfo.splitlines():
+        head, _dash, tail = line.partition(" - ")
+        field = head.split(" ")
+        if tail.startswith("nsfs ") and len(field) > 4:
+            found.append((field[3], field[4].replace("\\040", " ")))
+    return found
+
+
+def command(system: System, pid: int) -> str:
+    """A process's command name, as ``ps -o comm`` gives it."""
+    return system.read("/proc/%d/comm" % pid) or "?"
+
+
+def started(system: System, pid: int) -> str | None:
+    """A process's start in clock ticks after boot: with the pid it names one process for good (proc(5), field 22)."""
+    stat = system.read("/proc/%d/stat" % pid)
+    return stat.rpartition(")")[2].split()[19] if stat else None

@@ -1,0 +1,205 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Who holds a VF: to take such a VF away, or its driver, would cut off a pod, a virtual machine or a process. And
+who has moved a port into another network namespace: it is there, and not to be touched from here.
+
+Held is a VF
+
+- whose netdev or RDMA device is in another network namespace (sysfs keeps an empty ``net`` or ``infiniband``);
+- whose VFIO, UIO or verbs file a process has open, or which Xen has given to a guest;
+- on whose netdev something stands (bond, bridge, VLAN, macvlan, also where that is in another namespace; a soft RDMA
+  link), or which has an address of more than link scope.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    NARROW_SCOPES,
+    Address,
+    Link,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import DEVICES
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
+
+TOLD = 3
+
+Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
+
+
+class Moved(t.NamedTuple):
+    """Where a function's device is, as a sentence; ``netdev``: the name that it had here, and ``mac``: its hardware
+    address, as far as that is known.
+    """
+
+    why: str
+    netdev: str | None = None
+    mac: str | None = None
+
+
+class LinkTable(t.Protocol):
+    """What is needed of :class:`.rtnetlink.Rtnetlink`."""
+
+    def links(self, vfs: bool = False) -> list[Link]: ...
+
+    def addresses(self) -> list[Address]: ...
+
+
+def of(
+    system: System, functions: t.Sequence[str], table: LinkTable, look: Look = namespace_holders.look
+) -> dict[str, list[str]]:
+    """Who holds each of the VFs (PCI addresses): sentences without a full stop; an empty list where nobody does."""
+    held: dict[str, list[str]] = {pci: [] for pci in functions}
+    _holders_of_files(system, held)
+    netdevs: dict[str, str] = {}
+    hidden: dict[str, list[str]] = {}
+    for pci in functions:
+        driver = system.link_name("%s/%s/driver" % (DEVICES, pci))
+        if driver in ("pciback", "xen-pciback"):
+            held[pci].append("Xen holds it for a guest (driver %s)" % driver)
+        for name in system.listdir("%s/%s/net" % (DEVICES, pci)):
+            netdevs[name] = pci
+            held[pci].extend(_on_top(system, name))
+        hidden[pci] = [what for what in ("net", "infiniband") if is_hidden(system, pci, what)]
+    indices: dict[int, str] = {}
+    if netdevs:
+        indices = {link.ifindex: link.name for link in table.links() if link.name in netdevs}
+        for address in table.addresses():
+            if address.ifindex in indices and address.scope not in NARROW_SCOPES:
+                name = indices[address.ifindex]
+                held[netdevs[name]].append("its netdev %s has the address %s" % (name, address.interface))
+    if netdevs or any(hidden.values()):
+        _holders_elsewhere(
+            system, held, hidden, {index: (name, netdevs[name]) for index, name in indices.items()}, look
+        )
+    return held
+
+
+def is_hidden(system: System, pci: str, what: str) -> bool:
+    """Whether the function's netdev (``net``) or RDMA device (``infiniband``) is in another network namespace."""
+    path = "%s/%s/%s" % (DEVICES, pci, what)
+    return system.exists(path) and not system.listdir(path)
+
+
+def moved(
+    system: System, functions: t.Iterable[str | None], what: str = "net", look: Look = namespace_holders.look
+) -> dict[str, Moved]:
+    """Of PCI functions, those whose netdev (``net``) or RDMA device (``infiniband``) is in another network namespace,
+    as a whole device is while a pod has it. Costs next to nothing where there is none.
+    """
+    hidden = {pci: [what] for pci in functions if pci and is_hidden(system, pci, what)}
+    if not hidden:
+        return {}
+    held: dict[str, list[str]] = {pci: [] for pci in hidden}
+    rows: dict[str, t.Mapping[str, t.Any]] = {}
+
+    def looked(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
+        seen = look(system, namespaces)
+        for each in seen.values():
+            rows.update({row["pci"]: row for row in each.netdevs if row["pci"] in hidden})
+        return seen
+
+    _holders_elsewhere(system, held, hidden, {}, looked)
+    return {
+        pci: Moved("; ".join(why), rows[pci].get("alias") or rows[pci]["name"], rows[pci].get("mac"))
+        if pci in rows
+        else Moved("; ".join(why))
+        for pci, why in held.items()
+    }
+
+
+def left_alone(port: str, pci: str, why: str) -> str:
+    """What a run says of a port that is in another network namespace."""
+    return "%s (%s) is left alone: %s. Remedy: run again once it is back, if something of it is to change" % (
+        port,
+        pci,
+        why,
+    )
+
+
+def _on_top(system: System, netdev: str) -> list[str]:
+    place = "/sys/class/net/" + netdev
+    entries = system.listdir(place)
+    found = [
+        "%s stands on its netdev %s" % (entry[len("upper_") :], netdev) for entry in entries if entry[:6] == "upper_"
+    ]
+    for device in system.listdir("/sys/class/infiniband"):
+        if system.read("/sys/class/infiniband/%s/parent" % device) == netdev:
+            found.append("the RDMA link %s stands on its netdev %s" % (device, netdev))
+    return found
+
+
+def _holders_of_files(system: System, held: dict[str, list[str]]) -> None:
+    owners: dict[str, str] = {}
+    for pci in held:
+        for path in device_files(system, pci):
+            owners[path] = pci
+    if not owners:
+        return
+    found: dict[str, list[int]] = {}
+    for entry in system.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        place = "/proc/%s/fd" % entry
+        opened = {system.link_target("%s/%s" % (place, descriptor)) for descriptor in system.listdir(place)}
+        for each in opened.intersection(owners):
+            found.setdefault(str(each), []).append(int(entry))
+    for path, pids in sorted(found.items()):
+        who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in sorted(pids)[:TOLD]]
+        who += ["%d more" % (len(pids) - TOLD)] if len(pids) > TOLD else []
+        held[owners[path]].append("%s is open in %s" % (path, ", ".join(who)))
+
+
+def device_files(system: System, pci: str) -> list[str]:
+    """The files under ``/dev`` through which a process uses the function."""
+    place = "%s/%s/" % (DEVICES, pci)
+    found = ["/dev/infiniband/" + name for name in system.listdir(place + "infiniband_verbs")]
+    found += ["/dev/" + name for name in system.listdir(place + "uio")]
+    found += ["/dev/vfio/devices/" + name for name in system.listdir(place + "vfio-dev")]
+    group = system.link_name(place + "iommu_group")
+    if group and "vfio" in (system.link_name(place + "driver") or ""):
+        found += ["/dev/vfio/" + group, "/dev/vfio/noiommu-" + group]
+    return found
+
+
+def _holders_elsewhere(
+    system: System,
+    held: dict[str, list[str]],
+    hidden: dict[str, list[str]],
+    here: dict[int, tuple[str, str]],
+    look: Look,
+) -> None:
+    namespaces = network_namespaces.others(system)
+    seen = look(system, namespaces)
+    named: set[tuple[str, str]] = set()
+    for namespace in namespaces:
+        elsewhere = seen.get(namespace.identity)
+        if not elsewhere:
+            continue
+        for netdev in elsewhere.netdevs:
+            if netdev["pci"] in held:
+                named.add((netdev["pci"], "net"))
+                held[netdev["pci"]].append("its netdev %s is in network namespace %s" % (netdev["name"], namespace))
+            if netdev["below"] in here:
+                name, pci = here[netdev["below"]]
+                held[pci].append(
+                    "%s %s in network namespace %s stands on its netdev %s"
+                    % (netdev["kind"] or "netdev", netdev["name"], namespace, name)
+                )
+        for pci, what in hidden.items():
+            verbs = system.listdir("%s/%s/infiniband_verbs" % (DEVICES, pci))
+            if "infiniband" in what and set(verbs).intersection(elsewhere.uverbs):
+                named.add((pci, "infiniband"))
+                held[pci].append("its RDMA device is in network namespace %s" % namespace)
+    for pci, what in hidden.items():
+        for each in what:
+            if (pci, each) not in named:
+                thing = "netdev" if each == "net" else "RDMA device"
+                held[pci].append("its %s is in another network namespace, which cannot be entered" % thing)

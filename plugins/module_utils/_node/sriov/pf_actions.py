@@ -1,0 +1,275 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What can be done to one PF and its VFs.
+
+Sources: the kernel's ``Documentation/PCI/pci-iov-howto.rst``, and ``drivers/pci/iov.c`` for what its errors mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import (
+    MARK,
+    POLICIES,
+    PfState,
+    is_passed_on,
+)
+
+DRIVERS_PROBE = "/sys/bus/pci/drivers_probe"
+# No NIC has a VF of this number, so to set something on it tells whether the driver can, and does nothing. Its low byte
+# is high as well, for a driver that would look at no more.
+NO_VF = 0x70F0
+PAUSE = 0.05
+# Attributes of an InfiniBand PF's VFs; all else is Ethernet's.
+INFINIBAND = ("node_guid", "port_guid", "link_state")
+RELEASE = "end what holds it, or drain the node, and run again"
+WRITE_REMEDIES = {
+    errno.ERANGE: "ask for at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
+    errno.ENOENT: "load the PF's driver, and see that it can do SR-IOV",
+    errno.EBUSY: "another program changes the VFs; see what else manages them on this node",
+    errno.ENOMEM: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
+    errno.ENOSPC: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
+    errno.EACCES: "run the task with become",
+    errno.EPERM: "run the task with become; if it was, the kernel is locked down or a container hides the device",
+    errno.EROFS: "run on the node itself: here sysfs is mounted read-only",
+}
+
+
+class Pf(PfState):
+    """A PF whose VFs can be made, taken away, set and bound. What goes wrong is a :class:`RailyardError`."""
+
+    def cannot(self, name: str, value: t.Any) -> str:
+        """Why an attribute cannot be set to the value on this PF's VFs; empty where it can, for all that is known."""
+        if not is_neutral(name, value):
+            if self.infiniband and name not in INFINIBAND:
+                return "%s is for VFs of Ethernet NICs, and this is an InfiniBand one" % name
+            if not self.infiniband and name in ("node_guid", "port_guid"):
+                return "%s is for VFs of InfiniBand NICs, and this is an Ethernet one" % name
+            if self.index is None and not (self.infiniband and self._vendor_directory()):
+                return "%s is set through the PF's netdev, and it has none in this network namespace" % name
+            if not self.infiniband and not self._driver_knows(name, value):
+                return "the driver %s cannot set %s" % (self.driver, name)
+        return ""
+
+    def _vendor_directory(self) -> bool:
+        # before there are VFs, only the older name of sriov_numvfs tells that the directory will come
+        return self.system.exists(self.path("sriov")) or self.system.exists(self.path("mlx5_num_vfs"))
+
+    def _driver_knows(self, name: str, value: t.Any) -> bool:
+        for row in self.attributes:
+            if name in ("spoofchk", "trust"):
+                return row[name] is not None
+        try:
+            self.table.set_vf(self.index or 0, NO_VF, **{name: value})
+        except NetlinkError as error:
+            return error.errno != errno.EOPNOTSUPP
+        return True
+
+    def set_attribute(self, index: int, values: Row, deadline: float) -> None:
+        """Set one of a VF's attributes, or two that are one to the kernel. Raises :class:`RailyardError`."""
+        for name, entry in (("node_guid", "node"), ("port_guid", "port"), ("link_state", "policy")):
+            path = self.path("sriov/%d/%s" % (index, entry))
+            if name in values and self.infiniband and self.system.exists(path):
+                value = values[name]
+                if name == "link_state":
+                    value = next(theirs for theirs, ours in POLICIES.items() if ours == value)
+                self._write(path, value, "%s %s" % (self.vf_name(index), name))
+                return
+        if self.index is None:
+            raise Unsupported(
+                "%s cannot be set: the PF has no netdev in this network namespace" % " and ".join(values),
+                self.vf_name(index),
+                "load the PF's network driver (ib_ipoib on InfiniBand), or bring its netdev back to this namespace",
+            )
+        while True:
+            try:
+                self.table.set_vf(self.index, index, **values)
+                return
+            except NetlinkError as error:
+                # some drivers first wait until the VF has come out of its reset
+                if error.errno not in (errno.EAGAIN, errno.EBUSY) or time.monotonic() >= deadline:
+                    raise self._refused(index, values, error) from None
+            time.sleep(PAUSE)
+
+    def _refused(self, index: int, values: Row, error: NetlinkError) -> RailyardError:
+        what = ", ".join("%s=%s" % (name, value) for name, value in values.items())
+        if error.errno == errno.EOPNOTSUPP:
+            return Unsupported(
+                "the driver %s of %s cannot set %s" % (self.driver, self.name, " and ".join(values)),
+                self.vf_name(index),
+                "leave it out for this PF%s" % (", or leave switchdev mode" if self.representors else ""),
+            )
+        remedy = "see the kernel's messages (dmesg) for the driver's reason"
+        if "max_tx_rate" in values:
+            remedy = (
+                "drivers take rates only while the PF has a link, up to its speed, and some no min_tx_rate; "
+                "see the kernel's messages (dmesg)"
+            )
+        said = "%s%s" % (os.strerror(error.errno), ": " + error.said if error.said else "")
+        return RailyardError(
+            "the driver %s of %s refuses %s: %s" % (self.driver, self.name, what, said), self.vf_name(index), remedy
+        )
+
+    # -- VFs -------------------------------------------------------------------------------------------------------
+
+    def resize(self, count: int, deadline: float) -> None:
+        """Have ``count`` VFs, through zero where there are others. Raises :class:`RailyardError`."""
+        path = self.path("sriov_numvfs")
+        now = self.system.read_int(path) or 0
+        if now == count:
+            return
+        if now:
+            # looked at again, just before it is done: a pod may have come since
+            self.refuse_if_held(vf_holders.of(self.system, [vf["pci"] for vf in self.vfs if vf["pci"]], self.table))
+            self._write(path, "0", self.pci)
+        if count:
+            self._write(path, str(count), self.pci)
+        self.wait(
+            lambda: all(self.system.exists(self.path("virtfn%d" % number)) for number in range(count)),
+            deadline,
+            "not all of its %d VFs appeared" % count,
+        )
+        self.count = count
+        self.vfs = [self._vf(number) for number in range(count)]
+        self.attributes = self._attributes()
+
+    def refuse_if_held(self, held: t.Mapping[str, t.Sequence[str]]) -> None:
+        raise_all(self.held_errors(held))
+
+    def held_errors(self, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
+        """A refusal for each holder of a VF of this PF."""
+        return [
+            Refused("VF %s is held: %s" % (vf["pci"], who), self.vf_name(vf["index"]), RELEASE)
+            for vf in self.vfs
+            for who in held.get(vf["pci"], [])
+        ]
+
+    def set_autoprobe(self, value: bool) -> None:
+        self._write(self.path("sriov_drivers_autoprobe"), str(int(value)), self.pci)
+
+    def hush(self, restore: bool) -> None:
+        """Let no driver take new VFs for a while; ``restore`` is what :meth:`unhush` sets, or a later run does."""
+        self.system.write_file(MARK % self.pci, "%d\n" % restore)
+        self.set_autoprobe(False)
+
+    def unhush(self, value: bool) -> None:
+        self.set_autoprobe(value)
+        self.system.remove_file(MARK % self.pci)
+
+    def unbind(self, index: int) -> None:
+        """Take the driver off a VF, whoever it is; it may have none."""
+        address = self.vfs[index]["pci"]
+        path = pci_functions.attribute(address, "driver/unbind")
+        if self.system.exists(pci_functions.attribute(address, "driver")):
+            self._write(path, address, self.vf_name(index))
+
+    def bind(self, index: int, deadline: float) -> None:
+        """Give a VF its driver, and wait for it."""
+        address = self.vfs[index]["pci"]
+        driver = pci_functions.attribute(address, "driver")
+        said = ""
+        while not self.system.exists(driver):
+            try:
+                self.system.write_attribute(DRIVERS_PROBE, address)
+            except OSError as error:
+                said = ": %s" % error.strerror
+            if self.system.exists(driver):
+                break
+            if time.monotonic() >= deadline:
+                raise RailyardError(
+                    "no driver took VF %s%s" % (address, said),
+                    self.vf_name(index),
+                    "load the VFs' driver (is it on a modprobe blacklist?), set autoprobe to false if they shall have "
+                    "none, or see the kernel's messages (dmesg)",
+                )
+            # udev may still be loading it
+            time.sleep(PAUSE)
+
+    def rebind(self, index: int, deadline: float, autoprobe: bool | None) -> None:
+        """Give a VF that had a driver its driver again; with ``autoprobe`` false the kernel would let it have none."""
+        if autoprobe is not False:
+            self.bind(index, deadline)
+            return
+        self.system.write_file(MARK % self.pci, "0\n")
+        self.set_autoprobe(True)
+        try:
+            self.bind(index, deadline)
+        finally:
+            self.unhush(False)
+
+    def wait_ready(self, index: int, deadline: float) -> None:
+        """Wait until a VF with a network driver has the netdev and the RDMA device that its PF has too."""
+        address = self.vfs[index]["pci"]
+        driver = self.system.link_name(pci_functions.attribute(address, "driver")) or ""
+        if not driver or is_passed_on(driver):
+            return
+        for what, thing, wanted in (("net", "netdev", self.netdev), ("infiniband", "RDMA device", self.rdma_device)):
+            if wanted:
+                problem = "VF %s has the driver %s, but no %s came" % (address, driver, thing)
+                self.wait_path(pci_functions.attribute(address, what), deadline, problem, self.vf_name(index))
+
+    def wait_path(self, path: str, deadline: float, problem: str, place: str) -> None:
+        self.wait(lambda: self.system.exists(path), deadline, problem, place)
+
+    def wait_carrier(self, deadline: float) -> None:
+        """Wait for the PF's link, which some drivers take down when the number of VFs changes."""
+        if self.netdev:
+            path = "/sys/class/net/%s/carrier" % self.netdev
+            self.wait(
+                lambda: self.system.read_int(path) == 1,
+                deadline,
+                "%s had a link, and has not got it back" % self.netdev,
+            )
+
+    def wait(self, ready: t.Callable[[], bool], deadline: float, problem: str, place: str = "") -> None:
+        while not ready():
+            if time.monotonic() >= deadline:
+                raise RailyardError(
+                    "%s in time" % problem, place or self.pci, "see the kernel's messages (dmesg), or give more timeout"
+                )
+            time.sleep(PAUSE)
+
+    def set_up(self) -> None:
+        self.table.set_link(t.cast(int, self.index), up=True)
+
+    def _write(self, path: str, text: str, place: str) -> None:
+        try:
+            self.system.write_attribute(path, text)
+        except OSError as error:
+            number = error.errno or 0
+            raise RailyardError(
+                "the kernel refuses %s in %s: %s (%s)"
+                % (text, path.rpartition("/")[2], os.strerror(number), errno.errorcode.get(number, number)),
+                place,
+                WRITE_REMEDIES.get(number, "see the kernel's messages (dmesg) for the driver's reason")
+                + ("; the NIC is in switchdev mode, which some drivers must leave first" if self.representors else ""),
+            ) from None
+
+
+def is_neutral(name: str, value: t.Any) -> bool:
+    """Whether the value is what a VF has where the driver does not know the attribute."""
+    return value in {
+        "vlan": (0,),
+        "qos": (0,),
+        "min_tx_rate": (0,),
+        "max_tx_rate": (0,),
+        "trust": (False,),
+        "spoofchk": (False,),
+        "link_state": ("auto",),
+    }.get(name, ())

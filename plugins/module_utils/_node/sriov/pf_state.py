@@ -1,0 +1,179 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""One PF and its VFs, as sysfs and rtnetlink show them.
+
+Sources: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci`` (``sriov_numvfs``, ``sriov_totalvfs``,
+``sriov_drivers_autoprobe``, ``virtfnN``) and ``rtnl_fill_vfinfo()``; and the directory ``sriov/N`` of NVIDIA's driver
+packages (mlx5's ``sriov_sysfs.c``).
+"""
+
+from __future__ import annotations
+
+import errno
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    ARPHRD_INFINIBAND,
+    REPRESENTOR,
+    Row,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import ATTRIBUTES, IDENTITY, guid
+
+# Says that sriov_drivers_autoprobe was taken to 0 for a while, and what it was. Gone at reboot, as the setting is.
+MARK = "/run/railyard/sriov_drivers_autoprobe-%s"
+POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
+
+
+class PfState:
+    """What there is to know of a PF: read by the constructor, and again by :meth:`look`.
+
+    ``netdev`` and ``index``: its own netdev in this network namespace; None where there is none. ``total``: how many
+    VFs it may have; None where it has no SR-IOV. ``vfs``: rows of ``index``, ``pci``, ``driver``, ``netdev``,
+    ``netdev_address``, ``rdma_device``. ``attributes``: rows of ``index`` and the attributes of each VF; empty where
+    ``unreadable`` says why they cannot be read.
+    """
+
+    def __init__(self, system: System, table: Rtnetlink, address: str) -> None:
+        self.system = system
+        self.table = table
+        self.pci = address
+        self.look()
+
+    def look(self) -> None:
+        system = self.system
+        self.driver = system.link_name(self.path("driver"))
+        self.total = system.read_int(self.path("sriov_totalvfs"))
+        self.count = system.read_int(self.path("sriov_numvfs")) or 0
+        probe = system.read_int(self.path("sriov_drivers_autoprobe"))
+        self.autoprobe = None if probe is None else bool(probe)
+        # the value to be restored, where an earlier run was cut off
+        mark = system.read_int(MARK % self.pci)
+        self.marked = None if mark is None else bool(mark)
+        self.netdev, self.representors = self._netdevs()
+        self.rdma_device = _first(pci_functions.rdma_devices(system, self.pci))
+        self.index: int | None = None
+        self.up = self.carrier = False
+        self.infiniband = system.read(self.path("class")) == "0x020700"
+        self.vfs = [self._vf(number) for number in range(self.count)]
+        self.unreadable = ""
+        self.attributes = self._attributes()
+
+    @property
+    def name(self) -> str:
+        return "%s (%s)" % (self.pci, self.netdev) if self.netdev else self.pci
+
+    def path(self, name: str) -> str:
+        return pci_functions.attribute(self.pci, name)
+
+    def vf_name(self, index: int) -> str:
+        return "%s vf %d" % (self.pci, index)
+
+    def _netdevs(self) -> tuple[str | None, int]:
+        own: list[tuple[int, str]] = []
+        representors = 0
+        for name in self.system.listdir(self.path("net")):
+            port = self.system.read("/sys/class/net/%s/phys_port_name" % name)
+            if port and REPRESENTOR.match(port):
+                representors += 1
+            else:
+                own.append((self.system.read_int("/sys/class/net/%s/dev_port" % name) or 0, name))
+        return (min(own)[1] if own else None), representors
+
+    def _vf(self, number: int) -> Row:
+        system = self.system
+        address = system.link_name(self.path("virtfn%d" % number))
+        row: Row = {"index": number, "pci": address, "driver": None, "netdev": None, "netdev_address": None}
+        row["rdma_device"] = None
+        if address:
+            row["driver"] = system.link_name(pci_functions.attribute(address, "driver"))
+            row["netdev"] = _first(system.listdir(pci_functions.attribute(address, "net")))
+            row["rdma_device"] = _first(pci_functions.rdma_devices(system, address))
+        if row["netdev"]:
+            row["netdev_address"] = system.read("/sys/class/net/%s/address" % row["netdev"])
+        return row
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def _attributes(self) -> list[Row]:
+        rows: list[Row] = []
+        if self.netdev:
+            rows = self._attributes_by_netlink(self.netdev)
+        if not self.count:
+            return []
+        if len(rows) < self.count:
+            rows = [self._attributes_by_config(number) for number in range(self.count)]
+        for row in rows:
+            self._add_guids(row)
+        if any(len(row) == 1 for row in rows):
+            self.unreadable = self.unreadable or "it has no netdev in this network namespace"
+            return []
+        self.unreadable = ""
+        return [_attribute_row(row) for row in rows]
+
+    def _attributes_by_netlink(self, netdev: str) -> list[Row]:
+        try:
+            link = self.table.link(netdev, vfs=bool(self.count))
+        except NetlinkError as error:
+            if error.errno not in (errno.EMSGSIZE, errno.ENOBUFS):
+                raise
+            link = self.table.link(netdev)
+            self.unreadable = "what there is to say of %d VFs is too long for one netlink message" % self.count
+        if link is None:
+            return []
+        self.index, self.up, self.carrier = link.ifindex, link.up, link.carrier
+        self.infiniband = link.type == ARPHRD_INFINIBAND
+        rows = list(link.vfs)
+        if len(rows) < self.count and not self.unreadable:
+            self.unreadable = "the kernel tells of %d of its %d VFs" % (len(rows), self.count)
+        return rows[: self.count] if len(rows) >= self.count else []
+
+    def _attributes_by_config(self, number: int) -> Row:
+        """What the vendor's ``sriov/N/config`` says; only ``index`` where there is none."""
+        row: Row = {"index": number}
+        said = self.system.read(self.path("sriov/%d/config" % number))
+        values = {
+            key.strip(): value.strip() for key, _colon, value in (x.partition(":") for x in (said or "").split("\n"))
+        }
+        if "LinkState" in values:
+            row["link_state"] = POLICIES.get(values["LinkState"])
+        if self.infiniband or "MAC" not in values:
+            return row
+        row["mac"] = values["MAC"].lower()
+        for name, key in (("vlan", "VLAN"), ("qos", "QoS"), ("min_tx_rate", "MinTxRate"), ("max_tx_rate", "MaxTxRate")):
+            row[name] = int(values[key]) if values.get(key, "").isdigit() else None
+        for name, key in (("spoofchk", "SpoofCheck"), ("trust", "Trust")):
+            row[name] = values[key] == "ON" if key in values else None
+        return row
+
+    def _add_guids(self, row: Row) -> None:
+        for name, entry in (("node_guid", "node"), ("port_guid", "port")):
+            said = self.system.read(self.path("sriov/%d/%s" % (row["index"], entry)))
+            if said and self.infiniband:
+                row[name] = guid(said)
+        policy = self.system.read(self.path("sriov/%d/policy" % row["index"]))
+        if policy and self.infiniband:
+            row["link_state"] = POLICIES.get(policy)
+
+
+def is_passed_on(driver: str) -> bool:
+    """Whether the driver only passes the VF on to a process or a virtual machine, which sets it up by itself."""
+    return "vfio" in driver or driver.startswith(("uio", "igb_uio", "pci-stub"))
+
+
+def _attribute_row(row: Row) -> Row:
+    values = {name: row.get(name) for name in ATTRIBUTES}
+    for name in IDENTITY:
+        # all zero is the kernel's "none was set"
+        if not (values[name] or "").strip("0:"):
+            values[name] = None
+    return dict({"index": row["index"]}, **values)
+
+
+def _first(names: t.Sequence[str]) -> str | None:
+    return names[0] if names else None

@@ -1,0 +1,302 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""From what a PF and its VFs are to what is wanted of them: the changes, or why there can be none."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf, is_neutral
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK, is_passed_on
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import IDENTITY, Port, Vf
+
+# Two names, one setting of the kernel.
+PARTNERS = {"vlan": "qos", "qos": "vlan", "min_tx_rate": "max_tx_rate", "max_tx_rate": "min_tx_rate"}
+# How long a link that was not there before may take to come, before rates are set; only then do some drivers take them.
+LINK_PATIENCE = 10.0
+
+Act = t.Callable[[], None]
+
+
+class Leave(t.NamedTuple):
+    """What goes for all PFs: whether VFs may be taken away to change their number, what ``sriov_drivers_autoprobe``
+    shall be (None: left alone), and how many seconds each wait may take.
+    """
+
+    recreate: bool
+    autoprobe: bool | None
+    timeout: float
+
+    def deadline(self) -> float:
+        return time.monotonic() + self.timeout
+
+    def autoprobe_of(self, pf: Pf) -> bool | None:
+        """What ``sriov_drivers_autoprobe`` shall be; None where the kernel (before 4.12) has no such thing."""
+        if pf.autoprobe is None:
+            return None
+        wanted = self.autoprobe if self.autoprobe is not None else pf.marked
+        return pf.autoprobe if wanted is None else wanted
+
+
+class Plan:
+    """What must happen to one PF: ``changes``, or the ``errors`` that keep it from happening."""
+
+    def __init__(self, leave: Leave, port: Port, pf: Pf) -> None:
+        self.port = port
+        self.pf = pf
+        self._leave = leave
+        self.count = pf.count if port.vf_count is None else port.vf_count
+        self.recount = self.count != pf.count
+        self.autoprobe = leave.autoprobe_of(pf)
+        # VFs that would lose their driver, or be gone
+        self.touched: list[Row] = pf.vfs if self.recount else []
+        self.changes: list[Change] = []
+        self.errors = self._impossible()
+        if not self.errors:
+            self._plan()
+
+    def _impossible(self) -> list[RailyardError]:
+        port, pf = self.port, self.pf
+        found: list[RailyardError] = []
+        if pf.total is None and (self.count or port.vfs):
+            # the netdev of a virtio NIC is below another device than the PCI function
+            name = "%s (%s)" % (pf.pci, port.netdev) if port.netdev and not pf.netdev else pf.name
+            message = "%s has no SR-IOV%s" % (name, " (driver %s)" % pf.driver if pf.driver else "")
+            remedy = "enable SR-IOV in the BIOS and in the NIC's firmware, then reboot; or name a NIC that has SR-IOV"
+            if (pf.driver or "").startswith("mlx"):
+                remedy = "enable SR-IOV in the NIC's firmware (mlx_linktype, sriov_en) and in the BIOS, then reboot"
+            found.append(Unsupported(message, port.place, remedy))
+            return found
+        if self.count > (pf.total or 0):
+            found.append(
+                Unsupported(
+                    "%d VFs are more than the %d that %s has" % (self.count, pf.total or 0, pf.name),
+                    port.place + ".count",
+                    "ask for fewer, or raise the firmware's limit (mlx_linktype, num_of_vfs) and reboot",
+                )
+            )
+        if self.recount and not pf.driver:
+            remedy = "load the PF's driver, and see the kernel's messages (dmesg) if it did not take the PF"
+            found.append(Unsupported("%s has no driver, so its VFs cannot change" % pf.name, port.place, remedy))
+        for vf in port.vfs:
+            if vf.number >= self.count and port.vf_count is None:
+                found.append(
+                    RailyardError(
+                        "there is no VF %d among the %d of %s" % (vf.number, self.count, pf.name),
+                        vf.place + ".index",
+                        "give count",
+                    )
+                )
+        if port.vfs and pf.unreadable and not self.recount:
+            found.append(
+                Unsupported(
+                    "the attributes of the VFs of %s cannot be read: %s" % (pf.name, pf.unreadable),
+                    port.place + ".attributes",
+                    "have fewer VFs, a kernel or driver package that tells of them (sriov/N in sysfs), or leave "
+                    "attributes out",
+                )
+            )
+        return found
+
+    def refusals(self, branch: Branch, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
+        """Why it is not done: what is impossible, what must not be touched, what is held."""
+        pf, place = self.pf, self.port.place
+        why = branch.why_function(pf.pci) if self.changes or self.errors else None
+        if why:
+            return [*self.errors, Refused("%s is not touched: %s" % (pf.name, why), place, "leave this port out")]
+        if not self.changes:
+            return self.errors
+        found: list[RailyardError] = []
+        if self.recount and pf.count and not self._leave.recreate:
+            found.append(
+                Refused(
+                    "%s has %d VFs; to have %d all are taken away first" % (pf.name, pf.count, self.count),
+                    place + ".count",
+                    "drain the node, then give allow_recreate: true",
+                )
+            )
+        touched = {vf["pci"] for vf in self.touched}
+        found += pf.held_errors({each: who for each, who in held.items() if each in touched})
+        return found + self._unsupported()
+
+    def _unsupported(self) -> list[RailyardError]:
+        found: list[RailyardError] = []
+        told = set()
+        for vf in self.port.vfs:
+            for name, value in vf.attributes.items():
+                if name in told or not self._differs(vf, name, value):
+                    continue
+                why = self.pf.cannot(name, value)
+                if why:
+                    told.add(name)
+                    message = "%s: VF %d of %s" % (why, vf.number, self.pf.name)
+                    found.append(Unsupported(message, "%s.%s" % (vf.place, name), "leave it out for this PF"))
+        return found
+
+    # -- the changes -----------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        pf = self.pf
+        if self.count and pf.index is not None and not pf.up:
+            # VFs follow their PF's link; some drivers give a VF its MAC only then
+            self._add(t.cast(str, pf.netdev), "state", "down", "up", pf.set_up)
+        if self.autoprobe is not None and pf.autoprobe != self.autoprobe:
+            wanted = self.autoprobe
+            self._add(pf.pci, "sriov_drivers_autoprobe", pf.autoprobe, wanted, lambda: pf.unhush(wanted))
+        elif pf.marked is not None:
+            mark = MARK % pf.pci
+            self._add(mark, "left by a run that was cut off", True, None, lambda: pf.system.remove_file(mark))
+        if self.recount:
+            self._plan_new()
+        else:
+            for vf in self.port.vfs:
+                self._plan_existing(vf)
+            if self.autoprobe is not False:
+                for row in pf.vfs:
+                    if row["pci"] and not row["driver"]:
+                        self._add(pf.vf_name(row["index"]), "bound", False, True, self._binder(row["index"]))
+
+    def _plan_new(self) -> None:
+        pf = self.pf
+        hush = bool(self.autoprobe and self.port.vfs and self.count)
+        first = len(self.changes)
+        self._add(pf.pci, "sriov_numvfs", pf.count, self.count, lambda: self._create(hush))
+        if not self.count:
+            return
+        for vf in self.port.vfs:
+            for name, value in vf.attributes.items():
+                self._add(pf.vf_name(vf.number), name, None, value, self._setter(vf, name))
+        if hush:
+            for change in self.changes[first:]:
+                _or_else(change, lambda: pf.unhush(True))
+        then(self.changes[-1], lambda: self._finish(hush))
+
+    def _create(self, hush: bool) -> None:
+        if hush:
+            self.pf.hush(True)
+        self.pf.resize(self.count, self._leave.deadline())
+
+    def _finish(self, hush: bool) -> None:
+        if hush:
+            self.pf.unhush(True)
+        if self.autoprobe is not False:
+            for index in range(self.count):
+                self.pf.bind(index, self._leave.deadline())
+            for index in range(self.count):
+                self.pf.wait_ready(index, self._leave.deadline())
+
+    def _plan_existing(self, vf: Vf) -> None:
+        pf = self.pf
+        row = pf.vfs[vf.number]
+        first = len(self.changes)
+        for name, value in vf.attributes.items():
+            if self._differs(vf, name, value):
+                before = pf.attributes[vf.number][name]
+                if _same(name, before, value):
+                    before = row["netdev_address"]
+                self._add(pf.vf_name(vf.number), name, before, value, self._setter(vf, name))
+        identity = [change for change in self.changes[first:] if change.attribute in IDENTITY]
+        if identity and row["driver"] and not is_passed_on(row["driver"]):
+            # its driver reads what it is only when it takes it; unbound first, so that a run that is cut off in between
+            # leaves an unbound VF, which the next run sees
+            bind = self._binder(vf.number)
+            for change in identity:
+                _or_else(change, bind)
+            _first(identity[0], lambda: pf.unbind(vf.number))
+            then(identity[-1], bind)
+        if identity and row["driver"]:
+            self.touched.append(row)
+
+    def _binder(self, index: int) -> Act:
+        def bind() -> None:
+            self.pf.rebind(index, self._leave.deadline(), self.autoprobe)
+            self.pf.wait_ready(index, self._leave.deadline())
+
+        return bind
+
+    def _setter(self, vf: Vf, name: str) -> Act:
+        def act() -> None:
+            pf = self.pf
+            row: Row = next((each for each in pf.attributes if each["index"] == vf.number), {})
+            values = {name: vf.attributes[name]}
+            partner = PARTNERS.get(name)
+            if partner:
+                values[partner] = vf.attributes.get(partner, row.get(partner) or 0)
+            if row and all(_same(key, row[key], value) for key, value in values.items()):
+                return
+            if "max_tx_rate" in values and pf.netdev:
+                with contextlib.suppress(RailyardError):
+                    pf.wait_carrier(min(self._leave.deadline(), time.monotonic() + LINK_PATIENCE))
+            pf.set_attribute(vf.number, values, self._leave.deadline())
+            row.update(values)
+
+        return act
+
+    def _differs(self, vf: Vf, name: str, value: t.Any) -> bool:
+        if self.recount:
+            return True
+        if not _same(name, self.pf.attributes[vf.number][name], value):
+            return True
+        row = self.pf.vfs[vf.number]
+        # a VF that was bound before it had its MAC; a bond or bridge gives its parts another one rightly
+        return (
+            name == "mac"
+            and row["netdev_address"] not in (None, value)
+            and not any(
+                entry == "master" or entry.startswith("upper_")
+                for entry in self.pf.system.listdir("/sys/class/net/%s" % row["netdev"])
+            )
+        )
+
+    def _add(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act) -> None:
+        self.changes.append(Change(subject, attribute, before, after, act))
+
+
+def _same(name: str, live: t.Any, wanted: t.Any) -> bool:
+    """Whether the live value is as wanted; what the driver does not know counts as what it is without it."""
+    return live == wanted or (live is None and is_neutral(name, wanted))
+
+
+def _first(change: Change, first: t.Callable[[], t.Any]) -> None:
+    """Do something before the change, as part of it."""
+    act = change.act
+
+    def both() -> None:
+        first()
+        act()
+
+    change.act = both
+
+
+def then(change: Change, after: t.Callable[[], t.Any]) -> None:
+    """Do something after the change, as part of it."""
+    act = change.act
+
+    def both() -> None:
+        act()
+        after()
+
+    change.act = both
+
+
+def _or_else(change: Change, mend: t.Callable[[], t.Any]) -> None:
+    """Where the change fails, leave the node in order; the first failure is what is told."""
+    act = change.act
+
+    def attempt() -> None:
+        try:
+            act()
+        except Exception:
+            with contextlib.suppress(RailyardError):
+                mend()
+            raise
+
+    change.act = attempt

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What is wanted of PFs and their VFs: read from a module's options and checked, before the node is looked at."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
+GUID = re.compile(r"[0-9a-f]{16}\Z")
+LINK_STATES = ("auto", "enable", "disable")
+# In the order in which they are set: what a VF is, before what it may do.
+ATTRIBUTES = (
+    "mac",
+    "node_guid",
+    "port_guid",
+    "vlan",
+    "qos",
+    "spoofchk",
+    "trust",
+    "link_state",
+    "min_tx_rate",
+    "max_tx_rate",
+)
+# A VF's driver reads these once, when it takes the VF.
+IDENTITY = ("mac", "node_guid", "port_guid")
+RANGES = {"vlan": (0, 4094), "qos": (0, 7), "min_tx_rate": (0, 2**32 - 1), "max_tx_rate": (0, 2**32 - 1)}
+
+
+class Vf(t.NamedTuple):
+    """What is wanted of one VF; ``attributes`` holds only what is not left alone."""
+
+    place: str
+    number: int
+    attributes: dict[str, t.Any]
+
+
+class Port(t.NamedTuple):
+    """What is wanted of one PF. ``place`` is where its options stand, ``options`` what they are."""
+
+    place: str
+    pci: str | None
+    netdev: str | None
+    vf_count: int | None
+    vfs: list[Vf]
+    options: dict[str, t.Any]
+
+    @property
+    def name(self) -> str:
+        return self.netdev or self.pci or "?"
+
+
+def ports(options: t.Mapping[str, t.Any]) -> list[Port]:
+    """The ports of the option ``ports``. Raises :class:`RailyardError`, of all that is wrong at once."""
+    found, errors = ports_of(options)
+    raise_all(errors)
+    return found
+
+
+def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardError]]:
+    """The ports of the option ``ports``, and what is wrong with them. One that cannot be meant has no PF."""
+    errors: list[RailyardError] = []
+    found = [_port("ports[%d]" % n, each, errors) for n, each in enumerate(options.get("ports") or [])]
+    _unique(((port.pci, port.place) for port in found), "the PCI address", errors)
+    _unique(((port.netdev, port.place) for port in found), "the netdev", errors)
+    for attribute in ("mac", "node_guid", "port_guid"):
+        given = [(vf.attributes.get(attribute), "%s.%s" % (vf.place, attribute)) for port in found for vf in port.vfs]
+        _unique(given, attribute, errors)
+    return found, errors
+
+
+def guid(text: str) -> str:
+    """A GUID of any usual spelling as rtnetlink's users write it: ``00:11:22:33:44:55:66:77``."""
+    digits = re.sub(r"[:.-]", "", text.strip().lower())
+    digits = digits[2:] if digits.startswith("0x") else digits
+    return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
+
+
+def _port(place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError]) -> Port:
+    pci, netdev, count = options.get("pci"), options.get("netdev"), options.get("count")
+    if not pci and not netdev:
+        errors.append(RailyardError("names neither pci nor netdev", place, "say which PF is meant"))
+    if pci:
+        pci = pci.lower() if pci.count(":") == 2 else "0000:" + pci.lower()
+        if not is_pci_address(pci):
+            errors.append(
+                RailyardError(
+                    "%r is not a PCI address" % options["pci"],
+                    place + ".pci",
+                    "write it as lspci -D does: 0000:0b:00.0",
+                )
+            )
+            pci = None
+    if count is not None and count < 0:
+        errors.append(RailyardError("%d is not a number of VFs" % count, place + ".count", "give 0 or more"))
+    vfs = [
+        _vf("%s.attributes[%d]" % (place, n), each, count, errors)
+        for n, each in enumerate(options.get("attributes") or [])
+    ]
+    _unique(((vf.number, vf.place) for vf in vfs), "the VF", errors)
+    return Port(place, pci or None, netdev or None, count, vfs, dict(options))
+
+
+def _vf(place: str, options: t.Mapping[str, t.Any], count: int | None, errors: list[RailyardError]) -> Vf:
+    index = options["index"]
+    if index < 0 or (count is not None and index >= count):
+        errors.append(
+            RailyardError(
+                "there is no VF %d" % index + ("" if count is None else " among %d" % count),
+                place + ".index",
+                "number VFs from 0, and give as many as there shall be",
+            )
+        )
+    wanted: dict[str, t.Any] = {}
+    for name in ATTRIBUTES:
+        value = options.get(name)
+        if value is None:
+            continue
+        value, problem, remedy = _checked(name, value)
+        if problem:
+            errors.append(RailyardError(problem, "%s.%s" % (place, name), remedy))
+        wanted[name] = value
+    if wanted.get("qos") and not wanted.get("vlan"):
+        errors.append(RailyardError("a QoS priority needs a VLAN", place + ".qos", "give vlan too"))
+    least, most = wanted.get("min_tx_rate", 0), wanted.get("max_tx_rate", 0)
+    if isinstance(least, int) and isinstance(most, int) and 0 < most < least:
+        errors.append(
+            RailyardError(
+                "%d Mb/s is more than max_tx_rate, %d Mb/s" % (least, most),
+                place + ".min_tx_rate",
+                "give at most max_tx_rate, or no max_tx_rate",
+            )
+        )
+    return Vf(place, index, wanted)
+
+
+def _checked(name: str, value: t.Any) -> tuple[t.Any, str, str]:
+    """The value in the kernel's form, what is wrong with it (empty: nothing), and the remedy."""
+    if name == "mac":
+        value = str(value).strip().lower().replace("-", ":")
+        if not MAC.match(value):
+            return value, "%r is not a MAC address" % value, "write it as 02:00:00:00:00:01"
+        if int(value[:2], 16) & 1 or not value.strip("0:"):
+            return value, "%s is no address of one station" % value, "give a unicast address other than zero"
+    elif name in ("node_guid", "port_guid"):
+        value = guid(str(value))
+        if not GUID.match(value.replace(":", "")):
+            return value, "%r is not a GUID" % value, "write eight bytes as 00:11:22:33:44:55:66:77"
+        if not value.strip("0:"):
+            return value, "a VF with a zero GUID never gets a link", "give a GUID other than zero"
+    elif name == "link_state" and value not in LINK_STATES:
+        return value, "%r is not a link state" % value, "give one of " + ", ".join(LINK_STATES)
+    elif name in RANGES:
+        low, high = RANGES[name]
+        if not low <= value <= high:
+            return value, "%d is not within %d..%d" % (value, low, high), "give a number within %d..%d" % (low, high)
+    return value, "", ""
+
+
+def _unique(values: t.Iterable[tuple[t.Any, str]], what: str, errors: list[RailyardError]) -> None:
+    first: dict[t.Any, str] = {}
+    for value, place in values:
+        if value is None:
+            continue
+        if value in first:
+            errors.append(
+                RailyardError("%s %s is given already in %s" % (what, value, first[value]), place, "give each once")
+            )
+        first.setdefault(value, place)

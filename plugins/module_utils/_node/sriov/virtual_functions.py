@@ -1,0 +1,278 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""VFs of the rail ports: how many, and what each is and may do."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_changes import Leave, Plan, then
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import Port
+
+MODULE = "sriov_vfs"
+# Before the RDMA links, which may stand on VFs.
+RANK = 10
+TIMEOUT = 120
+# What stays live until the next boot, though it is taken back.
+Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[str]]]
+
+
+class Seen(t.Dict[str, t.Any]):
+    """One look at the PFs: in the shape of the module's options, and beside it the ports with their PFs."""
+
+    pfs: list[tuple[Port, Pf]]
+
+
+class SriovVfs(Kept):
+    """The VFs of a node's PFs. See the module's documentation for the options.
+
+    :param holders_of: who holds VFs, for tests.
+    """
+
+    def __init__(
+        self,
+        options: t.Mapping[str, t.Any],
+        system: System,
+        table: Rtnetlink | None = None,
+        holders_of: Holders = vf_holders.of,
+    ) -> None:
+        super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
+        self._table = table or Rtnetlink()
+        self._holders_of = holders_of
+        # wrong options are reported with what the node does not have
+        self._ports, self._wrong = vf_spec.ports_of(options)
+        self._gather = options.get("state") == "gathered"
+        timeout = options.get("timeout")
+        self._leave = Leave(
+            self._absent or bool(options.get("allow_recreate")),
+            None if self._absent else options.get("autoprobe"),
+            TIMEOUT if timeout is None else timeout,
+        )
+        self._named = bool(self._ports)
+        # what is to be taken back is known from what was kept, which then goes: found once, before
+        self._kept: dict[str, t.Any] | None = None
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> SriovVfs:
+        return cls(options, system)
+
+    # -- observing -------------------------------------------------------------------------------------------------
+
+    def observe(self) -> Seen:
+        """``ports`` in the shape of the option, and ``pfs`` with what else there is to know of the same PFs."""
+        errors = list(self._wrong)
+        seen = Seen()
+        seen.pfs = []
+        if self._absent and self._kept is None:
+            self._find_kept()
+        for port in self._ports or self._every_pf():
+            if not port.pci and not port.netdev:
+                continue
+            try:
+                address = self._resolve(port)
+            except RailyardError as error:
+                errors.append(error)
+                continue
+            taken = [other for other, pf in seen.pfs if pf.pci == address]
+            if taken:
+                message = "%s is the PF %s, as is %s" % (port.name, address, taken[0].name)
+                errors.append(RailyardError(message, port.place, "give each PF once"))
+                continue
+            seen.pfs.append((port, Pf(self._system, self._table, address)))
+        raise_all(errors)
+        pfs = [pf for _port, pf in seen.pfs]
+        if self._gather:
+            self.warnings = ["%s: VFs cannot be read: %s" % (pf.name, pf.unreadable) for pf in pfs if pf.unreadable]
+        seen.update(ports=[_port_state(pf) for pf in pfs], pfs=[_pf_state(pf) for pf in pfs])
+        return seen
+
+    def _every_pf(self) -> list[Port]:
+        if not self._gather:
+            return []
+        found = pci_functions.network_functions(self._system)
+        found = [each for each in found if self._system.exists(pci_functions.attribute(each, "sriov_totalvfs"))]
+        return [Port(each, each, None, None, [], {}) for each in found]
+
+    def _find_kept(self) -> None:
+        """What this module has set up, as far as it remembers: what it keeps for boot, and where it was cut off."""
+        boot = self._boot()
+        self._kept = boot.read() or {}
+        if self._named:
+            self._ports = [port._replace(vf_count=0, vfs=[]) for port in self._ports]
+            return
+        found: dict[str, Port] = {}
+        for options in boot.ports():
+            address = self._address(options)
+            if address:
+                count = 0 if options.get("count") else None
+                found[address] = Port(boot.file, address, None, count, [], options)
+        directory, _slash, prefix = (MARK % "").rpartition("/")
+        for name in self._system.listdir(directory):
+            address = name[len(prefix) :]
+            if name.startswith(prefix) and self._system.exists("%s/%s" % (pci_functions.DEVICES, address)):
+                place = "%s/%s" % (directory, name)
+                if self._system.read_int(place) != 0:
+                    found[address] = Port(place, address, None, 0, [], {})
+                else:
+                    # one of those that were there, whoever made them, was to get its driver again
+                    found.setdefault(address, Port(place, address, None, None, [], {}))
+        self._ports = [found[address] for address in sorted(found)]
+
+    def _address(self, options: t.Mapping[str, t.Any]) -> str | None:
+        """The PF of a port that was kept; None where there is none any more."""
+        try:
+            names = {key: str(options[key]) for key in ("pci", "netdev") if options.get(key)}
+            (port,) = vf_spec.ports({"ports": [names]})
+            return self._resolve(port._replace(netdev=None) if port.pci else port)
+        except RailyardError:
+            return None
+
+    def _resolve(self, port: Port) -> str:
+        behind = netdev_pci(self._system, port.netdev) if port.netdev else None
+        if port.pci:
+            if not self._system.exists("%s/%s" % (pci_functions.DEVICES, port.pci)):
+                raise RailyardError(
+                    "there is no PCI function %s" % port.pci, port.place + ".pci", "see 'lspci -D' for what there is"
+                )
+            if behind and behind != port.pci:
+                raise RailyardError(
+                    "netdev %s is %s, not %s" % (port.netdev, behind, port.pci),
+                    port.place,
+                    "correct one of the two, or leave netdev out",
+                )
+        elif not behind:
+            there = self._system.exists("/sys/class/net/%s" % port.netdev)
+            raise RailyardError(
+                "netdev %s is no PCI function" % port.netdev if there else "there is no netdev %s" % port.netdev,
+                port.place + ".netdev",
+                "see 'ip link' for what there is, or name the PF by pci",
+            )
+        address = port.pci or t.cast(str, behind)
+        parent = pci_functions.physical_function(self._system, address)
+        if parent:
+            raise RailyardError("%s is itself a VF, of %s" % (port.name, parent), port.place, "name the PF")
+        return address
+
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        seen = t.cast(Seen, state)
+        branch = Branch.observe(self._system)
+        if self._absent:
+            return self._taken_back(seen, branch)
+        changes = self._live([Plan(self._leave, port, pf) for port, pf in seen.pfs], branch)
+        if self._persist:
+            changes += self._boot_changes(seen, branch)
+        return changes
+
+    def _live(self, plans: t.Sequence[Plan], branch: Branch) -> list[Change]:
+        held = self._held(plans)
+        errors: list[RailyardError] = []
+        for plan in plans:
+            errors.extend(plan.refusals(branch, held))
+        raise_all(errors)
+        changes = [change for plan in plans for change in plan.changes]
+        linked = [plan.pf for plan in plans if plan.recount and plan.pf.carrier]
+        if changes and linked:
+            # once for all PFs: their links come back side by side
+            then(changes[-1], lambda: self._wait_carriers(linked))
+        return changes
+
+    def _wait_carriers(self, pfs: t.Sequence[Pf]) -> None:
+        for pf in pfs:
+            pf.wait_carrier(self._leave.deadline())
+
+    def _held(self, plans: t.Sequence[Plan]) -> dict[str, list[str]]:
+        suspects = [vf["pci"] for plan in plans for vf in plan.touched if vf["pci"]]
+        return self._holders_of(self._system, suspects, self._table) if suspects else {}
+
+    # -- taking back -----------------------------------------------------------------------------------------------
+
+    def _taken_back(self, seen: Seen, branch: Branch) -> list[Change]:
+        staying: list[Staying] = []
+        plans = []
+        moved = vf_holders.moved(self._system, [pf.pci for _port, pf in seen.pfs if pf.count])
+        kept = self._kept or {}
+        for port, pf in seen.pfs:
+            why = moved[pf.pci].why if pf.pci in moved else branch.why_function(pf.pci)
+            autoprobe = pf.autoprobe
+            left = bool(pf.count and why and (pf.pci in moved or not self._named))
+            if left:
+                staying.append(Staying("vfs", (pf.pci,), str(why)))
+            elif pf.count and port.vf_count is None:
+                # VFs that another made
+                staying.append(Staying("vf-attributes", (pf.pci,)))
+            if not left and (port.vf_count is not None or pf.marked is not None):
+                plan = Plan(self._leave, port, pf)
+                # the mark of a run that was cut off goes last: nothing else may tell of its VFs
+                plan.changes.sort(key=lambda change: change.attribute != "sriov_numvfs")
+                plans.append(plan)
+                autoprobe = plan.autoprobe
+            if autoprobe is False and kept.get("autoprobe") is False:
+                staying.append(Staying("autoprobe", (pf.pci,)))
+        changes = self._live(plans, branch)
+        boot = self._boot()
+        # a later run may find free what an earlier one had to leave
+        self._staying = without(boot.staying(staying), "vfs", {plan.pf.pci for plan in plans if not plan.count})
+        if not self._persist:
+            return changes
+        named = {pf.pci for _port, pf in seen.pfs} if self._named else None
+        rest = [each for each in boot.ports() if named is not None and self._address(each) not in named]
+        return changes + boot.changes(dict(kept, ports=rest) if rest else None, staying=self._staying)
+
+    # -- boot ------------------------------------------------------------------------------------------------------
+
+    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
+        boot, kept = self._boot(), []
+        before = [self._address(each) for each in boot.ports()]
+        for port, pf in seen.pfs:
+            if not (port.vf_count or port.vfs):
+                continue
+            # What is kept already stays: its VFs are there at each boot, and a default route may be a passing mistake.
+            why = None if pf.pci in before else branch.why_function(pf.pci)
+            if why:
+                self.warnings.append("%s: %s is not kept for boot: %s" % (port.place, pf.name, why))
+            else:
+                kept.append(_without_none(port.options))
+        options = {"ports": kept, "timeout": self._leave.timeout, "autoprobe": self._leave.autoprobe}
+        return boot.changes(_without_none(options) if kept else None)
+
+
+def _port_state(pf: Pf) -> Row:
+    return {"pci": pf.pci, "netdev": pf.netdev, "count": pf.count, "attributes": [dict(row) for row in pf.attributes]}
+
+
+def _pf_state(pf: Pf) -> Row:
+    return {
+        "pci": pf.pci,
+        "netdev": pf.netdev,
+        "driver": pf.driver,
+        "rdma_device": pf.rdma_device,
+        "link_layer": "infiniband" if pf.infiniband else "ethernet",
+        "total": pf.total,
+        "autoprobe": pf.autoprobe,
+        "switchdev": bool(pf.representors),
+        "vfs": [dict(row) for row in pf.vfs],
+    }
+
+
+def _without_none(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Updates of projects and inventories in AWX: start one, wait for it, and say why it failed."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import ApiError, Data, Server
+
+_BUSY = ("new", "pending", "waiting", "running")
+# what is updated -> the endpoint of its jobs
+_ENDPOINTS = {"project": "project_updates", "inventory": "inventory_updates"}
+_MAX_REASON = 600
+
+
+class Jobs:
+    def __init__(self, server: Server, pause: float) -> None:
+        self._server = server
+        self._pause = pause
+
+    def settle(self, project: Data, started: bool, timeout: int) -> bool:
+        """Wait for a project's update; one that failed before is tried again. Whether the project was just updated.
+
+        :param started: AWX has started an update, because the project is new or changed.
+        """
+        item = self._server.get("projects/%d" % project["id"])
+        if item["status"] == "successful" and not started:
+            return False
+        summary = item.get("summary_fields", {})
+        job = next((summary[key]["id"] for key in ("current_update", "current_job") if summary.get(key)), None)
+        if job is None and started:
+            job = next((summary[key]["id"] for key in ("last_update", "last_job") if summary.get(key)), None)
+        if job is None:
+            self.update("projects", project["id"], "project", timeout)
+        else:
+            self._wait(int(job), "project", timeout)
+        return True
+
+    def missing(self, project: int, playbooks: t.Collection[str]) -> set[str]:
+        """The playbooks that AWX did not find in the repository."""
+        return set(playbooks) - set(self._server.get("projects/%d/playbooks" % project)["results"])
+
+    def update(self, endpoint: str, number: int, what: str, timeout: int) -> None:
+        answer = self._server.post("%s/%d/update" % (endpoint, number), {})
+        job = answer.get("%s_update" % what) or answer.get("id")
+        if job is None:
+            raise RailyardError("AWX started no update", what, "see that the %s is not disabled in AWX" % what)
+        self._wait(int(job), what, timeout)
+
+    def _wait(self, job: int, what: str, timeout: int) -> None:
+        path = "%s/%d" % (_ENDPOINTS[what], job)
+        where = "%s/#/jobs/%s/%d" % (self._server.url, what, job)
+        end = time.monotonic() + timeout
+        while True:
+            item = self._server.get(path)
+            if item["status"] == "successful":
+                return
+            if item["status"] not in _BUSY:
+                break
+            if time.monotonic() >= end:
+                message = "its update, job %d, is still %s after %d seconds" % (job, item["status"], timeout)
+                remedy = "see %s and whether AWX's instances have capacity, or raise project.sync_timeout" % where
+                raise RailyardError(message, what, remedy)
+            time.sleep(self._pause)
+        message = "its update, job %d, is %s: %s" % (job, item["status"], self._reason(path, item))
+        raise RailyardError(message, what, "correct project.url, project.branch or project.credential; see %s" % where)
+
+    def _reason(self, path: str, item: Data) -> str:
+        """What the job says of itself, as far as it does: the message of git, or of the inventory plugin."""
+        said = [str(item.get("job_explanation") or "")]
+        try:
+            for event in self._server.all(path + "/events", event="runner_on_failed"):
+                result = event.get("event_data", {}).get("res", {})
+                said.append(str(result.get("stderr") or result.get("msg") or ""))
+            if not any(said):
+                lines = str(self._server.get(path + "/stdout", format="json").get("content", "")).strip().splitlines()
+                said += [line for line in lines if "ERROR" in line or "fatal" in line][-3:] or lines[-1:]
+        except ApiError:  # the job's own status is worth more than why its log cannot be read
+            pass
+        text = " ".join(" ".join(filter(None, said)).split())
+        return text[:_MAX_REASON] or "AWX gives no reason"

@@ -1,0 +1,386 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Compare the objects that AWX has with those that the data file describes, and write what differs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import CONTROL, Object, Ref, Wanted
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import awx_compare, awx_jobs
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_checks import Checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import ApiError, Data, Server
+
+_NODES = "workflow_job_template_nodes"
+_APPROVALS = "workflow_approval_templates"
+# The order of these counts in AWX.
+_ORDERED = ("instance_groups",)
+Key = t.Tuple[str, str, t.Optional[int]]
+
+
+class Change(t.NamedTuple):
+    """``before`` and ``after`` hold what differs, without secrets."""
+
+    action: str
+    kind: str
+    name: str
+    before: Data
+    after: Data
+
+    def line(self) -> str:
+        keys = sorted({*self.before, *self.after}) if self.action == "change" else []
+        return "%s %s %s%s" % (self.action, singular(self.kind), self.name, ": " + ", ".join(keys) if keys else "")
+
+
+def singular(kind: str) -> str:
+    """The name of a kind as people write it: ``job template`` for ``job_templates``."""
+    words = {"inventories": "inventory", _NODES: "workflow step"}
+    return words.get(kind, kind[:-1]).replace("_", " ")
+
+
+class Sync:
+    """``run`` leaves what was, or in check mode would be, written in ``changes``."""
+
+    def __init__(
+        self, server: Server, wanted: Wanted, secrets: awx_compare.Secrets, check: bool, pause: float = 1.0
+    ) -> None:
+        self.changes: list[Change] = []
+        self._server = server
+        self._wanted = wanted
+        self._secrets = secrets
+        self._check = check
+        self._jobs = awx_jobs.Jobs(server, pause)
+        self._found: dict[Key, Data] = {}
+        self._items: dict[Ref, Data] = {}
+        self._planned = 0
+        # Sources that are new or changed: whether AWX can read the fabric file is not known yet.
+        self._sources: list[Object] = []
+
+    def run(self) -> None:
+        self._organization()
+        self._load()
+        checks = Checks(self._server, self._wanted, self._id(self._organization_ref))
+        self._items.update(checks.run())
+        for each in self._wanted.objects:
+            self._ensure(each)
+            if each.kind == "projects":
+                self._project(each)
+        self._schedules()
+        self._absent(_NODES)
+        for each in self._wanted.of(_NODES):
+            self._links(each)
+        self._absent("job_templates")
+        self._access()
+        self._read_sources()
+
+    # -- what AWX has
+
+    @property
+    def _organization_ref(self) -> Ref:
+        return Ref("organizations", self._wanted.data.organization)
+
+    def _organization(self) -> None:
+        ref, data = self._organization_ref, self._wanted.data
+        found = self._server.all("organizations", name=ref.name)
+        if found:
+            self._items[ref] = found[0]
+        elif data.create_organization:
+            self._items[ref] = self._create(Object(*ref[:2], {"description": "Fabrics"}), {"description": "Fabrics"})
+        else:
+            raise awx_compare.unknown(
+                ref.name, "organization", "organizations", self._server, "create_organization: true creates it"
+            )
+
+    def _load(self) -> None:
+        """All objects of ours that AWX has, with one request for each kind."""
+        organization = self._id(self._organization_ref)
+        if organization < 0:
+            return
+        prefix = self._wanted.data.prefix
+        ours = {"organization": organization, "name__startswith": prefix}
+        inside = "workflow_job_template"
+        queries: dict[str, Data] = {
+            "credential_types": {},
+            "execution_environments": {"name": prefix},
+            "hosts": {"inventory__organization": organization, "inventory__name": "%s %s" % (prefix, CONTROL)},
+            "inventory_sources": {"inventory__organization": organization, "name__startswith": prefix},
+            _NODES: {inside + "__organization": organization, inside + "__name__startswith": prefix},
+            "schedules": {"unified_job_template__organization": organization, "name__startswith": prefix},
+        }
+        owners = {each.kind: each.owner[0] for each in self._wanted.objects if each.owner}
+        for kind in dict.fromkeys([*(each.kind for each in self._wanted.objects), "schedules"]):
+            for item in self._server.all(kind, **queries.get(kind, ours)):
+                owner = item.get(owners[kind]) if kind in owners else None
+                self._found[kind, item["identifier" if kind == _NODES else "name"], owner] = item
+
+    def _id(self, ref: Ref) -> int:
+        if ref not in self._items and ref.kind == "credential_types":  # one that AWX brings
+            self._items[ref] = (
+                self._found.get((ref.kind, ref.name, None)) or self._server.all(ref.kind, name=ref.name)[0]
+            )
+        return int(self._items[ref]["id"])
+
+    def _key(self, each: Object) -> Key:
+        return each.kind, each.name, self._id(each.owner[1]) if each.owner else None
+
+    def _is_new(self, each: Object) -> bool:
+        """Whether this run created it, so that nothing is associated with it."""
+        return self._key(each) not in self._found
+
+    def _body(self, each: Object) -> Data:
+        body = {key: self._id(value) if isinstance(value, Ref) else value for key, value in each.fields.items()}
+        if each.owner and each.kind != "job_templates":  # AWX takes a template's organization from its project
+            body[each.owner[0]] = self._id(each.owner[1])
+        return body
+
+    # -- one object
+
+    def _note(self, action: str, each: Object, before: Data, after: Data) -> None:
+        self.changes.append(Change(action, each.kind, self._shown(each), before, after))
+
+    @staticmethod
+    def _shown(each: Object) -> str:
+        return "%s / %s" % (each.owner[1].name, each.name) if each.owner and each.kind == _NODES else each.name
+
+    def _ensure(self, each: Object) -> None:
+        body = self._body(each)
+        item = self._found.get(self._key(each))
+        item = self._create(each, self._secrets.whole(each, body)) if item is None else self._update(each, item, body)
+        self._items[each.ref] = item
+        if each.survey is not None:
+            self._survey(each, item)
+        if each.approval is not None:
+            self._approval(each, item)
+        if each.kind != _NODES:
+            self._links(each)
+
+    def _create(self, each: Object, body: Data) -> Data:
+        self._note("create", each, {}, awx_compare.hidden(each, each.fields))
+        if each.kind == "inventory_sources":
+            self._sources.append(each)
+        if self._check:
+            self._planned -= 1
+            return {"id": self._planned}
+        name = {"identifier" if each.kind == _NODES else "name": each.name}
+        try:
+            return self._server.post(each.kind, {**name, **body})
+        except ApiError as error:
+            owner = {each.owner[0]: body[each.owner[0]]} if each.owner and each.owner[0] in body else {}
+            found = self._server.all(each.kind, **name, **owner) if self._server.repeated else []
+            if error.status == 400 and found:  # its first try, whose answer was lost
+                return found[0]
+            raise self._placed(error, each) from None
+
+    def _update(self, each: Object, item: Data, body: Data) -> Data:
+        changed = self._secrets.differing(each, item, awx_compare.differing(item, body))
+        if not changed:
+            return item
+        before = {key: item.get(key) for key in changed}
+        self._note("change", each, awx_compare.hidden(each, before), awx_compare.hidden(each, changed))
+        if each.kind == "inventory_sources":
+            self._sources.append(each)
+        if self._check:
+            return item
+        try:
+            return self._server.patch("%s/%d" % (each.kind, item["id"]), awx_compare.sent(changed))
+        except ApiError as error:
+            raise self._placed(error, each) from None
+
+    def _placed(self, error: ApiError, each: Object) -> ApiError:
+        """The error with the object's name in place of the address."""
+        remedy = error.remedy
+        if "already exists" in error.message or "must be unique" in error.message:
+            remedy = "choose another prefix: one of this name exists that you may not see, or belongs to somebody else"
+        if "credential type of the credential" in error.message or "Vault IDs cannot be changed" in error.message:
+            remedy = "give the credential another name in the data file: AWX does not change this one"
+        if "Cycle detected" in error.message:
+            remedy = "remove the edges to and from steps of your own in AWX that close a circle"
+        place = "%s %s" % (singular(each.kind), self._shown(each))
+        return ApiError(self._secrets.masked(error.message), place, remedy, error.status)
+
+    def _survey(self, each: Object, item: Data) -> None:
+        path = "%s/%d/survey_spec" % (each.kind, item["id"])
+        now = {} if self._is_new(each) else self._server.get(path)
+        wanted = dict(each.survey or {})
+        if now == wanted or (not now.get("spec") and not wanted):
+            return
+        if not self._is_new(each):
+            self._note("change", each, {"survey": now}, {"survey": wanted})
+        if self._check:
+            return
+        try:
+            if wanted:
+                self._server.post(path, wanted)
+            else:
+                self._server.delete(path)
+        except ApiError as error:
+            raise self._placed(error, each) from None
+
+    def _approval(self, each: Object, item: Data) -> None:
+        wanted = dict(each.approval or {})
+        related = str(item.get("related", {}).get("unified_job_template", ""))
+        if _APPROVALS in related:
+            path = "%s/%d" % (_APPROVALS, item["unified_job_template"])
+            changed = awx_compare.differing(self._server.get(path), wanted)
+            if changed:
+                self._note("change", each, {}, changed)
+                if not self._check:
+                    self._server.patch(path, changed)
+            return
+        if not self._is_new(each):
+            self._note("change", each, {}, wanted)
+        if not self._check:
+            self._server.post("%s/%d/create_approval_template" % (each.kind, item["id"]), wanted)
+
+    # -- associations
+
+    def _links(self, each: Object) -> None:
+        item = self._items[each.ref]
+        for association, refs in each.links.items():
+            if refs is None:
+                continue
+            now = self._linked(each, item, association)
+            wanted = [ref.name for ref in refs]
+            if list(now) == wanted or (association not in _ORDERED and set(now) == set(wanted)):
+                continue
+            if not self._is_new(each):
+                self._note("change", each, {association: list(now)}, {association: wanted})
+            if not self._check:
+                self._link(each, "%s/%d/%s" % (each.kind, item["id"], association), now, refs)
+
+    def _linked(self, each: Object, item: Data, association: str) -> dict[str, int]:
+        """Name -> id of what is associated; for steps only those of ours, so that others' steps keep their edges."""
+        if self._is_new(each):
+            return {}
+        listed = self._server.all("%s/%d/%s" % (each.kind, item["id"], association))
+        if each.kind != _NODES:
+            return {entry["name"]: entry["id"] for entry in listed}
+        ours = {self._id(node.ref) for node in self._wanted.of(_NODES)}
+        return {entry["identifier"]: entry["id"] for entry in listed if entry["id"] in ours}
+
+    def _link(self, each: Object, path: str, now: t.Mapping[str, int], refs: t.Sequence[Ref]) -> None:
+        wanted = [ref.name for ref in refs]
+        kept = {name for name in now if name in wanted}
+        if refs and refs[0].kind in _ORDERED and [name for name in now if name in kept] != wanted[: len(kept)]:
+            kept = set()
+        try:
+            for name, number in now.items():
+                if name not in kept:
+                    self._server.post(path, {"id": number, "disassociate": True})
+            for ref in refs:
+                if ref.name not in kept:
+                    self._server.post(path, self._reference(ref))
+        except ApiError as error:
+            raise self._placed(error, each) from None
+
+    def _reference(self, ref: Ref) -> Data:
+        if ref.kind == "labels":  # AWX creates the label, or finds it
+            return {"name": ref.name, "organization": self._id(self._organization_ref)}
+        return {"id": self._id(ref)}
+
+    # -- the project and the fabric files
+
+    def _project(self, project: Object) -> None:
+        """Wait until AWX has the repository: it takes no template of a playbook that it has not seen."""
+        item, changed = self._items[project.ref], any(each.kind == "projects" for each in self.changes)
+        playbooks = {each.fields["playbook"] for each in self._wanted.of("job_templates")}
+        if self._check and (changed or item.get("status") != "successful"):
+            if not changed:
+                self._note("update", project, {}, {})
+            return
+        timeout = self._wanted.data.project.sync_timeout
+        fresh = self._jobs.settle(item, changed, timeout)
+        missing = self._jobs.missing(item["id"], playbooks)
+        if missing and not fresh:
+            self._note("update", project, {}, {})
+            if self._check:
+                return
+            self._jobs.update("projects", item["id"], "project", timeout)
+            missing = self._jobs.missing(item["id"], playbooks)
+        if missing:
+            data = self._wanted.data.project
+            where = (
+                "branch %s of %s" % (data.branch, data.url) if data.branch else "the default branch of %s" % data.url
+            )
+            message = "%s does not have %s" % (where, ", ".join(sorted(missing)))
+            raise RailyardError(message, "project", "correct project.playbooks or project.branch, or push these files")
+
+    def _read_sources(self) -> None:
+        """Let AWX read fabric files that are new to it, so that a missing one is found now and not by a job."""
+        if self._check:
+            return
+        errors = []
+        for each in self._sources:
+            try:
+                timeout = self._wanted.data.project.sync_timeout
+                self._jobs.update("inventory_sources", self._id(each.ref), "inventory", timeout)
+            except RailyardError as error:
+                place = "fabrics: %s" % each.fields["source_path"]
+                errors.append(RailyardError(error.message, place, "correct the file or its path, and push it"))
+        awx_compare.raise_all(errors)
+
+    # -- what is not wanted
+
+    def _absent(self, kind: str) -> None:
+        for each in self._wanted.absent:
+            if each.kind == kind and (each.owner is None or each.owner[1] in self._items):
+                item = self._found.get(self._key(each))
+                if item:
+                    self._delete(each, item)
+
+    def _schedules(self) -> None:
+        """Delete schedules of ours that the file has no longer; those with names of another form are other people's."""
+        templates = {
+            self._id(each.ref): each.name.rpartition(": ")[0]
+            for each in self._wanted.objects
+            if each.survey is not None
+        }
+        wanted = {self._key(each) for each in self._wanted.of("schedules")}
+        for key, item in list(self._found.items()):
+            if key[0] != "schedules" or (key[0], key[1], item["unified_job_template"]) in wanted:
+                continue
+            fabric = templates.get(item["unified_job_template"])
+            if fabric and key[1].startswith(fabric + ": "):
+                self._delete(Object("schedules", key[1]), item)
+
+    def _delete(self, each: Object, item: Data) -> None:
+        self._note("delete", each, {}, {})
+        if self._check:
+            return
+        try:
+            self._server.delete("%s/%d" % (each.kind, item["id"]))
+        except ApiError as error:
+            raise self._placed(error, each) from None
+
+    # -- teams
+
+    def _access(self) -> None:
+        """Grant and revoke roles of teams, for objects whose access the file describes; users are left alone."""
+        described = [each for each in self._wanted.objects if each.access is not None]
+        if not described:
+            return
+        roles: dict[int, tuple[Object, str, frozenset[str]]] = {}
+        for each in described:
+            known = self._items[each.ref].get("summary_fields", {}).get("object_roles", {})
+            for role, teams in (each.access or {}).items():
+                if role in known:
+                    roles[known[role]["id"]] = (each, role, teams)
+        for team in self._server.all("teams", organization=self._id(self._organization_ref)):
+            path = "teams/%d/roles" % team["id"]
+            held = {entry["id"] for entry in self._server.all(path)} if roles else set()
+            for number, (each, role, teams) in roles.items():
+                if (team["name"] in teams) != (number in held):
+                    self._grant(each, role, team["name"], path, number, number not in held)
+
+    def _grant(self, each: Object, role: str, team: str, path: str, number: int, grant: bool) -> None:
+        right = {role: team}
+        self._note("change", each, {} if grant else right, right if grant else {})
+        if self._check:
+            return
+        try:
+            self._server.post(path, {"id": number} if grant else {"id": number, "disassociate": True})
+        except ApiError as error:
+            raise self._placed(error, each) from None

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The names of the variables that the collection's playbooks and roles know."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+
+_TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_NAME = re.compile(r"\b[a-z][a-z0-9]*_[a-z0-9_]+\b|\bstrict\b")
+_MAX_BYTES = 1024 * 1024
+
+
+def known() -> set[str]:
+    """The options of all roles, and what the playbooks read; empty where the collection has no roles here."""
+    found: set[str] = set()
+    for path in glob.glob(os.path.join(_TOP, "roles", "*", "meta", "argument_specs.yml")):
+        specs = yaml.safe_load(_fabric_files.read(path, most=_MAX_BYTES))["argument_specs"]
+        for spec in specs.values():
+            found.update(spec.get("options", {}))
+    for path in glob.glob(os.path.join(_TOP, "playbooks", "**", "*.yml"), recursive=True):
+        found.update(_NAME.findall(_fabric_files.read(path, most=_MAX_BYTES).decode("utf-8", "replace")))
+    return found

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the actions that talk to a cluster share: how it is reached, and what a plan wishes it to hold."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import typing as t
+
+from ansible.utils.display import Display
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import ON_DEMAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.replacement_table import RULES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import partition_keys
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_kinds import KINDS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    COMPONENT,
+    FABRIC,
+    MANAGED_BY,
+    MANAGER,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
+
+# Ansible loads this module once, before it forks a process for each task; none of these then imports the client again,
+# which takes longer than a run that has nothing to do. connect() reports one that is missing.
+with contextlib.suppress(ImportError):
+    importlib.import_module("kubernetes.config")
+
+# Documented in plugins/doc_fragments/kube.py.
+CONNECTION: dict[str, t.Any] = {
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
+    "connections": {"type": "int", "default": 8},
+}
+SPEC: dict[str, t.Any] = {
+    **CONNECTION,
+    "file": {"type": "path"},
+    "kubernetes": {"type": "dict", "default": {}},
+}
+FAMILY = {MANAGED_BY: MANAGER}
+
+
+def server(options: t.Mapping[str, t.Any]) -> Server:
+    if options["connections"] < 1:
+        raise RailyardError("%d cannot carry a request" % options["connections"], "connections", "take 1 or more")
+    return connect(options["kubeconfig"], options["context"], options["connections"], say)
+
+
+class Planned:
+    """A plan with what it wishes of a cluster."""
+
+    def __init__(self, options: t.Mapping[str, t.Any]) -> None:
+        self.document = _planned.document(options["file"])
+        self.given: t.Mapping[str, t.Any] = options["kubernetes"]
+        self.fabric: str = self.document["fabric"]["name"]
+        self.objects = [
+            made
+            for component, made in object_components.components(self.document, self.given)
+            if component not in ON_DEMAND
+        ]
+        # with a rule of Node Feature Discovery nobody else may set the same labels
+        self.labels_nodes = not Options.of(self.given).node_feature_rule
+
+    def wish(self, force: bool = False, replace: bool = False) -> Wish:
+        return Wish(
+            self.objects,
+            dict(FAMILY, **{FABRIC: self.fabric}),
+            FAMILY,
+            list(KINDS),
+            {kind: remedy for kind, remedy in KINDS.items() if remedy},
+            [{COMPONENT: component} for component in ON_DEMAND],
+            MANAGER,
+            force,
+            RULES,
+            replace,
+        )
+
+    def secrets(self) -> list[partition_keys.Secret]:
+        return object_components.secrets(self.document, self.given)
+
+    def node_labels(self) -> dict[str, dict[str, str]]:
+        return object_components.node_labels(self.document)
+
+
+def say(text: str) -> None:
+    """A line of progress, while a task runs."""
+    Display().display("  " + text, color="dark gray")

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The one way in which an action that runs on the control node alone runs: options, work, result or one clear error."""
+
+from __future__ import annotations
+
+import traceback
+import typing as t
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _output
+
+
+class Door(ActionBase):
+    """An action plugin says its options in ``SPEC`` and does its work in :meth:`work`."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    SPEC: t.Mapping[str, t.Any] = {}
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
+        try:
+            result.update(self.work(options, bool(self._task.check_mode)))
+        except RailyardError as error:
+            errors = error.errors if isinstance(error, Errors) else [error]
+            _output.show_error(str(error))
+            result.update(failed=True, msg=str(error), errors=[each.as_dict() for each in errors])
+        except AnsibleError:
+            raise
+        except Exception as error:  # Ansible shows the traceback, kept in 'exception', only at -vvv
+            said = RailyardError(
+                "%s: %s" % (type(error).__name__, error),
+                "unforeseen",
+                "run again with -vvv and report what it prints as a bug",
+            )
+            result.update(failed=True, msg=str(said), exception=traceback.format_exc())
+        return result
+
+    def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        """The result of the task. With ``check`` nothing may be written."""
+        raise NotImplementedError

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Helm on the control node: the program and the collection that drives it, before anything is done with them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _foreign_packages
+
+# kubernetes.core asks Helm for things that its version 4 no longer has, and older ones do not have yet.
+_MAJOR = 3
+
+
+def program(named: str) -> str:
+    """Helm's path.
+
+    :param named: the user's; else the one on the PATH. :raises RailyardError: for all that is missing, at once.
+    """
+    errors: list[RailyardError] = []
+    path = shutil.which(os.path.expanduser(named) if named else "helm")
+    if path is None:
+        errors.append(
+            RailyardError(
+                "%s is no program" % named if named else "there is no helm on the PATH",
+                "control node",
+                "install Helm %d, or name it with -e cluster_helm=PATH" % _MAJOR,
+            )
+        )
+    else:
+        errors.extend(_wrong(path))
+    errors.extend(filter(None, [_foreign_packages.missing("kubernetes.core")]))
+    raise_all(errors)
+    return str(path)
+
+
+def _wrong(path: str) -> t.Iterator[RailyardError]:
+    try:
+        done = subprocess.run(
+            [path, "version", "--template", "{{.Version}}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        said = done.stdout.strip() or " ".join(done.stderr.split())
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    version = re.match(r"v(\d+)\.", said)
+    if not version or int(version.group(1)) != _MAJOR:
+        yield Unsupported(
+            "%s says that it is %s" % (path, said or "nothing"),
+            "control node",
+            "kubernetes.core works with Helm %d: install that, or name it with -e cluster_helm=PATH" % _MAJOR,
+        )

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A directory of rendered files, beside whatever else its owner keeps there.
+
+A list of our own files lies among them, so that one which left the plan is removed, and no file of anybody else's
+ever is, nor written over.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    Errors,
+    RailyardError,
+    Refused,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+
+INDEX = ".railyard-files"
+
+
+def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str, list[str]]:
+    """Write what differs and remove what we once wrote and is no longer wanted; with ``check`` only say so.
+
+    Gives the paths, relative to ``directory``, that were (or would be) ``written`` and ``removed``.
+    :raises Refused: where a file of somebody else stands in the place of one of ours; then nothing is written.
+    """
+    try:
+        old = _index(directory)
+        raise_all(
+            [_theirs(directory, path) for path in files if path not in old and _other(directory, path, files[path])]
+        )
+        if not check and old != list(files):
+            # Before the first file, so that a run that is cut off leaves none that nobody knows for ours.
+            _list(directory, list(dict.fromkeys([*old, *files])))
+        removed = [path for path in old if path not in files and os.path.lexists(os.path.join(directory, path))]
+        by_folder: dict[str, dict[str, bytes]] = {}
+        for path, content in files.items():
+            folder, name = os.path.split(path)
+            by_folder.setdefault(folder, {})[name] = content
+        written: list[str] = []
+        for folder, inside in by_folder.items():
+            done = _fabric_files.write(os.path.join(directory, folder), inside, check)
+            written.extend(os.path.join(folder, name) for name, each in zip(inside, done) if each["changed"])
+        for path in () if check else removed:
+            _remove(directory, path)
+        if not check:
+            _list(directory, list(files))
+    except (Refused, Errors):
+        raise
+    except (OSError, RailyardError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        place = error.place if isinstance(error, RailyardError) else error.filename
+        raise RailyardError(
+            "the files cannot be written: %s" % (getattr(cause, "strerror", None) or error),
+            str(place or directory),
+            "name a directory that you may write, with -e render_dir=DIR",
+        ) from error
+    return {"written": sorted(written), "removed": sorted(removed)}
+
+
+def _list(directory: str, paths: t.Sequence[str]) -> None:
+    _fabric_files.write(directory, {INDEX: "".join(path + "\n" for path in paths).encode("utf-8")}, False)
+
+
+def _other(directory: str, path: str, content: bytes) -> bool:
+    """Whether there is a file with other content."""
+    full = os.path.join(directory, path)
+    return os.path.isfile(full) and _fabric_files.read(full, most=len(content) + 1) != content
+
+
+def _theirs(directory: str, path: str) -> Refused:
+    full = _fabric_files.shown_path(os.path.join(directory, path))
+    remedy = "name a directory of its own with -e render_dir=DIR; or, if the file is an earlier run's, delete it"
+    return Refused("there is a file already that %s does not list as ours" % INDEX, full, remedy)
+
+
+def _index(directory: str) -> list[str]:
+    """Our own files, as the list says. A path that leads out of the directory is not ours, whoever wrote it there."""
+    path = os.path.join(directory, INDEX)
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    top = os.path.join(os.path.realpath(directory), "")
+    return [line for line in lines if line and os.path.realpath(os.path.join(directory, line)).startswith(top)]
+
+
+def _remove(directory: str, path: str) -> None:
+    """Remove the file, and the folders that it leaves empty."""
+    os.unlink(os.path.join(directory, path))
+    folder = os.path.dirname(path)
+    while folder:
+        try:
+            os.rmdir(os.path.join(directory, folder))
+        except OSError:
+            return
+        folder = os.path.dirname(folder)

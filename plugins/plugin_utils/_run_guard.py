@@ -1,0 +1,166 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Checks of a run before its first task: that its tags exist, and that its limit leaves hosts for it.
+
+Ansible skips tasks by tags, by ``--start-at-task``, and with all of its play by ``--limit``. It evaluates ``hosts`` of
+each play in every run, so checks that must always hold are made there (lookup ``play_hosts``).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+
+COLLECTION = "railyard.fabric."
+NODES = "railyard_nodes"
+LOCAL = "localhost"
+# The layers of playbooks/tasks/prepare.yml, and those of them that take_back.yml has.
+_PREPARED: tuple[str, ...] = (
+    "preflight",
+    "ofed",
+    "nic_firmware",
+    "rdma_mode",
+    "sriov",
+    "pci",
+    "infiniband",
+    "rail_ports",
+    "rdma_links",
+    "cni",
+    "limits",
+    "gpudirect",
+    "qos",
+    "nccl",
+)
+_TAKEN_BACK = tuple(each for each in _PREPARED if each not in ("preflight", "ofed", "nic_firmware"))
+# Playbook -> the tags that select something of it. Those that are not here have none.
+TAGS: dict[str, tuple[str, ...]] = {
+    "hosts": ("hosts", *_PREPARED),
+    "site": ("hosts", "kubernetes", "verify", *_PREPARED),
+    "teardown": ("hosts", "kubernetes", *_TAKEN_BACK),
+}
+# Playbook -> what --skip-tags leaves out of it, where that is something else: these compare the layers one by one.
+SKIPPED: dict[str, tuple[str, ...]] = {"drift": _PREPARED, "verify": _PREPARED}
+# Playbooks that contact nodes: a limit may leave out what they do on the control node.
+_CONTACT_NODES = {"discover", "drift", "hosts", "site", "teardown", "verify"}
+# What Ansible itself gives a meaning.
+_SPECIAL = ("all", "always", "never", "tagged", "untagged")
+# Tags of plays that contact no node.
+_CLUSTER = {"kubernetes"}
+_BATCH = re.compile(r"([1-9][0-9]{0,6})(%?)\Z")
+
+
+class Run(t.NamedTuple):
+    """What the command line of ansible-playbook asks for."""
+
+    playbooks: t.Sequence[str]
+    tags: t.Sequence[str]
+    skip_tags: t.Sequence[str]
+    limit: str | None
+    start_at: str | None
+
+    def own(self, root: Path) -> list[str]:
+        """The names of the playbooks where all of them are this collection's; empty where one is the user's own."""
+        names = [_own(each, root) for each in self.playbooks]
+        return [name for name in names if name] if all(names) else []
+
+    @property
+    def cluster_alone(self) -> bool:
+        """Whether the tags leave no play that contacts nodes."""
+        asked = set(self.tags) - {"always", "tagged"}
+        return bool(asked) and asked <= _CLUSTER or {"hosts", "verify"} <= set(self.skip_tags)
+
+    def needs(self, pattern: str, own: t.Sequence[str]) -> bool:
+        """Whether a play with this pattern must have hosts, because without it the run would do nothing."""
+        if pattern == LOCAL:
+            return bool(own) and (self.cluster_alone or not _CONTACT_NODES & set(own))
+        return not self.cluster_alone
+
+
+def _own(playbook: str, root: Path) -> str | None:
+    if playbook.startswith(COLLECTION):
+        return playbook[len(COLLECTION) :].partition(".")[0]
+    path = Path(playbook).resolve()
+    ours = path.parent == root / "playbooks" or path == root / "site.yml"
+    return path.stem if ours else None
+
+
+def check_run(run: Run, own: t.Sequence[str]) -> None:
+    """That a run of this collection's playbooks has tags that exist, and begins at its first task.
+
+    :raises RailyardError: with what to type instead.
+    """
+    if not own:
+        return
+    for option, given, table in (("--tags", run.tags, TAGS), ("--skip-tags", run.skip_tags, {**TAGS, **SKIPPED})):
+        known = sorted({tag for name in own for tag in table.get(name, ())})
+        for tag in given:
+            if tag not in known and tag not in _SPECIAL:
+                raise _unknown(option, tag, own, known)
+    if run.start_at:
+        raise RailyardError(
+            "a run cannot start at the task %s, because the checks before it would be skipped" % run.start_at,
+            "--start-at-task",
+            "run the whole playbook; what is in place already is left as it is"
+            + (", and --tags LAYER runs one layer" if any(name in TAGS for name in own) else ""),
+        )
+
+
+def _unknown(option: str, tag: str, own: t.Sequence[str], known: t.Sequence[str]) -> RailyardError:
+    what = " and ".join("%s.yml" % name for name in own)
+    if not known:
+        return RailyardError("%s has no tag %s, and no other tags" % (what, tag), option, "run it without %s" % option)
+    hint = did_you_mean(nearest(tag, known))
+    return RailyardError("%s has no tag %s%s" % (what, tag, hint), option, "use one of %s" % ", ".join(known))
+
+
+def check_batch(batch: t.Any) -> None:
+    """That ``railyard_reboot_batch`` is a number of nodes or a share of them. Ansible takes 0 for all nodes at once.
+
+    :raises RailyardError: where it is not.
+    """
+    found = _BATCH.match(str(batch))
+    if not found or found.group(2) and int(found.group(1)) > 100:
+        raise RailyardError(
+            "%s is not a number of nodes that reboot at once" % (str(batch) or "an empty text"),
+            "railyard_reboot_batch",
+            "use 1 or more, or a share of the nodes such as 10%",
+        )
+
+
+def check_matched(pattern: str, matched: t.Collection[str], nodes: t.Collection[str], limit: str | None) -> None:
+    """That a play has hosts to run on.
+
+    :param nodes: the rail nodes of the whole inventory.
+    :raises RailyardError: where it has none.
+    """
+    if matched:
+        return
+    if pattern == LOCAL:
+        raise RailyardError(
+            "the limit %s leaves out localhost, where this playbook runs, so nothing would be done" % limit,
+            "--limit",
+            "run it without --limit, or add localhost to the limit: --limit %s,localhost" % limit,
+        )
+    if pattern == NODES and not nodes:
+        raise RailyardError(
+            "the inventory has no rail nodes",
+            NODES,
+            "name a fabric file with -i, such as -i inventories/lab, and see the messages above about it",
+        )
+    if limit:
+        what = "rail node" if pattern == NODES else "host of %s" % pattern
+        some = sorted(nodes)[:3]
+        raise RailyardError(
+            "the limit %s matches no %s, so nothing would be done" % (limit, what),
+            "--limit",
+            "name nodes of the inventory%s" % (", such as %s" % ", ".join(some) if some else ""),
+        )
+    raise RailyardError(
+        "no host of the inventory matches %s" % pattern, "hosts", "name an inventory with nodes, with -i"
+    )
