@@ -79,7 +79,7 @@ class ActionModule(Door):
         try:
             loaded = self._loader.load_from_file(full, cache="none", unsafe=True)
         except AnsibleError as error:
-            message = " ".join(str(getattr(error, "message", error)).split("\n")[0].split())
+            message = " ".join(str(getattr(error, "message", error)).partition("\n")[0].split())
             remedy = "give the vault's password (--ask-vault-pass; in AWX, a vault credential), and see that it is YAML"
             raise RailyardError("it cannot be read: %s" % message, path, remedy) from None
         secrets = loaded.get("awx_secrets") if isinstance(loaded, dict) else None

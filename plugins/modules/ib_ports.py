@@ -149,8 +149,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 
 
 def main() -> None:
@@ -169,7 +169,7 @@ def main() -> None:
     }
     required = [("state", "present", ["ports"])]
     module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
-    module_runner.run(module, IbPorts.from_options)
+    module_runner.run(module, boot_program.builder("ib_ports"))
 
 
 if __name__ == "__main__":

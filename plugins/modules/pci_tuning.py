@@ -213,8 +213,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
 
 SIZE = {"type": "int", "choices": list(SIZES)}
@@ -246,7 +246,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module_runner.run(module, PciTuning.from_options)
+    module_runner.run(module, boot_program.builder("pci_tuning"))
 
 
 if __name__ == "__main__":

@@ -175,8 +175,8 @@ reboot_reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_links import RdmaLink
 
 
 def main() -> None:
@@ -196,7 +196,9 @@ def main() -> None:
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["ports"])]
-    module_runner.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RdmaLink.from_options)
+    module_runner.run(
+        AnsibleModule(spec, required_if=required, supports_check_mode=True), boot_program.builder("rdma_link")
+    )
 
 
 if __name__ == "__main__":

@@ -270,8 +270,8 @@ reboot_reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 
 INTS = {"type": "list", "elements": "int"}
 QOS = {
@@ -319,7 +319,9 @@ def main() -> None:
         "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
     }
     required = [("state", "present", ["qos"])]
-    module_runner.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), RoceQos.from_options)
+    module_runner.run(
+        AnsibleModule(spec, required_if=required, supports_check_mode=True), boot_program.builder("roce_qos")
+    )
 
 
 if __name__ == "__main__":

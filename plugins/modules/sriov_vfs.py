@@ -268,8 +268,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
 
 ATTRIBUTES = {
     "index": {"type": "int", "required": True},
@@ -304,7 +304,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module_runner.run(module, SriovVfs.from_options)
+    module_runner.run(module, boot_program.builder("sriov_vfs"))
 
 
 if __name__ == "__main__":

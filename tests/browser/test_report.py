@@ -95,7 +95,7 @@ def test_colours_are_not_needed(browser: Browser, pages: Pages) -> None:
         signs = page.evaluate("""
             Object.fromEntries(['ok', 'failed', 'open'].map(kind => {
               const cells = [...document.querySelectorAll('.matrix td.' + kind)]
-              return [kind, [...new Set(cells.map(cell => cell.innerText))]]
+              return [kind, [...new Set(cells.map(cell => cell.textContent))]]
             }))""")
     assert signs == {"ok": ["✓"], "failed": ["✕"], "open": ["–"]}
 

@@ -61,13 +61,14 @@ def test_tables_are_printed_line_by_line(place: Path) -> None:
 
 def test_a_verdict_is_printed_line_by_line_and_names_what_can_be_typed(place: Path) -> None:
     """Of nodes that nobody can reach."""
-    dead = re.sub(r"address: [^}]*", 'address: "127.77.0.[1:2]"', (place / "east/fabric.yml").read_text(), count=1)
+    dead = re.sub(r"address: [^}]*", 'vars: {ansible_host: 127.77.0.1}', (place / "east/fabric.yml").read_text(), count=1)
     (place / "dead").mkdir()
     (place / "dead/fabric.yml").write_text(dead)
     words = ("-e", "ansible_port=1", "-T", "2", "-e", "report_dir=seen", "-e", "verify_report_dir=seen")
     done = play(place, "verify", *words, inventory="dead")
     lines = done.stdout.splitlines()
-    assert done.returncode == 2 and sum(line.startswith("RV001 ai-10-1-16-") for line in lines) == 2, done.text
+    assert done.returncode == 2, done.text
+    assert sum(line.startswith("RV001 ai-10-1-16-1, ai-10-1-16-2: ") for line in lines) == 1, done.text
     assert any(re.match(r"Nodes answer +2 +2 +0", line) for line in lines), done.text
     assert "look at it with -e kubernetes_kubeconfig" in done.said and "railyard.fabric.drift" in done.text
     assert "playbooks/" not in re.sub(r"\S*/collections/\S*", "", done.text)

@@ -32,7 +32,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access im
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
 from tests.integration.conftest import ROOT
-from tests.integration.test_kube_objects import Bench, bench, kubeconfig, proxy, quiet  # noqa: F401  (fixtures)
+from tests.integration.kube_bench import Bench, kubeconfig, quiet
+from tests.integration.kube_fixtures import bench, proxy  # noqa: F401  (fixtures)
 
 METRICS: Object = {"metrics": True, "monitoring_namespace": "default"}
 

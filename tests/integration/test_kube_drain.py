@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import 
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import OURS, Drain, Leave
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
-from tests.integration.test_kube_objects import kubeconfig
+from tests.integration.kube_bench import kubeconfig
 from tests.playbook import ROOT, Played, play
 
 NODE, PATH = "node-1", "/api/v1/nodes/node-1"

@@ -29,7 +29,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_co
 from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster import api, nodes
 from tests.integration.cluster import Cluster, Object
-from tests.integration.test_kube_objects import Bench, bench, proxy  # noqa: F401  (fixtures)
+from tests.integration.kube_bench import Bench
+from tests.integration.kube_fixtures import bench, proxy  # noqa: F401  (fixtures)
 from tests.playbook import run
 
 NODES = ("node-1", "node-2")

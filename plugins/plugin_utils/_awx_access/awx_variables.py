@@ -14,7 +14,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 
-_TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 _NAME = re.compile(r"\b[a-z][a-z0-9]*_[a-z0-9_]+\b|\bstrict\b")
 _MAX_BYTES = 1024 * 1024
 

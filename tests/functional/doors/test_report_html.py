@@ -296,6 +296,6 @@ def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataO
         assert str(error).startswith("v.json: ") and "\n" not in str(error)
         return
     material = fabric_report.Material(
-        two.plan, "0", [], {kind: read}, [fabric_report.history.run(read)], "1", [], False
+        two.plan, "0", [], {kind: read}, [fabric_report.run_history.run(read)], "1", [], False
     )
     assert fabric_report.Report(material).html()

@@ -23,8 +23,19 @@ def reached(first: str) -> set[str]:
     return found
 
 
+def sent_with(module: str) -> set[str]:
+    """The private modules that Ansible sends to a node with a module: all that it reaches by import."""
+    return set().union(
+        *(reached(name) for name in _of_file("ansible_collections.railyard.fabric.plugins.modules." + module))
+    )
+
+
 def _imports(name: str) -> set[str]:
-    spec = importlib.util.find_spec("%s.%s" % (packed_program.PACKAGE, name))
+    return _of_file("%s.%s" % (packed_program.PACKAGE, name))
+
+
+def _of_file(name: str) -> set[str]:
+    spec = importlib.util.find_spec(name)
     assert spec and spec.origin
     found = set()
     for part in ast.walk(ast.parse(Path(spec.origin).read_text())):

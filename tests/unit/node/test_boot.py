@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from tests.unit.node.packed import reached
+from tests.unit.node.packed import reached, sent_with
 
 
 def apply(changes: list[Change]) -> None:
@@ -32,6 +32,12 @@ def test_the_program_holds_just_what_it_reaches() -> None:
         reached("_node.boot_service.boot_program")
         - {"_node.boot.boot_state", "_node.core.packed_program", "_node.core.until_boot"}
     )
+
+
+@pytest.mark.parametrize("module", ["ib_ports", "pci_tuning", "rdma_link", "roce_qos", "sriov_vfs"])
+def test_what_ansible_sends_with_a_module_has_all_that_the_program_needs(module: str) -> None:
+    """The program is packed on the node, from the sources that came with the module."""
+    assert set(boot_state.PACKED) <= sent_with(module)
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:

@@ -92,7 +92,7 @@ def _places(step: Step) -> list[Child]:
     elif len(rails) == 1:
         rail = rails.pop()
         named = [
-            step.place((node, rail)).replace(" %s (" % rail, " (", 1) if step.cables else node for node, _ in places
+            step.place((node, rail)).replace(" %s (" % rail, " (", 1) if step.cables else node for node, _rail in places
         ]
         summary = "%s%s" % (rail + " of " if rail else "", count(len(places), "node"))
     else:

@@ -133,7 +133,7 @@ def fewer(part: Range, block: int, held: t.Iterable[Range]) -> t.Iterator[tuple[
         low, high = (both.first - part.first) // block, (both.last - part.first) // block
         if high > low + 1:
             yield low + 1, high - low - 1, 0
-        for at in {low, high}:
+        for at in (low, high) if low < high else (low,):
             start = part.first + at * block
             inside = both.overlap(Range(start, start + block - 1, part.bits))
             gone[at] = gone.get(at, 0) + (inside.size if inside else 0)

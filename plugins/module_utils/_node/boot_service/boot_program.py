@@ -52,6 +52,11 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
     )
 
 
+def builder(module: str) -> t.Callable[[t.Mapping[str, t.Any], System], Subsystem]:
+    """The subsystem of a module, for the module itself: what it sends to a node has all that the boot program needs."""
+    return lambda options, system: build(module, options, system)
+
+
 def read(path: str, system: System) -> tuple[str, dict[str, t.Any]]:
     """The module and its options. Raises :class:`RailyardError`."""
     try:
