@@ -61,7 +61,8 @@ def test_tables_are_printed_line_by_line(place: Path) -> None:
 
 def test_a_verdict_is_printed_line_by_line_and_names_what_can_be_typed(place: Path) -> None:
     """Of nodes that nobody can reach."""
-    dead = re.sub(r"address: [^}]*", 'vars: {ansible_host: 127.77.0.1}', (place / "east/fabric.yml").read_text(), count=1)
+    text = (place / "east/fabric.yml").read_text()
+    dead = re.sub(r"address: [^}]*", "vars: {ansible_host: 127.77.0.1}", text, count=1)
     (place / "dead").mkdir()
     (place / "dead/fabric.yml").write_text(dead)
     words = ("-e", "ansible_port=1", "-T", "2", "-e", "report_dir=seen", "-e", "verify_report_dir=seen")
