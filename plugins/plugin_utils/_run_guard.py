@@ -48,8 +48,8 @@ TAGS: dict[str, tuple[str, ...]] = {
 SKIPPED: dict[str, tuple[str, ...]] = {"drift": _PREPARED, "verify": _PREPARED}
 # Playbooks that contact nodes: a limit may leave out what they do on the control node.
 _CONTACT_NODES = {"discover", "drift", "hosts", "site", "teardown", "verify"}
-# What Ansible itself gives a meaning.
-_SPECIAL = ("all", "always", "never", "tagged", "untagged")
+# What Ansible itself gives a meaning, and what molecule always skips.
+_SPECIAL = ("all", "always", "never", "tagged", "untagged", "molecule-notest", "notest")
 # Tags of plays that contact no node.
 _CLUSTER = {"kubernetes"}
 _BATCH = re.compile(r"([1-9][0-9]{0,6})(%?)\Z")
