@@ -114,7 +114,15 @@ def test_a_playbook_of_ones_own_has_its_own_tags_tasks_and_limits(tmp_path: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
-@pytest.mark.parametrize("words", [("--tags", "sriov"), ("--check",), ("--skip-tags", "preflight,qos", "--check")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tags", "sriov"),
+        ("--check",),
+        ("--skip-tags", "preflight,qos", "--check"),
+        ("--skip-tags", "molecule-notest,notest", "--check"),
+    ],
+)
 def test_the_control_node_is_not_prepared_by_mistake(words: tuple[str, ...]) -> None:
     """Whatever its address is. This machine is only looked at."""
     here = {"ansible_become": False, "ansible_python_interpreter": sys.executable}
