@@ -53,6 +53,8 @@ def _main(program: str, argv: list[str], cwd: str, env: dict[str, str], outputs:
 
 
 def serve(number: int) -> None:
+    for inherited in (0, 1, 2):  # a terminal that another program shares may not block; Ansible refuses to load then
+        os.set_blocking(inherited, True)
     for module in (*PROGRAMS.values(), "kubernetes.client", "kubernetes.dynamic"):
         importlib.import_module(module)
     with socket.socket(fileno=number) as door, door.makefile("rw") as lines:

@@ -240,6 +240,8 @@ class Desk:
         words = shlex.split(text, comments=True)
         if words[0] == "ansible-playbook" and not {"&&", "||", "|", ";", ">", "<"}.intersection(words):
             return self._playbook(words)
+        if words[:2] == ["cp", "-r"]:  # a reader has no such directory yet
+            shutil.rmtree(self.home / words[-1], ignore_errors=True)
         argv = ["bash", "-o", "pipefail", "-c", text]
         return subprocess.run(
             argv, cwd=self.home, env=self._environment, stdin=subprocess.DEVNULL, capture_output=True, text=True

@@ -193,9 +193,9 @@ def test_a_plugin_that_debian_does_not_have_is_refused_by_name(guests: list[Gues
     conf = {"cniVersion": "1.0.0", "name": "gpu01-sriov", "plugins": [{"type": "sriov"}, {"type": "rdma"}]}
     with pytest.raises(Failed) as caught:
         guests[0].lay(networks=[conf])
-    places = [each["place"] for each in caught.value.result["_common.errors"]]
+    places = [each["place"] for each in caught.value.result["errors"]]
     assert places == ["plugin rdma", "plugin sriov"]
-    assert [each["remedy"].split(",")[0] for each in caught.value.result["_common.errors"]] == [
+    assert [each["remedy"].split(",")[0] for each in caught.value.result["errors"]] == [
         "install rdma-cni",
         "install sriov-cni",
     ]
