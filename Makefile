@@ -77,10 +77,11 @@ static: lint types docs changelog sanity ## all checks that run nothing of the c
 # What runs on nodes, with their Python: 3.8 or newer. os.setns is used only where it exists.
 on_nodes := plugins/modules plugins/module_utils/_node plugins/module_utils/_common
 
-lint: $(VENV)/ready ## ruff, import rules, ansible-lint, and what Python 3.8 on nodes does not have
+lint: $(VENV)/ready ## ruff, import rules, the word list, ansible-lint, and what Python 3.8 on nodes does not have
 	ruff check .
 	ruff format --check .
 	tools/import_rules.py
+	tools/word_list.py
 	tools/quiet ansible-lint --strict
 	tools/quiet vermin --target=3.8- --violations --no-tips --exclude os.setns $(on_nodes)
 

@@ -47,7 +47,7 @@ ELSEWHERE = [
     ),
     Row(r"ansible-playbook .*playbooks/verify\.yml\b.*", "tests/integration/test_faults.py"),
     Row(r"ansible-playbook .*playbooks/drift\.yml\b.*", "tests/integration/test_faults.py"),
-    Row(r"ansible-playbook .*playbooks/discover\.yml\b.*", "tests/functional/doors/test_discover.py"),
+    Row(r"ansible-playbook .*playbooks/discover\.yml\b.*", "tests/functional/entry_points/test_discover.py"),
     Row(
         r"ansible-playbook .*playbooks/teardown\.yml\b.* -e teardown_hosts=true\b.*",
         "tests/integration/test_take_back.py",

@@ -13,7 +13,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests import playbook
-from tests.functional.doors.test_verify import FABRIC, judge
+from tests.functional.entry_points.test_verify import FABRIC, judge
 from tests.playbook import Played
 from tests.unit.fabric.verify_nodes import World
 

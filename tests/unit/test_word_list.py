@@ -1,0 +1,116 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""tools/word_list.py: planted words are found, right uses are not, and numbers only fall."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST = """\
+terms:
+  wish(es|ed)?: spec
+  doors?: entry point
+  (?-i:is none): no X exists
+  (is|are) no (?!longer\\b)[a-z]+: is not a
+allow:
+  - {path: docs/cabinet.md, line: "door of the rack", reason: the steel one}
+exclude:
+  data/*: recorded
+  tools/*: the list itself
+"""
+
+
+def _tool() -> t.Any:
+    spec = importlib.util.spec_from_file_location("word_list", ROOT / "tools" / "word_list.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOL = _tool()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    _put(tmp_path, "tools/word_list.yml", LIST)
+    _put(tmp_path, "docs/cabinet.md", "Close the door of the rack.\n")
+    return tmp_path
+
+
+def _put(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "word"),
+    [
+        ("docs/page.md", "Text.\nOpen the Doors here.\n", "Doors"),
+        ("plugins/a.py", "x = 1\nport_wish = 2\n", "wish"),
+        ("plugins/a.py", "x = 1\nclass PortWish:\n", "Wish"),
+        ("plugins/a.py", "x = 1\nraise ValueError('%s is no network')\n", "is no network"),
+        ("roles/a/tasks/main.yml", "---\n- name: Wished rails\n", "Wished"),
+        ("tools/../Makefile", "# a\n# the wish\n", "wish"),
+    ],
+)
+def test_planted_word(checkout: Path, path: str, text: str, word: str) -> None:
+    assert list(TOOL.check(checkout)) == []
+    _put(checkout, path, text)
+    first, total = TOOL.check(checkout)
+    assert first.startswith("%s:2: %s. Write instead: " % (path.replace("tools/../", ""), word))
+    assert ": 1 uses of words of tools/word_list.yml, allowed are 0." in total
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("plugins/a.py", "if x is None: outdoors = swishes\n"),
+        ("docs/page.md", "It is no longer there.\n"),
+        ("data/told.md", "the door\n"),
+    ],
+)
+def test_right_text(checkout: Path, path: str, text: str) -> None:
+    _put(checkout, path, text)
+    assert list(TOOL.check(checkout)) == []
+
+
+def test_numbers_only_fall(checkout: Path) -> None:
+    _put(checkout, "plugins/module_utils/_node/core/a.py", "door = wish\n")
+    _put(checkout, "tools/word_list_allowed.yml", "plugins/module_utils/_node: 2\n")
+    assert list(TOOL.check(checkout)) == []
+
+    _put(checkout, "plugins/module_utils/_node/core/a.py", "door = spec\n")
+    (fell,) = TOOL.check(checkout)
+    assert "allows 2, found are 1. Run tools/word_list.py --write." in fell
+    TOOL.write(checkout)
+    assert TOOL.allowed(checkout) == {"plugins/module_utils/_node": 1}
+    assert list(TOOL.check(checkout)) == []
+
+    _put(checkout, "plugins/module_utils/_node/core/a.py", "door = wish\n")
+    TOOL.write(checkout)
+    assert TOOL.allowed(checkout) == {"plugins/module_utils/_node": 1}
+    assert "2 uses of words of tools/word_list.yml, allowed are 1." in list(TOOL.check(checkout))[-1]
+
+    _put(checkout, "plugins/module_utils/_node/core/a.py", "")
+    TOOL.write(checkout)
+    assert not (checkout / "tools/word_list_allowed.yml").exists()
+
+
+def test_unused_right(checkout: Path) -> None:
+    _put(checkout, "docs/cabinet.md", "Close the rack.\n")
+    (message,) = TOOL.check(checkout)
+    assert "docs/cabinet.md" in message and "Remove the entry." in message
+
+
+def test_one_path(capsys: pytest.CaptureFixture[str]) -> None:
+    """The words planted in this file are allowed in the list of this checkout."""
+    assert TOOL.main(["tests/unit/test_word_list.py"]) == 0
+    assert capsys.readouterr().out == "words: clean\n"
