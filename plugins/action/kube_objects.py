@@ -52,7 +52,7 @@ class ActionModule(Door):
                 "see with --check what would go, then consent with -e teardown_consent=%s" % plan.fabric,
             )
         _version = server.version
-        apply = Apply(server, plan.wish(options["force"], options["replace"]), check, _cluster_access.say)
+        apply = Apply(server, plan.desired(options["force"], options["replace"]), check, _cluster_access.say)
         labels = Labelling(server, plan.node_labels() if present else {}, {FABRIC: plan.fabric}, LABEL, MANAGER)
         failed: dict[str, t.Any] = {}
         try:

@@ -33,7 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect 
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Kind, selected
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import helm_releases, namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_writes import Definitions
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import DesiredObjects
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives, _cluster_access, _helm, _planned
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
@@ -315,13 +315,13 @@ class _Run:
         part.present(wanted)
 
     def _apply(self, objects: t.Sequence[dict[str, t.Any]], kinds: t.Sequence[Kind], prune: bool) -> None:
-        part = Apply(self.server, self._wish(objects, kinds), self.check, _cluster_access.say)
+        part = Apply(self.server, self._desired(objects, kinds), self.check, _cluster_access.say)
         self._parts.append(part)
         part.present(prune)
 
-    def _wish(self, objects: t.Sequence[dict[str, t.Any]], kinds: t.Sequence[Kind]) -> Wish:
+    def _desired(self, objects: t.Sequence[dict[str, t.Any]], kinds: t.Sequence[Kind]) -> DesiredObjects:
         labels = software_versions.labels(self.name)
-        return Wish(objects, labels, labels, kinds, manager=MANAGER, force=self.options["force"])
+        return DesiredObjects(objects, labels, labels, kinds, manager=MANAGER, force=self.options["force"])
 
     def started(self) -> None:
         """Apply what an operator needs before it brings further kinds, and wait until the server has them."""
@@ -336,8 +336,10 @@ class _Run:
             self.done += [Change(str(Key.of(each)), "object", None, "present", lambda: None) for each in wanted]
             return
         # another fabric's is seen too: it has the one name that the operator takes
-        wish = Wish(wanted, labels, _cluster_access.FAMILY, kinds, manager=MANAGER, force=self.options["force"])
-        part = Apply(self.server, wish, self.check, _cluster_access.say)
+        desired = DesiredObjects(
+            wanted, labels, _cluster_access.FAMILY, kinds, manager=MANAGER, force=self.options["force"]
+        )
+        part = Apply(self.server, desired, self.check, _cluster_access.say)
         self._parts.append(part)
         part.present(False)
         made = object_components.objects(self.document, self.options["kubernetes"])
@@ -380,7 +382,7 @@ class _Run:
                 "again": False,
             }
             return
-        part = Apply(self.server, self._wish([], upstream_manifests.ORDER), self.check, _cluster_access.say)
+        part = Apply(self.server, self._desired([], upstream_manifests.ORDER), self.check, _cluster_access.say)
         self._parts.append(part)
         part.absent(self.options["timeout"])
 

@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import DesiredObjects
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
 
 # Ansible loads this module once, before it forks a process for each task; none of these then imports the client again,
@@ -70,8 +70,8 @@ class Planned:
         # with a rule of Node Feature Discovery nobody else may set the same labels
         self.labels_nodes = not Options.of(self.given).node_feature_rule
 
-    def wish(self, force: bool = False, replace: bool = False) -> Wish:
-        return Wish(
+    def desired(self, force: bool = False, replace: bool = False) -> DesiredObjects:
+        return DesiredObjects(
             self.objects,
             dict(FAMILY, **{FABRIC: self.fabric}),
             FAMILY,

@@ -19,14 +19,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import node_drain as subject
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import OURS, Drain, Leave
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import OURS, Consent, Drain
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
 from tests.integration.kube_bench import kubeconfig
 from tests.playbook import ROOT, Played, play
 
 NODE, PATH = "node-1", "/api/v1/nodes/node-1"
-AT_ONCE = Leave(grace=0)
+AT_ONCE = Consent(grace=0)
 
 
 class Node:
@@ -189,10 +189,10 @@ def test_what_takes_leave_is_named_before_anything_is_done(node: Node) -> None:
         node.drain().drained(30)
     unmanaged, empty = caught.value.errors
     assert isinstance(unmanaged, Refused) and "%s/lone-1" % node.namespace in str(unmanaged)
-    assert "nobody makes these pods anew" in str(unmanaged) and "-e reboot_drain_unmanaged=true" in str(unmanaged)
+    assert "no controller recreates these pods" in str(unmanaged) and "-e reboot_drain_unmanaged=true" in str(unmanaged)
     assert "%s/cache-1" % node.namespace in str(empty) and "-e reboot_drain_empty_dirs=true" in str(empty)
     assert node.cordoned == (False, False) and node.there() == ["cache-1", "lone-1", "web-1"]
-    node.drain(Leave(True, True, 0)).drained(30)
+    node.drain(Consent(True, True, 0)).drained(30)
     assert node.there() == []
 
 
@@ -237,8 +237,8 @@ def test_a_disruption_budget_is_heeded_told_and_waited_for(node: Node, monkeypat
 def test_a_pod_that_does_not_end_is_told_as_that(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "PAUSE", 0.5)
     node.pod("slow-1")
-    with pytest.raises(RailyardError, match="it was told to end and has not within 2 s"):
-        node.drain(Leave()).drained(2)
+    with pytest.raises(RailyardError, match="it was evicted and did not end within 2 s"):
+        node.drain(Consent()).drained(2)
     assert node.cordoned == (False, False)
     assert any("waiting for 1 pods to end" in line for line in node.said)
 
@@ -341,7 +341,7 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
 
     # the pod has a grace of its own, which no kubelet ends here
     late = role(node, tmp_path, reboot_allowed=True, reboot_drain_timeout=2)
-    assert late.returncode == 2 and "was told to end and has not within 2 s" in late.stdout
+    assert late.returncode == 2 and "was evicted and did not end within 2 s" in late.stdout
     assert "would reboot the control node" not in late.stdout and node.cordoned == (False, False)
 
     node.clear()
@@ -361,7 +361,7 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     given: Object = {"reboot_allowed": True, "reboot_drain_timeout": 2, "reboot_together": True}
     given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
     kept = role(node, tmp_path, "-i", "node-2,", **given)
-    assert kept.returncode == 2 and "was told to end and has not within 2 s" in kept.said, kept.text
+    assert kept.returncode == 2 and "was evicted and did not end within 2 s" in kept.said, kept.text
     assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.said
     assert "would reboot the control node" not in kept.said and node.cordoned == (False, False)
     assert not node.admin.get(other)["spec"].get("unschedulable"), "nobody is told that it is cordoned for nothing"

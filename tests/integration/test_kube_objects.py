@@ -152,7 +152,7 @@ def test_an_edit_is_seen_named_and_put_right(bench: Bench) -> None:
     run = bench.apply(plan)
     assert names(run) == ["SpiderIPPool ai-gpu01", "SpiderIPPool ai-gpu02", "SpiderMultusConfig gpu01-macvlan"]
     assert run.warnings == [
-        "SpiderIPPool ai-gpu01: spec.gateway was changed by kubectl-patch since it was applied, and is put right"
+        "SpiderIPPool ai-gpu01: spec.gateway was changed by kubectl-patch since it was applied, and is corrected"
     ]
     assert bench.live(plan)["SpiderIPPool ai-gpu01"]["spec"]["gateway"] == "10.1.255.254"
     assert bench.apply(plan).done == []
@@ -203,22 +203,22 @@ def test_a_missing_kind_names_who_brings_it(bench: Bench) -> None:
         "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: install Node Feature Discovery"
         in bench.refused(plan)
     )
-    found = preflight.problems(bench.server(), bench.plan(options={"node_feature_rule": True}).wish(), False, quiet)
+    found = preflight.problems(bench.server(), bench.plan(options={"node_feature_rule": True}).desired(), False, quiet)
     assert [error.message for error in found] == [
         "the cluster has no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1",
         "the cluster has no namespace spiderpool",
     ]
-    assert preflight.problems(bench.server(), bench.plan().wish(), True, quiet) == []
+    assert preflight.problems(bench.server(), bench.plan().desired(), True, quiet) == []
 
 
 def test_a_namespace_that_is_being_deleted_is_told_with_what_keeps_it(bench: Bench, namespace: str) -> None:
     holds = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["a.example/x"]}}
     bench.cluster.kubectl("-n", namespace, "create", "-f", "-", text=json.dumps(holds))
     bench.cluster.kubectl("delete", "namespace", namespace, "--wait=false")
-    wish = bench.plan(options=dict(OPTIONS, metrics=True, operator_namespace=namespace)).wish()
+    desired = bench.plan(options=dict(OPTIONS, metrics=True, operator_namespace=namespace)).desired()
 
     def told() -> None:
-        (error,) = preflight.problems(bench.server(), wish, False, quiet)
+        (error,) = preflight.problems(bench.server(), desired, False, quiet)
         assert "the namespace %s is being deleted" % namespace in str(error)
         if "a.example/x in 1 resource instances" not in str(error):
             pytest.fail("the server does not say why: %s" % error)
@@ -263,14 +263,14 @@ def test_who_may_not_is_told_the_verb_and_the_resource(bench: Bench, namespace: 
         plan = bench.plan()
         text = bench.refused(plan, config=config)
         assert "%s may not patch spiderippools.spiderpool.spidernet.io. Remedy: let a cluster" % who in text
-        found = preflight.problems(bench.server(config), plan.wish(), True, quiet)
+        found = preflight.problems(bench.server(config), plan.desired(), True, quiet)
         assert [error.message for error in found] == [
-            "who asks may not patch nodes",
-            "who asks may not create, delete, patch spiderippools.spiderpool.spidernet.io",
-            "who asks may not create, delete, patch spidermultusconfigs.spiderpool.spidernet.io",
+            "the user may not patch nodes",
+            "the user may not create, delete, patch spiderippools.spiderpool.spidernet.io",
+            "the user may not create, delete, patch spidermultusconfigs.spiderpool.spidernet.io",
         ]
         stranger = kubeconfig(tmp_path / "stranger", cluster.running.url, {"token": "no-token"}, authority)
-        assert "%s: the server does not accept who asks (401). Remedy: renew" % cluster.running.url in bench.refused(
+        assert "%s: the server does not accept these credentials (401). Remedy: renew" % cluster.running.url in bench.refused(
             plan, config=stranger
         )
     finally:
@@ -448,7 +448,7 @@ def test_objects_of_another_fabric_are_left_alone(bench: Bench) -> None:
     before = {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()}
     text = bench.refused(bench.plan(fabric={"name": "other"}))
     assert (
-        "SpiderMultusConfig kube-system/gpu01-macvlan: it is there already and is another's: railyard.fabric/fabric=ai"
+        "SpiderMultusConfig kube-system/gpu01-macvlan: it exists already and belongs to another owner: railyard.fabric/fabric=ai"
         in text
     )
     assert bench.proxy.writes == []
@@ -466,7 +466,7 @@ def test_another_fabrics_policy_of_the_operator_is_not_taken_over(bench: Bench) 
     given = {"kubeconfig": str(bench.kubeconfig), "context": None, "connections": 4, "kubernetes": options}
     for force in (False, True):
         wanted = {**given, "name": "network-operator", "version": "", "force": force, "timeout": 5}
-        with pytest.raises(RailyardError, match="nic-cluster-policy: it is there already and is another's: .*=ai"):
+        with pytest.raises(RailyardError, match="nic-cluster-policy: it exists already and belongs to another owner: .*=ai"):
             kube_software._Run(wanted, other.document, False).started()
         # and it is told before the operator's release has the other's values
         with pytest.raises(RailyardError, match="serves fabric ai already, and takes the NicClusterPolicy of one"):

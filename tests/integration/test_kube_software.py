@@ -426,7 +426,7 @@ def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path
     newer = software_files.definition(GROUP, "SmallPool", rdma={"type": "string"}, mtu={"type": "integer"})
     there(newer)
     done = bench.act("spiderpool")
-    assert not done.failed and "is newer (it has v1.spec.mtu and 1 more) and is left as it is" in done.said, done.said
+    assert not done.failed and "is newer (it has v1.spec.mtu and 1 more) and stays unchanged" in done.said, done.said
     assert fields() == {"note", "rdma", "mtu"}
     # one that has less is renewed, as after an installation by hand
     older = software_files.definition(GROUP, "SmallPool")

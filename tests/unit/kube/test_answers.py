@@ -24,7 +24,7 @@ def said(status: int, message: str, **more: t.Any) -> t.Any:
 
 
 CASES = [
-    (401, "Unauthorized", True, "does not accept who asks", "kubernetes_context"),
+    (401, "Unauthorized", True, "does not accept these credentials", "kubernetes_context"),
     (
         403,
         'spiderippools.spiderpool.spidernet.io "ai-gpu01" is forbidden: User "jane" cannot patch resource '
@@ -110,7 +110,7 @@ CASES = [
         403,
         'forbidden: User "system:anonymous" cannot get path "/apis/nfd.k8s-sigs.io/v1alpha1"',
         True,
-        "the request names nobody",
+        "the request has no credentials",
         "exec plugin",
     ),
     (503, "the server is currently unable to handle the request", True, "not ready (503)", "run again"),

@@ -145,9 +145,9 @@ def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.Monkey
     [
         (
             {"HOST": "10.1.16.10:6443", "API_KEY": TOKEN},
-            "K8S_AUTH_HOST: 10.1.16.10:6443 is no URL. Remedy: write https",
+            "K8S_AUTH_HOST: 10.1.16.10:6443 is not a URL. Remedy: write https",
         ),
-        ({"HOST": "https://a:1"}, "K8S_AUTH_HOST: it is set, and nothing says who asks. Remedy: set K8S_AUTH_API_KEY"),
+        ({"HOST": "https://a:1"}, "K8S_AUTH_HOST: it is set without credentials. Remedy: set K8S_AUTH_API_KEY"),
         ({"HOST": "https://a:1", "CERT_FILE": "/none"}, "K8S_AUTH_CERT_FILE: /none cannot be read. Remedy: "),
         ({"HOST": "https://a:1", "API_KEY": TOKEN, "VERIFY_SSL": "maybe"}, "K8S_AUTH_VERIFY_SSL: maybe is neither"),
         ({"HOST": "https://a:1", "API_KEY": TOKEN, "SSL_CA_CERT": "/none"}, "K8S_AUTH_SSL_CA_CERT: /none cannot be"),

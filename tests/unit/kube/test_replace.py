@@ -24,7 +24,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     marked,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_replacement import Arranged, arranged
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish, Write, decided
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
+    DesiredObjects,
+    Write,
+    decided,
+)
 
 OURS = {"managed-by": "railyard", "fabric": "ai"}
 POOL = ("example/v1", "Pool")
@@ -78,10 +82,10 @@ class Done(t.NamedTuple):
 
 
 def arrange(wanted: t.Sequence[Object], live: t.Sequence[Object], prune: bool = True) -> Done:
-    wish = Wish(wanted, OURS, {"managed-by": "railyard"}, [POOL], rules={POOL: RULE})
+    desired = DesiredObjects(wanted, OURS, {"managed-by": "railyard"}, [POOL], rules={POOL: RULE})
     found = {Key.of(each): each for each in live}
-    writes, _warnings = decided(wish, RESOURCES, found, prune)
-    plan = arranged(wish, writes, found, prune)
+    writes, _warnings = decided(desired, RESOURCES, found, prune)
+    plan = arranged(desired, writes, found, prune)
     early = {write.key.name for write in plan.early}
 
     def word(write: Write) -> str:
@@ -168,13 +172,13 @@ def test_what_left_the_plan_alone_is_told_with_its_users() -> None:
 def test_what_others_made_is_never_deleted() -> None:
     theirs = there(pool("a", 1, 1, 9), ours=False)
     (error,) = arrange([pool("a", 2, 1, 9)], [theirs]).errors()
-    assert "it is there already with another spec.net (1 to 2), which cannot be changed, and is not Railyard's" in error
+    assert "it exists already with another spec.net (1 to 2), which cannot be changed, and does not belong to Railyard" in error
     (error,) = arrange([pool("b", 1, 5, 15)], [theirs]).errors()
     assert error.startswith("Pool b: 5-15 overlaps with 1-9 of Pool a, which Railyard did not make. Remedy: change or")
     another = there(pool("a", 1, 1, 9))
     another["metadata"]["labels"] = dict(OURS, fabric="bi")
     (error,) = arrange([pool("b", 1, 5, 15)], [another]).errors()
-    assert "of Pool a, which is another's: fabric=bi" in error
+    assert "of Pool a, which belongs to another owner: fabric=bi" in error
     adopted = there(pool("a", 1, 1, 9))
     adopted["metadata"]["annotations"] = {ADOPTED: "kubectl-create"}
     done = arrange([pool("b", 1, 5, 15)], [adopted])
