@@ -215,7 +215,7 @@ PACKAGES: dict[str, Package] = {
     "_fabric.verify.probing": Package("Who probes whom, and what.", "_fabric.plan"),
     "_fabric.verify.layers": Package(
         "The layers of verify and drift, one module each.",
-        "_fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model "
+        "_common _fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model "
         "_fabric.plan _fabric.text _fabric.verify.base _fabric.verify.probing",
     ),
     "_fabric.verify.verdict": Package(

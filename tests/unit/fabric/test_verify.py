@@ -844,6 +844,16 @@ def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -
     assert found(world, DRIFT) == [("RV550", NODE, None)]
 
 
+def test_a_change_belongs_to_its_port_and_leftovers_are_not_drift(world: World) -> None:
+    change = {"subject": "vf 1", "attribute": "trust", "before": False, "after": True}
+    change["port"] = {"pci": "0000:03:00.0", "netdev": None}
+    mark = {"subject": "/run/railyard/mark", "attribute": "any", "before": True, "after": None, "kind": "interrupted"}
+    world.states[NODE]["sriov_vfs"] = {"changes": [mark]}
+    assert found(world, DRIFT) == []
+    world.states[NODE]["sriov_vfs"] = {"changes": [mark, change]}
+    assert found(world, DRIFT) == [("RV206", NODE, RAIL)]
+
+
 def test_an_edited_mode_of_the_next_boot_drifts(world: World) -> None:
     world.states[NODE]["rdma_netns_mode"] = {
         "changes": [{"subject": "/etc/modprobe.d/x.conf", "attribute": "netns_mode", "before": "x", "after": "y"}],
