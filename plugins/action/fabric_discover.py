@@ -9,10 +9,8 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import discover_run as discovery
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
-    ATTACHMENTS,
-    PROVIDERS,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadTemplate, Template
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door

@@ -32,13 +32,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ATTACHMENTS,
     ETHERNET,
     INFINIBAND,
-    OPERATOR,
-    PROVIDERS,
     SHARED,
     has_vfs,
-    mode_refused,
     rdma_mode_of,
-    refused,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
@@ -49,6 +45,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Profile,
     Rail,
     Setting,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import (
+    PROVIDERS,
+    SPIDERPOOL,
+    facts_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     RDMA,
@@ -128,7 +129,7 @@ class Builder:
         names = [node.name for model in self.models for node in model.nodes]
         numbers = {name: trailing_number(name) for name in names}
         options, infiniband = self._options, self._layer == INFINIBAND
-        from_first = options.provider == OPERATOR
+        from_first = facts_of(options.provider).cuts_blocks
         return addressing(self._ports(), numbers, self._doubts, options.wish, infiniband, from_first)
 
     def _mtus(self) -> None:
@@ -206,10 +207,10 @@ class Builder:
         modes = set(made.modes.values()) - {NONE}
         serving = [
             name
-            for name in PROVIDERS
-            if not refused(name, fabric.attachment) and not any(mode_refused(name, mode) for mode in modes)
+            for name, facts in PROVIDERS.items()
+            if not facts.refused(fabric.attachment) and not any(map(facts.mode_refused, modes))
         ]
-        fabric.provider = options.provider or (serving[0] if serving else PROVIDERS[0])
+        fabric.provider = options.provider or (serving[0] if serving else SPIDERPOOL.name)
         if options.provider is None:
             remedy = "correct it where it is another, or say -e discover_provider=NAME"
             self._doubts.add("DS503", ("fabric", "provider"), "nodes do not show who serves the attachments", remedy)
@@ -219,7 +220,8 @@ class Builder:
     def _blocks(self, made: Addressed) -> None:
         """Where the provider counts on each node alone, each node needs pods' addresses of its own."""
         provider = self.fabric.provider or ""
-        if not mode_refused(provider, SUBNET) or mode_refused(provider, BLOCK):
+        facts = facts_of(provider)
+        if not facts.mode_refused(SUBNET) or facts.mode_refused(BLOCK):
             return
         for rail in [rail for rail in made.schemes if made.modes[rail] == SUBNET]:
             made.modes[rail] = BLOCK

@@ -28,11 +28,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ETHERNET,
     EXCLUSIVE,
     INFINIBAND,
-    PROVIDERS,
     SHARED,
     link_layer_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Lowering
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     RailTemplates,
@@ -52,7 +52,8 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
         label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
     kinds = tuple(ATTACHMENTS)
     fabric.attachment = section.choice("attachment", kinds, "say how pods get onto the rails: %s" % ", ".join(kinds))
-    fabric.provider = section.choice("provider", PROVIDERS, "say who serves the attachments: %s" % ", ".join(PROVIDERS))
+    providers = tuple(PROVIDERS)
+    fabric.provider = section.choice("provider", providers, "say who serves the attachments: %s" % ", ".join(providers))
     fabric.link_layer = section.choice("link_layer", (ETHERNET, INFINIBAND))
     # Where the attachment could not be read, the link layer may be either.
     followed = fabric.attachment is not None or not (section.has("attachment") or section.misspelt("attachment"))

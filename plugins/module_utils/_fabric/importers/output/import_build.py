@@ -33,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import pool_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     BadRange,
     HostRange,
@@ -324,7 +325,8 @@ class Builder:
                 self._out.say(("addresses", "host"), "DECIDE: the pools leave no address for a node's port")
         if made.leaf_end:
             section["leaf_end"] = made.leaf_end
-        if self._provider == CNI and made.mode == SUBNET and any(rail.pods for rail in made.rails[4].values()):
+        refused = made.mode == SUBNET and facts_of(self._provider).mode_refused(SUBNET)
+        if refused and any(rail.pods for rail in made.rails[4].values()):
             section.update(self._blocks(made))
         return section
 

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Report,
     shown,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import CNI, INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import (
     CONTAINER,
     ENDINGS,
@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
     CONNECTED,
     NETDEV_MAX,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.driver_rules import (
     APART,
@@ -65,7 +66,7 @@ def _apart(fabric: Fabric, variants: Variants, report: Report) -> None:
     drivers = [variant.driver for variant in variants if variant.driver and variant.driver.kind]
     hosts = sorted({str(each.kind) for each in drivers if each.kind != CONTAINER})
     contained = next((each for each in drivers if each.kind == CONTAINER), None)
-    if contained and hosts and fabric.provider != CNI:
+    if contained and hosts and facts_of(fabric.provider).driver_container:
         message = "other nodes have %s, and the container runs on all" % ", ".join(hosts)
         report.add(APART, contained.path + ("kind",), message, "set kind: container for all nodes, or for none")
 
@@ -81,8 +82,8 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
                 if driver.kind == CONTAINER:
                     remedy = "remove it; the container's release is images.driver of kubernetes_options"
                 report.add(UNUSED, driver.path + (key,), message, remedy)
-        if driver.kind == CONTAINER and fabric.provider == CNI:
-            message = "the provider is cni, and the driver's container comes with an operator"
+        if driver.kind == CONTAINER and not facts_of(fabric.provider).driver_container:
+            message = "the provider is %s, and the driver's container comes with an operator" % fabric.provider
             remedy = "bring the container yourself, or set provider: network-operator"
             report.add(NOBODY, driver.path + ("kind",), message, remedy)
         return

@@ -23,17 +23,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
-    CNI,
     EXCLUSIVE,
-    OPERATOR,
     SHARED,
-    SPIDERPOOL,
-    mode_refused,
-    refused,
-    served_by,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.kubernetes_rules import (
     BLOCK_SHORT,
@@ -72,12 +67,14 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _served(fabric, variants, report)
     _modes(fabric, variants, report)
     _masters(fabric, variants, report)
-    if fabric.provider in (SPIDERPOOL, OPERATOR):
+    facts = facts_of(fabric.provider)
+    if not facts.link_local_gateway:
         _local_router(fabric, report)
-    if fabric.provider == SPIDERPOOL:
+    if facts.lists_addresses:
         _spiderpool(fabric, variants, report)
+    if facts.injects:
         _injected(variants, fabric, report)
-    elif fabric.provider == OPERATOR:
+    if facts.cuts_blocks:
         _blocks(fabric, variants, report)
 
 
@@ -88,34 +85,35 @@ def _served(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not kinds and fabric.attachment:
         kinds = {fabric.attachment: ("fabric", "attachment")}
     for attachment, path in kinds.items():
-        why = refused(fabric.provider, attachment or "")
+        why = facts_of(fabric.provider).refused(attachment)
         # Where the attachment is wrong for the link layer, another will stand here anyway.
         if why and not report.has(path):
             message = "%s does not serve %s: %s" % (fabric.provider, attachment, why)
-            report.add(NOT_SERVED, path, message, "take one of %s" % ", ".join(served_by(fabric.provider)))
+            report.add(NOT_SERVED, path, message, "take one of %s" % ", ".join(facts_of(fabric.provider).served))
 
 
 def _modes(fabric: Fabric, variants: Variants, report: Report) -> None:
+    facts = facts_of(fabric.provider)
     unserved: dict[str, list[Rail]] = {}
     for rail in fabric.rails:
         if rail.mode in (None, NONE) or fabric.provider is None:
             continue
         pods = rail.mode != "subnet" or any(scheme.pods for scheme in rail.schemes.values())
-        if mode_refused(fabric.provider, rail.mode or "") and pods:
+        if facts.mode_refused(rail.mode) and pods:
             unserved.setdefault(rail.mode or "", []).append(rail)
         if rail.mode == LINK:
             _link(fabric, rail, variants, report)
     for mode, rails in unserved.items():
         paths = {rail.paths.get("mode", rail.where("pods")) for rail in rails}
         path: Path = paths.pop() if len(paths) == 1 else ("fabric", "provider")
-        why = mode_refused(fabric.provider or "", mode)
+        why = facts.mode_refused(mode)
         message = "%s cannot give pods addresses in the mode %s, as on %s: %s" % (
             fabric.provider,
             mode,
             rails[0].name,
             why,
         )
-        fits = [each for each in ("subnet", "block", "prefix") if not mode_refused(fabric.provider or "", each)]
+        fits = [each for each in ("subnet", "block", "prefix") if not facts.mode_refused(each)]
         report.add(MODE_NOT_SERVED, path, message, "take the mode %s" % " or ".join(fits))
 
 
@@ -154,7 +152,7 @@ def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
                 plain = plain or not node.ports
                 held = ports_of(node, variant)
                 _master(node, names, held, owners, report)
-                if fabric.provider != CNI:
+                if facts_of(fabric.provider).shared_netdevs:
                     _one_resource(node, names, held, resources, report)
 
 
@@ -238,7 +236,7 @@ def _injected(variants: Variants, fabric: Fabric, report: Report) -> None:
 def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
     demands = demands_of(fabric, variants)
     vfs = any(variant.has_vfs for variant in variants)
-    if any(refused(OPERATOR, variant.attachment or "") for variant in variants):
+    if any(facts_of(fabric.provider).refused(variant.attachment) for variant in variants):
         return
     for rail in fabric.rails:
         demand = demands[rail.name][0]

@@ -10,9 +10,9 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import NONE, SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, Rule
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import OPERATOR
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES, Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.object_rules import (
     INTERFACE,
@@ -35,7 +35,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
     served = {id(variant): variants.rails_of(variant) for variant in variants}
     for rail in fabric.rails:
-        own = rail.mode not in (None, NONE, SUBNET) and fabric.provider != OPERATOR
+        own = rail.mode not in (None, NONE, SUBNET) and facts_of(fabric.provider).pool_per_node
         for variant in variants:
             if rail.name not in served[id(variant)] or not variant.attachment:
                 continue
@@ -122,7 +122,8 @@ def _pools(
 
 def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: Report) -> None:
     """That no node's pool on one rail has the name of another node's on another rail."""
-    if fabric.provider == OPERATOR or any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6")):
+    unread = any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6"))
+    if unread or not facts_of(fabric.provider).pool_per_node:
         return
     # what stands before and after the node, and what names of that kind are filled with
     found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}

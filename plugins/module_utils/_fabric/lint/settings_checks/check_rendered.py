@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_components,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import RAIL
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import SPIDERPOOL
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.object_rules import SAME_NAME
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.rendered_rules import (
@@ -58,7 +58,7 @@ def check_plan(plan: Plan, report: Report) -> None:
             _refused(error, report)
     except RailyardError as error:
         _refused(error, report)
-    if plan.fabric.provider == SPIDERPOOL:
+    if facts_of(plan.fabric.provider).lists_addresses:
         _listed(plan, report)
 
 
