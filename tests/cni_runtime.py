@@ -22,10 +22,10 @@ Document = t.Dict[str, t.Any]
 
 
 class PluginError(Exception):
-    """A plugin of the chain failed; ``said`` is its answer."""
+    """A plugin of the chain failed; ``answer`` is its answer."""
 
-    def __init__(self, plugin: str, said: str) -> None:
-        super().__init__("%s: %s" % (plugin, said))
+    def __init__(self, plugin: str, answer: str) -> None:
+        super().__init__("%s: %s" % (plugin, answer))
         self.plugin = plugin
 
 
@@ -64,7 +64,7 @@ class Runtime:
         return json.loads(done.stdout) if done.stdout.strip() else None
 
     def add(self, conf: Document, pod: str, name: str, device: str | None = None, upto: int | None = None) -> Document:
-        """:param device: what Multus would tell of a device plugin's choice. :param upto: stop behind so many plugins,
+        """:param device: what Multus would pass of a device plugin's choice. :param upto: stop behind so many plugins,
         as a runtime that is killed does.
         """
         result: Document | None = None

@@ -43,7 +43,7 @@ def scope(file: str) -> str:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where several processes share the work, give all of a scope to one of them, in order.
 
-    xdist's own groups are told by names of tests that pytest 9.2 no longer lets it change.
+    xdist's own groups follow from names of tests that pytest 9.2 no longer lets it change.
     """
     from xdist.scheduler import LoadScopeScheduling
 

@@ -32,7 +32,7 @@ class Played(subprocess.CompletedProcess[str]):
         return self.stdout + self.stderr
 
     @property
-    def said(self) -> str:
+    def one_line(self) -> str:
         """All that it printed, on one line with single spaces: where Ansible broke its lines does not matter."""
         return " ".join(self.text.split())
 
@@ -90,6 +90,6 @@ def play(
     cwd: Path = ROOT,
     timeout: float = 900,
 ) -> Played:
-    """Run a playbook: the words are those of :func:`words_of`, and the rest is as :func:`run` says."""
+    """Run a playbook: the words are those of :func:`words_of`, and the rest is as for :func:`run`."""
     argv = words_of(playbook, *words, inventory=inventory, given=given)
     return run("ansible-playbook", *argv, env=env, cwd=cwd, timeout=timeout)

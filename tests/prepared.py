@@ -3,7 +3,7 @@
 """Ansible's programs from a process that has loaded Ansible already: each run is a fork of it.
 
 More than half of the processor time of a short playbook is spent on starting Python and loading Ansible. What runs is
-the same: the program's own ``main``, with its own argv, environment, folder and output. Whoever needs a configuration
+the same: the program's own ``main``, with its own argv, environment, folder and output. A test with a configuration
 that is read when Ansible is loaded (``ANSIBLE_*``, ``PYTHON*``) starts the program itself.
 
 Run as a program, with the number of a socket: it serves one run after the other.
@@ -57,9 +57,9 @@ def serve(number: int) -> None:
         os.set_blocking(inherited, True)
     for module in (*PROGRAMS.values(), "kubernetes.client", "kubernetes.dynamic"):
         importlib.import_module(module)
-    with socket.socket(fileno=number) as door, door.makefile("rw") as lines:
+    with socket.socket(fileno=number) as connection, connection.makefile("rw") as lines:
         while True:
-            request, outputs, _flags, _address = socket.recv_fds(door, 1 << 20, 2)
+            request, outputs, _flags, _address = socket.recv_fds(connection, 1 << 20, 2)
             if not request:
                 return
             pid = os.fork()
@@ -103,16 +103,16 @@ class Prepared:
             return None
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             request = json.dumps([program, argv, cwd, dict(env)]).encode()
-            socket.send_fds(self._door, [request], [out.fileno(), err.fileno()])
+            socket.send_fds(self._socket, [request], [out.fileno(), err.fileno()])
             pid = int(self._lines.readline())
-            self._door.settimeout(timeout)
+            self._socket.settimeout(timeout)
             try:
                 rc = int(self._lines.readline())
             except TimeoutError:
                 os.kill(pid, 9)
                 self.close()
                 raise subprocess.TimeoutExpired(argv, timeout) from None
-            self._door.settimeout(None)
+            self._socket.settimeout(None)
             texts = []
             for output in (out, err):
                 output.seek(0)
@@ -120,7 +120,7 @@ class Prepared:
         return rc, texts[0], texts[1]
 
     def _start(self, env: dict[str, str]) -> None:
-        self._door, other = socket.socketpair()
+        self._socket, other = socket.socketpair()
         self._env = env
         with other:
             self._process = subprocess.Popen(
@@ -129,14 +129,14 @@ class Prepared:
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
             )
-        self._lines = self._door.makefile("r")
+        self._lines = self._socket.makefile("r")
         atexit.register(self.close)
 
     def close(self) -> None:
         """End it. The next run starts another."""
         if self._process:
             self._lines.close()
-            self._door.close()
+            self._socket.close()
             self._process.wait()
             self._process = None
 

@@ -185,7 +185,7 @@ class FabricFile:
         return ".1-.%d" % self._random.choice((100, 150, 199)), ".200-.240", ".254"
 
     def _taken(self, family: int, wide: int) -> t.Iterator[tuple[str, str]]:
-        """Ranges that touch, stand alone, come in no order, and now and then are large."""
+        """Ranges that touch, are apart, have no order, and now and then are large."""
         if self.mode == "prefix":
             # at the end of a rail's network, where no node is
             text = (
@@ -222,7 +222,7 @@ class FabricFile:
         return found
 
     def _other(self) -> str:
-        """An attachment that some nodes have: of the fabric's link layer, but for a few."""
+        """An attachment that some nodes have: of the fabric's link layer, with few exceptions."""
         served = PROVIDERS[self.provider].served
         alike = [each for each in served if link_layer_of(each) == link_layer_of(self.attachment)]
         return str(self._random.choice(served if self._chance(0.1) else alike))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes docs/findings.md from the rules themselves; with --check only says whether it is up to date."""
+"""Writes docs/findings.md from the rules themselves; with --check only reports whether it is up to date."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ HEAD = """\
 # Findings
 
 Every finding about a [fabric file](fabric-file.md) has a code that stays, a place, and a remedy. An **error** stops
-before any host is contacted; a **warning** is shown. Findings marked so can be let stand for a reason, by the file's
-section [lint](fabric-file.md#lint-findings-that-stand); they are then shown as a **note**. All findings come at once,
+before any host is contacted; a **warning** is shown. Findings marked so can be suppressed for a reason, by the file's
+section [lint](fabric-file.md#lint-suppressed-findings); they are then shown as a **note**. All findings come at once,
 in the order of the file, and one mistake gives one finding. The shape is
 
     FILE:LINE: CODE PLACE: what is wrong. Remedy: what to do.
 
-Below each rule stand a bad example, what is said of it, and a good one. An example is a piece of this file, and its
-sections stand for those of the same name here:
+Below each rule are a bad example, its finding, and a good example. An example is a part of this file, and its
+sections replace those of the same name here:
 
 ```yaml
 %s```
@@ -71,7 +71,7 @@ def page() -> str:
 
 def _entry(rule: Rule) -> str:
     (finding,) = lint(example_file.whole(rule.bad).encode("utf-8")).findings
-    severity = rule.severity + (", may be let stand" if rule.lowers else "")
+    severity = rule.severity + (", may be suppressed" if rule.lowers else "")
     return "### %s\n\n%s (%s).%sBad:\n\n%s\n    %s\n\nGood:\n\n%s" % (
         rule.code,
         rule.title,

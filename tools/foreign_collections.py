@@ -43,7 +43,7 @@ def main() -> int:
     print("Taking %s out of the package ansible %s" % (", ".join(missing), release))
     with tempfile.TemporaryDirectory() as scratch:
         pip = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        # whatever Python it says that it needs: nothing of it runs before a task does
+        # whatever Python it requires: nothing of it runs before a task does
         pip += ["--only-binary=:all:", "--python-version=3.13", "-d", scratch]
         subprocess.run([*pip, "ansible==%s" % release], check=True)
         (wheel,) = Path(scratch).glob("ansible-*.whl")

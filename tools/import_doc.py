@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the findings of docs/import.md from the import's rules; with --check only says whether it is up to date."""
+"""Writes the findings of docs/import.md from the import's rules; with --check only reports whether it is up to date."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MARK = "<!-- Below this line: written by tools/import_doc.py from the rules. Cha
 
 
 def page() -> str:
-    """The whole page: what stands above the mark as it is, and below it the rules."""
+    """The whole page: the text above the mark unchanged, and below it the rules."""
     head, mark, _old = DOC.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         sys.exit("docs/import.md has lost its mark. Remedy: put this line above the findings: %s" % MARK.strip())
@@ -51,14 +51,14 @@ def page() -> str:
 
 def _entry(rule: Rule) -> str:
     outcome = run([("example", rule.bad.encode("utf-8", "surrogateescape"))], Options())
-    said = next(found for found in outcome.findings if found.finding.code == rule.code)
+    example = next(found for found in outcome.findings if found.finding.code == rule.code)
     lines = (_shown(rule.bad).splitlines(), _shown(rule.good).splitlines())
     if difflib.SequenceMatcher(None, *lines).ratio() > 0.4:
-        mended = [line for line in difflib.unified_diff(*lines, n=1, lineterm="") if not _HUNK.match(line)]
-        shown = "Mended:\n\n```diff\n%s\n```\n" % "\n".join(mended)
+        corrected = [line for line in difflib.unified_diff(*lines, n=1, lineterm="") if not _HUNK.match(line)]
+        shown = "Corrected:\n\n```diff\n%s\n```\n" % "\n".join(corrected)
     else:
         shown = "Found in:\n\n```\n%s\n```\n\nNot in:\n\n```\n%s\n```\n" % tuple(map("\n".join, lines))
-    return "### %s\n\n%s (%s). It says:\n\n    %s\n\n%s" % (rule.code, rule.title, rule.severity, said.text(), shown)
+    return "### %s\n\n%s (%s). Message:\n\n    %s\n\n%s" % (rule.code, rule.title, rule.severity, example.text(), shown)
 
 
 def _shown(text: str) -> str:

@@ -63,7 +63,9 @@ class Package(t.NamedTuple):
 
 
 PACKAGES: dict[str, Package] = {
-    "_common": Package("What all rooms share: errors, changes, URLs without passwords, names of firmware parameters."),
+    "_common": Package(
+        "What all packages share: errors, changes, URLs without passwords, names of firmware parameters."
+    ),
     "_node.core": Package(
         "The node as one object (files and commands), subsystems, the run of a module, the lock, packed programs.",
         "_common",
@@ -233,7 +235,7 @@ PACKAGES: dict[str, Package] = {
     "_kube.apply": Package("Server-side apply: comparison, writes, CRDs, labels, preflight.", "_common _kube.api"),
     "_kube.pods": Package("Pods: what runs where, draining and cordoning.", "_common _kube.api _kube.apply"),
 }
-# What stands above module_utils, and what of it each may import.
+# The packages above module_utils, and what each may import of it.
 PLUGINS: dict[str, tuple[str, ...]] = {
     "modules": ("_common", "_node"),
     "filter": ("_common", "_fabric"),

@@ -4,7 +4,7 @@
 """Build the collection's archive from what is committed, see that it is whole and works by itself, say its checksums.
 
 ``tools/release.py DIR [--final]``: leaves the archive, its SBOM (CycloneDX), SHA256SUMS in DIR. ``--final`` also holds
-the changelog and the tags against the version: what has not been told of it yet is then an error.
+the changelog and the tags against the version: what is missing there is then an error.
 """
 
 from __future__ import annotations
@@ -131,12 +131,12 @@ def checkers() -> Path:
     return CHECKERS / "bin"
 
 
-def see_what_galaxy_says(archive: Path, scratch: Path) -> str:
+def check_with_galaxy(archive: Path, scratch: Path) -> str:
     config = scratch / "importer.cfg"
     # ansible-lint is make lint's: here it would have three minutes and no more, however busy the machine
     checks = {"CHECK_REQUIRED_TAGS": True, "RUN_ANSIBLE_DOC": True, "RUN_ANSIBLE_LINT": False}
     config.write_text("[galaxy-importer]\n%s" % "".join("%s = %s\n" % check for check in checks.items()))
-    said = run(
+    output = run(
         *(str(checkers() / "python"), "-m", "galaxy_importer.main", str(archive)),
         cwd=scratch,
         GALAXY_IMPORTER_CONFIG=str(config),
@@ -144,16 +144,16 @@ def see_what_galaxy_says(archive: Path, scratch: Path) -> str:
         HOME=str(scratch),
         ANSIBLE_CONFIG=str(scratch / "empty" / "none.cfg"),
     )
-    wrong = [line for line in said.splitlines() if re.search(r"\b(ERROR|WARNING)\b", line)]
+    wrong = [line for line in output.splitlines() if re.search(r"\b(ERROR|WARNING)\b", line)]
     if wrong:
         raise Wrong("galaxy-importer:\n%s" % "\n".join(wrong))
-    if "Importer processing completed successfully" not in said:
-        raise Wrong("galaxy-importer did not come to its end:\n%s" % said[-3000:])
+    if "Importer processing completed successfully" not in output:
+        raise Wrong("galaxy-importer did not come to its end:\n%s" % output[-3000:])
     return "clean"
 
 
-def told(version: str) -> list[str]:
-    """What the changelog does not tell of this version yet."""
+def missing_in_changelog(version: str) -> list[str]:
+    """What is missing in the changelog for this version."""
     releases = yaml.safe_load((ROOT / "changelogs/changelog.yaml").read_text())["releases"]
     missing = [] if version in releases else ["the changelog has no release %s" % version]
     fragments = len(list((ROOT / "changelogs/fragments").glob("*.yml")))
@@ -172,7 +172,7 @@ def told(version: str) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("into", type=Path)
-    parser.add_argument("--final", action="store_true", help="what is not told in the changelog is an error")
+    parser.add_argument("--final", action="store_true", help="a missing entry of the changelog is an error")
     options = parser.parse_args()
     os.environ.pop("ANSIBLE_CONFIG", None)
     try:
@@ -184,7 +184,7 @@ def main() -> int:
 
 
 def release(into: Path, final: bool) -> None:
-    missing = told(str(yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]))
+    missing = missing_in_changelog(str(yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]))
     if final and missing:
         raise Wrong("%s. Remedy: see docs/release.md." % "; ".join(missing))
     into.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ def release(into: Path, final: bool) -> None:
         archive = build(scratch)
         say("archive", see_what_is_in(archive))
         say("installed", see_that_it_works(archive, scratch))
-        say("galaxy-importer", see_what_galaxy_says(archive, scratch))
+        say("galaxy-importer", check_with_galaxy(archive, scratch))
         sbom = archive.with_name(archive.name.replace(".tar.gz", ".cdx.json"))
         say("sbom", run(str(checkers() / "python"), str(ROOT / "tools/sbom.py"), str(archive), str(sbom)).strip())
         sums = ""

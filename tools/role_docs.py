@@ -22,14 +22,14 @@ INDEX_HEAD = """\
 
 <!-- Written by tools/role_docs.py from roles/*/meta/argument_specs.yml. Change these and run it. -->
 
-What `-e`, `group_vars` and `host_vars` may say of each role. Most of what a role does follows from the
-[fabric file](fabric-file.md): what is required here, the playbooks fill in from the plan. Variables of playbooks that
-are no role's (`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
+The variables of each role, for `-e`, `group_vars` and `host_vars`. Most of what a role does follows from the
+[fabric file](fabric-file.md): the playbooks set the required variables from the plan. Variables of playbooks
+(`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
 """
 
 
 class Indented(yaml.SafeDumper):
-    """Lists are indented below their key, as ansible-lint wants them."""
+    """Lists are indented below their key, as ansible-lint expects them."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)

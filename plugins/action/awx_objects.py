@@ -18,12 +18,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_compare import Secrets
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import Server
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_sync import Change, Sync, singular
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 _REMEDY = "name the data file with -e awx_file=PATH (docs/awx.md)"
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Creates and updates the objects of AWX; documented in ``plugins/modules/awx_objects.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

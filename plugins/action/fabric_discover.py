@@ -13,12 +13,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadTemplate, Template
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 _WISHES = ("pods", "pods6", "gateway", "gateway6")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Makes a fabric file of running nodes; documented in ``plugins/modules/fabric_discover.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

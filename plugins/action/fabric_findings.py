@@ -9,10 +9,10 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Lints fabric files; documented in ``plugins/modules/fabric_findings.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

@@ -13,14 +13,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Of a directory, the files that may hold manifests. A file that is named itself may have any name.
 _SUFFIXES = (".yml", ".yaml", ".json", ".md", ".markdown", ".txt", ".rst", ".adoc", ".sh")
 _COMMA = re.compile(r",(?![^\[]*\])\s*|\s+")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Makes a fabric file of manifests; documented in ``plugins/modules/fabric_import.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

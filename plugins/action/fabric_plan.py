@@ -18,13 +18,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Bytes of an earlier plan's file at the most: a plan of 8,192 nodes has a tenth of it.
 _MAX_PLAN = 1 << 30
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Plans a fabric file; documented in ``plugins/modules/fabric_plan.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

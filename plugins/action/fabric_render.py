@@ -9,10 +9,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import render
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _rendered
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Renders a plan's Kubernetes objects as files; documented in ``plugins/modules/fabric_render.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

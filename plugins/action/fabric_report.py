@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Bytes of a document at the most: the verdict of 8,192 nodes has a tenth of it.
 _MOST = 1 << 30
@@ -29,7 +29,7 @@ _KINDS = (report_documents.VERIFY, report_documents.DRIFT, report_documents.PROO
 _EARLIER = re.compile(r"(verify|drift|proof)-\d{8}T\d{6}Z\.json\Z")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Makes one page of all documents; documented in ``plugins/modules/fabric_report.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

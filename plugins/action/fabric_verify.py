@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
     judge,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _run_history
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Where the role verify and playbooks/tasks/prepare.yml register what nodes answer: module -> variable of the host.
 _STATES = {
@@ -54,7 +54,7 @@ _INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", 
 Row = t.Dict[str, t.Any]
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Judges what nodes told; documented in ``plugins/modules/fabric_verify.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

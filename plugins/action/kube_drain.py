@@ -11,10 +11,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import MANAGER
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import Consent, Drain
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Drains a node and gives it back; documented in ``plugins/modules/kube_drain.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_l
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Write
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Names of nodes in a warning, and whole objects in a difference.
 _SHOWN = 5
@@ -29,7 +29,7 @@ _DONE = ("created", "adopted", "changed", "replaced", "removed", "released")
 _MORE = "and %%d objects more that come or go (%s writes all that are planned)" % playbook("render")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Brings a plan's objects to a cluster, or takes them away; documented in ``plugins/modules/kube_objects.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

@@ -12,13 +12,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import workload_pods
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access, _planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 _BRING = named("kubectl apply -k DIR/workload, with the DIR that playbooks/render.yml -e render_dir=DIR has written")
 _IMAGE = " with kubernetes_options.images.test"
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Reads the test workload's pods; documented in ``plugins/modules/kube_pods.py``."""
 
     SPEC: t.Mapping[str, t.Any] = _cluster_access.SPEC

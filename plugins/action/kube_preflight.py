@@ -19,10 +19,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import preflight
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

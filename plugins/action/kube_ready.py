@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_serv
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import observed, plainly
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # Seconds after which progress is told although nothing moved.
 _STILL = 60.0
@@ -28,7 +28,7 @@ _REST = 5.0
 _READ = ("networkNamespace", "disable", "excludeIPs")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Waits until a cluster is where the plan has it; documented in ``plugins/modules/kube_ready.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

@@ -36,7 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_wr
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import DesiredObjects
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives, _cluster_access, _helm, _planned
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 # The default network of all pods: who takes it away says so by its name.
 CONSENT = ("calico", "flannel")
@@ -56,7 +56,7 @@ _SHARED = ("network-attachment-definitions.k8s.cni.cncf.io", "nodefeaturerules.n
 _LOOK = 2.0
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Brings software into a cluster, up to what Helm does; documented in ``plugins/modules/kube_software.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _output
-from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import Door
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Prints lines of text as they are; documented in ``plugins/modules/show.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {"text": {"type": "raw", "required": True}}

@@ -22,13 +22,13 @@ options:
     description:
       - The kubeconfig on the control node. Without it and O(context), the cluster that E(K8S_AUTH_HOST) names, as
         AWX's credential for Kubernetes does; it asks with E(K8S_AUTH_API_KEY), or E(K8S_AUTH_CERT_FILE) and
-        E(K8S_AUTH_KEY_FILE), and heeds E(K8S_AUTH_SSL_CA_CERT), E(K8S_AUTH_VERIFY_SSL), E(K8S_AUTH_PROXY) and
+        E(K8S_AUTH_KEY_FILE), and E(K8S_AUTH_SSL_CA_CERT), E(K8S_AUTH_VERIFY_SSL), E(K8S_AUTH_PROXY) and
         E(K8S_AUTH_NO_PROXY).
       - Else that of E(K8S_AUTH_KUBECONFIG) or E(KUBECONFIG), else C(~/.kube/config), else the pod's account in which
         Ansible runs.
       - A cluster that is reached through a jump host is named by the C(proxy-url) of a kubeconfig's cluster; else
-        E(HTTPS_PROXY) and E(NO_PROXY) count, as the Python client heeds them.
-      - Secrets are read from there alone. They are no option, so that no log has them.
+        E(HTTPS_PROXY) and E(NO_PROXY) count, as in the Python client.
+      - Secrets are read from there alone. They are not options, so no log has them.
     type: path
   context:
     description: The kubeconfig's context. Without it, that of E(K8S_AUTH_CONTEXT), else its current one.
@@ -46,7 +46,7 @@ requirements:
 options:
   kubernetes:
     description:
-      - What a fabric file does not say, such as namespaces of operators, images and their registry; see
+      - What a fabric file does not contain, such as namespaces of operators, images and their registry; see
         C(docs/kubernetes-objects.md).
     type: dict
     default: {}

@@ -13,12 +13,12 @@ author:
 description:
   - Reads a fabric file, checks all of it, and plans every rail port's names, addresses and numbers before any host is
     contacted.
-  - The file is named C(fabric.yml) or C(fabric.yaml), or says C(railyard.fabric.rails) as its O(plugin).
-  - Every finding says its code, its place in the file and its remedy. All of them are shown at once. An error ends the
+  - The file is named C(fabric.yml) or C(fabric.yaml), or has C(railyard.fabric.rails) as its O(plugin).
+  - Every finding has its code, its place in the file and its remedy. All of them are shown at once. An error ends the
     run, whatever other inventory sources there are.
   - Put the plugin first in C(enable_plugins), before P(ansible.builtin.auto#inventory) and
     P(ansible.builtin.yaml#inventory).
-  - A finding that the file lets stand is shown as a note, with the reason. It goes to standard error, as warnings do.
+  - A finding that the file suppresses is shown as a note, with the reason. It goes to standard error, as warnings do.
   - The group C(railyard_nodes) has all nodes and the variable C(railyard_fabric). Each node has the variable
     C(railyard_node) and is in the group C(railyard_profile_NAME) of its profile, with underscores for hyphens.
   - The C(vars) of a group that the file describes are that group's variables.
@@ -49,7 +49,7 @@ options:
     type: dict
     required: true
   addresses:
-    description: How the rails get their addresses, for all that do not say it themselves.
+    description: How the rails get their addresses, for all that do not set it themselves.
     type: dict
   units:
     description: The scalable units by name, each with its places for C(nodes) and its leaves.
@@ -64,7 +64,7 @@ options:
     description: How RoCE packets are marked, kept apart and slowed down.
     type: dict
   lint:
-    description: Findings that may stand, each with its C(rule), C(place) and C(reason).
+    description: Suppressed findings, each with its C(rule), C(place) and C(reason).
     type: list
     elements: dict
 """
@@ -130,7 +130,7 @@ class InventoryModule(BaseInventoryPlugin):
             with open(path, "rb") as file:
                 start = file.read(65536)
         except OSError:
-            return named  # parse says what is wrong
+            return named  # parse reports what is wrong
         if _OURS.search(start):
             return True
         return named and not _OTHERS.search(start)
@@ -192,7 +192,7 @@ class InventoryModule(BaseInventoryPlugin):
 
 
 def _line(finding: Finding, path: str) -> str:
-    """A finding among errors, which has its severity where it is none."""
+    """A finding among errors, with its severity if it is not an error."""
     text = finding.text(path)
     return text if finding.severity == ERROR else "%s: %s" % (finding.severity, text)
 

@@ -43,7 +43,7 @@ EXAMPLES = r"""
   gather_facts: false
   become: true
   tasks:
-    - name: See what the nodes have
+    - name: Read the state of the nodes
       railyard.fabric.rail_info:
 """
 
@@ -112,12 +112,12 @@ class LookupModule(LookupBase):
 
 
 def _run(variables: t.Mapping[str, t.Any]) -> _run_guard.Run:
-    told = context.CLIARGS
+    arguments = context.CLIARGS
     tags = [tag for tag in variables.get("ansible_run_tags") or [] if tag != "all"]
     return _run_guard.Run(
-        told.get("args") or (),
+        arguments.get("args") or (),
         tags,
         list(variables.get("ansible_skip_tags") or []),
-        told.get("subset"),
-        told.get("start_at_task"),
+        arguments.get("subset"),
+        arguments.get("start_at_task"),
     )

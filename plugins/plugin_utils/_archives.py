@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Archives of charts, and manifests: found or fetched, held against their checksum, and read without unpacking them.
+"""Archives of charts, and manifests: found or fetched, compared with their checksum, and read without unpacking them.
 
 A file comes from a directory of the control node, from a web server, or for charts from an OCI registry, by Helm. What
 is fetched is kept by its checksum, so that it is fetched once and never mistaken for another.
@@ -30,7 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WEB = ("https://", "http://")
 _OCI = "oci://"
-# Seconds, and bytes: the largest that anybody publishes is a fiftieth of it.
+# Seconds, and bytes: the largest published one is a fiftieth of it.
 _TIMEOUT = 60
 _LARGEST = 100 * 1024 * 1024
 
@@ -58,9 +58,9 @@ def found(software: str, source: str, file: File, helm: str = "") -> Archive:
     place = "%s: source" % software
     if not source:
         raise RailyardError(
-            "nobody says where %s is" % file.name,
+            "no source is configured for %s" % file.name,
             place,
-            "name a directory of the control node or a URL that has it; docs/cluster-software.md says where upstream"
+            "name a directory of the control node or a URL that has it; docs/cluster-software.md lists where upstream"
             " publishes it",
         )
     web = source.startswith((*_WEB, _OCI))
@@ -110,7 +110,7 @@ def _verified(content: bytes, file: File, where: str, place: str) -> bytes:
         raise RailyardError(
             "%s has the SHA-256 %s and should have %s" % (where, digest, file.sha256),
             place,
-            "see that it is the file of that release and whole; a file that is meant to differ needs its own checksum",
+            "check that it is the complete file of that release; a file that is meant to differ needs its own checksum",
         )
     return content
 
@@ -124,7 +124,7 @@ def _fetched(url: str, place: str) -> bytes:
         raise RailyardError(
             "%s cannot be fetched: %s" % (url, " ".join(str(error).split())),
             place,
-            "see that it can be reached from the control node, or name a directory that holds the file",
+            "check that it can be reached from the control node, or name a directory that holds the file",
         ) from error
     if len(content) > _LARGEST:
         raise RailyardError("%s is larger than %d bytes" % (url, _LARGEST), place, "see what is served there")
@@ -145,14 +145,14 @@ def _pulled(source: str, file: File, helm: str, place: str) -> bytes:
             raise RailyardError(
                 "%s cannot be pulled: %s" % (reference, " ".join(done.stderr.split()) or "helm left no file"),
                 place,
-                "see that it can be reached from the control node and that helm is logged in (helm registry login), or"
+                "check that the control node can reach it and helm is logged in (helm registry login), or"
                 " name a directory that holds %s" % file.name,
             )
         return _read(files[0], place, file.name)
 
 
 def _keep(path: str, content: bytes) -> None:
-    """Whole or not at all, whoever else does the same."""
+    """Write the whole file or nothing, also while other runs do the same."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
@@ -178,28 +178,30 @@ def documents(content: bytes, where: str) -> list[dict[str, t.Any]]:
         found_objects = [each for each in yaml.load_all(content, Loader=_LOADER) if each]
     except yaml.YAMLError as error:
         raise RailyardError(
-            "it is no YAML: %s" % " ".join(str(error).split()), where, "see that it is the whole file"
+            "it is not valid YAML: %s" % " ".join(str(error).split()), where, "check that the file is complete"
         ) from error
     for each in found_objects:
         if not isinstance(each, dict) or not each.get("kind") or not (each.get("metadata") or {}).get("name"):
-            raise RailyardError("it holds something that is no object", where, "see that it is upstream's manifest")
+            raise RailyardError(
+                "it contains a document that is not an object", where, "download upstream's manifest again"
+            )
     return found_objects
 
 
 def chart(archive: Archive) -> Chart:
     """The chart of an archive, or of an unpacked folder.
 
-    :raises RailyardError: where it is none.
+    :raises RailyardError: if it is not a chart.
     """
     try:
         members = _packed(archive) if archive.content else _unpacked(archive.path)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise RailyardError(
-            "it cannot be unpacked: %s" % error, archive.path, "see that it is the whole file"
+            "it cannot be unpacked: %s" % error, archive.path, "check that the file is complete"
         ) from error
     tops = sorted({path.partition("/")[0] for path in members if path.endswith("/Chart.yaml")}, key=len)
     if not tops:
-        raise RailyardError("it is no chart: it has no Chart.yaml", archive.path, "name a chart's archive")
+        raise RailyardError("it is not a chart: it has no Chart.yaml", archive.path, "name a chart's archive")
     return _chart({path.partition("/")[2]: content for path, content in members.items()}, archive.path)
 
 
@@ -259,5 +261,7 @@ def _mapping(content: bytes, where: str) -> dict[str, t.Any]:
     try:
         value = yaml.load(content, Loader=_LOADER) or {}
     except yaml.YAMLError as error:
-        raise RailyardError("its YAML cannot be read: %s" % " ".join(str(error).split()), where, "mend it") from error
+        raise RailyardError(
+            "its YAML cannot be read: %s" % " ".join(str(error).split()), where, "correct the YAML"
+        ) from error
     return value if isinstance(value, dict) else {}

@@ -16,8 +16,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _output
 
 
-class Door(ActionBase):
-    """An action plugin says its options in ``SPEC`` and does its work in :meth:`work`."""
+class ControllerAction(ActionBase):
+    """An action plugin defines its options in ``SPEC`` and does its work in :meth:`work`."""
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -35,12 +35,12 @@ class Door(ActionBase):
         except AnsibleError:
             raise
         except Exception as error:  # Ansible shows the traceback, kept in 'exception', only at -vvv
-            said = RailyardError(
+            bug = RailyardError(
                 "%s: %s" % (type(error).__name__, error),
                 "unforeseen",
                 "run again with -vvv and report what it prints as a bug",
             )
-            result.update(failed=True, msg=str(said), exception=traceback.format_exc())
+            result.update(failed=True, msg=str(bug), exception=traceback.format_exc())
         return result
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:

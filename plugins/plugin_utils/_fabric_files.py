@@ -42,8 +42,8 @@ def named(paths: t.Sequence[str]) -> list[str]:
 
 
 def _inventory_sources() -> list[str]:
-    said = context.CLIARGS.get("inventory") if context.CLIARGS else None
-    sources = said or constants.config.get_config_value("DEFAULT_HOST_LIST")
+    named = context.CLIARGS.get("inventory") if context.CLIARGS else None
+    sources = named or constants.config.get_config_value("DEFAULT_HOST_LIST")
     return [str(source) for source in sources if "," not in str(source)]
 
 
@@ -115,7 +115,7 @@ def write_fabric(dest: str, text: str, check: bool, refused: str, consent: str |
     """Write a fabric file, and never another over one that is there.
 
     :param refused: why another file is not written over.
-    :param consent: how to consent to it; None where somebody has.
+    :param consent: how to consent to it; None if consent is given.
     :raises Refused: where there is another file.
     """
     content = text.encode("utf-8")

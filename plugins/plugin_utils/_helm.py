@@ -33,7 +33,7 @@ def program(named: str) -> str:
     if path is None:
         errors.append(
             RailyardError(
-                "%s is no program" % named if named else "there is no helm on the PATH",
+                "%s is not a program" % named if named else "there is no helm on the PATH",
                 "control node",
                 "install Helm %d, or name it with -e cluster_helm=PATH" % _MAJOR,
             )
@@ -55,13 +55,13 @@ def _wrong(path: str) -> t.Iterator[RailyardError]:
             check=False,
             timeout=30,
         )
-        said = done.stdout.strip() or " ".join(done.stderr.split())
+        output = done.stdout.strip() or " ".join(done.stderr.split())
     except (OSError, subprocess.TimeoutExpired) as error:
-        said = str(error)
-    version = re.match(r"v(\d+)\.", said)
+        output = str(error)
+    version = re.match(r"v(\d+)\.", output)
     if not version or int(version.group(1)) != _MAJOR:
         yield Unsupported(
-            "%s says that it is %s" % (path, said or "nothing"),
+            "%s reports the version %s" % (path, output or "(none)"),
             "control node",
             "kubernetes.core works with Helm %d: install that, or name it with -e cluster_helm=PATH" % _MAJOR,
         )

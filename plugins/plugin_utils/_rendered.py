@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A directory of rendered files, beside whatever else its owner keeps there.
+"""A directory of rendered files, which may hold other files too.
 
-A list of our own files lies among them, so that one which left the plan is removed, and no file of anybody else's
+A list of our own files is among them, so that a file which is no longer planned is removed, and no other file
 ever is, nor written over.
 """
 
@@ -25,10 +25,10 @@ INDEX = ".railyard-files"
 
 
 def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str, list[str]]:
-    """Write what differs and remove what we once wrote and is no longer wanted; with ``check`` only say so.
+    """Write what differs and remove what we once wrote and is no longer wanted; with ``check`` only report it.
 
     Gives the paths, relative to ``directory``, that were (or would be) ``written`` and ``removed``.
-    :raises Refused: where a file of somebody else stands in the place of one of ours; then nothing is written.
+    :raises Refused: if another file has the name of one of ours; then nothing is written.
     """
     try:
         old = _index(directory)
@@ -36,7 +36,7 @@ def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str
             [_theirs(directory, path) for path in files if path not in old and _other(directory, path, files[path])]
         )
         if not check and old != list(files):
-            # Before the first file, so that a run that is cut off leaves none that nobody knows for ours.
+            # Before the first file, so that a run that is cut off leaves no file that is not in the list.
             _list(directory, list(dict.fromkeys([*old, *files])))
         removed = [path for path in old if path not in files and os.path.lexists(os.path.join(directory, path))]
         by_folder: dict[str, dict[str, bytes]] = {}
@@ -81,7 +81,7 @@ def _theirs(directory: str, path: str) -> Refused:
 
 
 def _index(directory: str) -> list[str]:
-    """Our own files, as the list says. A path that leads out of the directory is not ours, whoever wrote it there."""
+    """Our own files, as listed. A path that leads out of the directory is not ours."""
     path = os.path.join(directory, INDEX)
     if not os.path.exists(path):
         return []

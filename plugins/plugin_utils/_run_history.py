@@ -48,7 +48,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _moment(path: str) -> str:
-    """When the verdict began, as it says itself; a file that does not say is of the time when it was written."""
+    """When the verdict began, from its content; without that, when the file was written."""
     moment = time.gmtime(os.stat(path).st_mtime)
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(path, encoding="utf-8") as file:
         moment = time.strptime(json.load(file)["began"], _BEGAN)

@@ -72,15 +72,17 @@ def _of_page(page: str, text: str) -> t.Iterator[Command]:
             at += 1
             if not (line.startswith(prompt) if prompt else _PROGRAM.match(line)):
                 continue
-            said = line[len(prompt) :]
-            while said.endswith("\\") and at < len(lines):
-                said = said[:-1].rstrip() + " " + lines[at].strip()
+            message = line[len(prompt) :]
+            while message.endswith("\\") and at < len(lines):
+                message = message[:-1].rstrip() + " " + lines[at].strip()
                 at += 1
             end = at
             while prompt and end < len(lines) and not lines[end].startswith(prompt):
                 end += 1
             printed = [one.strip() for one in lines[at:end]]
-            yield Command(page, first + start, said, tuple(one for one in printed if one and not _ELISION.search(one)))
+            yield Command(
+                page, first + start, message, tuple(one for one in printed if one and not _ELISION.search(one))
+            )
             at = end
 
 

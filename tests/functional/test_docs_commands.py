@@ -102,8 +102,8 @@ def _done(desk: Desk, text: str, _state: str = "") -> subprocess.CompletedProces
 
 def _edited(page: str) -> set[str]:
     """The inventories that a page has its reader make or change."""
-    told = [one.words for one in commands() if one.page == page and re.match(r"(cp|sed) ", one.bare)]
-    return {words[-1].replace("/fabric.yml", "") for words in told}
+    reported = [one.words for one in commands() if one.page == page and re.match(r"(cp|sed) ", one.bare)]
+    return {words[-1].replace("/fabric.yml", "") for words in reported}
 
 
 RUN = [one for one in commands() if _RUN.match(one.bare)]
@@ -116,10 +116,10 @@ def _listed(one: Command) -> str:
 
     Without --limit it is the same list with every inventory that is there, and so it is read once with one of them.
     """
-    told = re.sub(r" (--check|--diff|--ask-vault-pass|-e (\w+=\S+|'[^']*'|@\S+))(?= |$)", "", one.bare)
-    if " --limit " not in told:
-        told = re.sub(r" -i inventories/\S+", " -i inventories/mine", told)
-    return told + " --list-tasks"
+    reported = re.sub(r" (--check|--diff|--ask-vault-pass|-e (\w+=\S+|'[^']*'|@\S+))(?= |$)", "", one.bare)
+    if " --limit " not in reported:
+        reported = re.sub(r" -i inventories/\S+", " -i inventories/mine", reported)
+    return reported + " --list-tasks"
 
 
 def _result(one: Command, desk: t.Callable[[str], Desk]) -> subprocess.CompletedProcess[str]:
@@ -143,12 +143,12 @@ def _wrong(one: Command, done: subprocess.CompletedProcess[str]) -> str:
         listed = re.search(r"TAGS: \[", done.stdout.partition("tasks:")[2])
         return "" if listed and "Could not match" not in done.stderr else "no node or no task is left: " + done.stderr
     lines = iter([" ".join(line.split()) for line in done.stdout.splitlines()])
-    missing = [line for line in one.output if not any(" ".join(line.split()) in said for said in lines)]
+    missing = [line for line in one.output if not any(" ".join(line.split()) in message for message in lines)]
     return "prints no such line (in this order): %s" % missing if missing else ""
 
 
 @pytest.mark.parametrize("page", sorted({one.page for one in [*RUN, *PLAYS]}))
-def test_commands_do_what_the_page_says(page: str, desks: t.Callable[[str], Desk]) -> None:
+def test_commands_print_the_output_of_the_page(page: str, desks: t.Callable[[str], Desk]) -> None:
     """In the order of the page, at one desk: exit status 0 and the lines that are printed behind them.
 
     Calls of playbooks that ask nodes or clusters are read by Ansible, to the list of their tasks: inventory, playbook,
@@ -157,18 +157,18 @@ def test_commands_do_what_the_page_says(page: str, desks: t.Callable[[str], Desk
     wrong = []
     for one in commands():
         if one.page == page and (one in RUN or one in PLAYS):
-            said = _wrong(one, _result(one, desks))
-            wrong += ["%s\n%s" % (one.place, said)] if said else []
+            message = _wrong(one, _result(one, desks))
+            wrong += ["%s\n%s" % (one.place, message)] if message else []
     assert not wrong, "\n\n".join(wrong)
 
 
 @pytest.mark.parametrize("one", NOT_RUN, ids=[one.place for one in NOT_RUN])
-def test_what_is_not_run_here_is_covered_or_it_is_said_why_not(one: Command) -> None:
+def test_a_command_that_is_not_run_here_has_a_row(one: Command) -> None:
     assert any(re.fullmatch(row.pattern, one.bare) for row in ELSEWHERE), "%s: no row of ELSEWHERE" % one.place
 
 
 @pytest.mark.parametrize("row", ELSEWHERE, ids=[row.pattern for row in ELSEWHERE])
-def test_each_row_stands_for_a_command_and_for_a_test_that_is_there(row: Row) -> None:
+def test_each_row_names_a_command_and_a_test_that_exist(row: Row) -> None:
     assert bool(row.covered) != bool(row.why)
     assert any(re.fullmatch(row.pattern, one.bare) for one in NOT_RUN), "no page prints such a command"
     if row.covered:
@@ -176,7 +176,7 @@ def test_each_row_stands_for_a_command_and_for_a_test_that_is_there(row: Row) ->
 
 
 @pytest.mark.parametrize("one", PLAYS, ids=[one.place for one in PLAYS])
-def test_a_playbook_takes_what_it_is_told(one: Command, desks: t.Callable[[str], Desk]) -> None:
+def test_a_playbook_accepts_the_variables_and_tags(one: Command, desks: t.Callable[[str], Desk]) -> None:
     play = Play.read(one.words[1:])
     assert play.path.is_file(), "no playbook %s" % play.playbook
     known = takes(play.path)
@@ -189,7 +189,7 @@ def test_a_playbook_takes_what_it_is_told(one: Command, desks: t.Callable[[str],
 
 
 @pytest.mark.parametrize("one", [one for one in NOT_RUN if one.bare.startswith("lab/lab ")], ids=lambda one: one.place)
-def test_the_lab_takes_what_it_is_told(one: Command) -> None:
+def test_the_lab_accepts_the_arguments(one: Command) -> None:
     parser().parse_args(one.words[1:])
 
 
@@ -206,13 +206,13 @@ OWN_MODULE = re.compile(r"ansible .* -m railyard\.fabric\.(\w+)")
 
 
 @pytest.mark.parametrize("one", [one for one in NOT_RUN if OWN_MODULE.match(one.bare)], ids=lambda one: one.place)
-def test_a_module_takes_what_it_is_told(one: Command) -> None:
+def test_a_module_accepts_the_options(one: Command) -> None:
     module = OWN_MODULE.match(one.bare)
     assert module
     text = (ROOT / "plugins" / "modules" / (module[1] + ".py")).read_text()
-    told = re.findall(r'^DOCUMENTATION = r"""\n(.*?)^"""', text, re.MULTILINE | re.DOTALL)[0]
+    reported = re.findall(r'^DOCUMENTATION = r"""\n(.*?)^"""', text, re.MULTILINE | re.DOTALL)[0]
     given = json.loads(one.words[one.words.index("-a") + 1]) if "-a" in one.words else {}
-    assert set(given) <= set(yaml.safe_load(told)["options"])
+    assert set(given) <= set(yaml.safe_load(reported)["options"])
 
 
 # -- what stands within sentences
@@ -229,8 +229,8 @@ def _everything() -> tuple[frozenset[str], frozenset[str]]:
 def test_options_within_sentences_are_known(page: Path) -> None:
     variables, tags = _everything()
     text = page.read_text()
-    said = set(re.findall(r"-e '?(\w+)=", text))
-    assert said <= variables, sorted(said - variables)
+    message = set(re.findall(r"-e '?(\w+)=", text))
+    assert message <= variables, sorted(message - variables)
     asked = {tag for tags_ in re.findall(r"--(?:skip-)?tags[ =]([\w,]+)", text) for tag in tags_.split(",")}
     assert asked <= tags, sorted(asked - tags)
 

@@ -27,7 +27,7 @@ def test_it_works_by_itself(archive: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("tests/functional/test_release.py", b"", "tests/functional/test_release.py does not belong in it"),
         ("plugins/modules/new.pyc", b"", "plugins/modules/new.pyc does not belong in it"),
@@ -38,7 +38,7 @@ def test_it_works_by_itself(archive: Path, tmp_path: Path, monkeypatch: pytest.M
         ),
     ],
 )
-def test_what_does_not_belong_is_named(archive: Path, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_what_does_not_belong_is_named(archive: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
     """The archive with one file more."""
     (tmp_path / "more").write_bytes(content)
     other = tmp_path / "other.tar.gz"
@@ -46,7 +46,7 @@ def test_what_does_not_belong_is_named(archive: Path, tmp_path: Path, name: str,
         for member in old:
             new.addfile(member, old.extractfile(member) if member.isfile() else None)
         new.add(tmp_path / "more", name)
-    with pytest.raises(release.Wrong, match=said):
+    with pytest.raises(release.Wrong, match=message):
         release.see_what_is_in(other)
 
 

@@ -567,8 +567,10 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     file["names"] = {"network": "{fabric}-{rail}"}
     (bench.place / "other.yml").write_text(yaml.safe_dump(file, sort_keys=False))
     done = play(bench, "kubernetes", "-e", "fabric_file=%s" % (bench.place / "other.yml"))
-    assert done.returncode == 2 and "Node node-1, node-2: planned here, and another's already" in done.said, done.text
-    assert "Apply what differs" not in done.said
+    assert done.returncode == 2 and "Node node-1, node-2: planned here, and another's already" in done.one_line, (
+        done.text
+    )
+    assert "Apply what differs" not in done.one_line
     assert (labels("node-1"), labels("node-2")) == before and other.done == []
     label({})
     assert not [key for key in labels("node-2") if key.startswith(LABEL)]
@@ -645,21 +647,21 @@ def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
     plan = bench.plan()
     wanted = "fabric ai: %d objects; " % len(plan.objects)
     done = play(bench, "kubernetes", "--check", "-e", "kubernetes_wait=false")
-    assert done.returncode == 0 and wanted + "%d created" % len(plan.objects) in done.said, done.text
+    assert done.returncode == 0 and wanted + "%d created" % len(plan.objects) in done.one_line, done.text
     assert bench.live(plan) == {}
     done = play(bench, "kubernetes", "-e", "kubernetes_wait=false")
-    assert done.returncode == 0 and "2 nodes labelled" in done.said and "Nobody waited" in done.said, done.text
+    assert done.returncode == 0 and "2 nodes labelled" in done.one_line and "Nobody waited" in done.one_line, done.text
     bench.proxy.seen.clear()
     done = play(bench, "kubernetes", "-e", "kubernetes_wait_timeout=1")
-    assert done.returncode == 2 and "changed=0" in done.said and bench.proxy.writes == [], done.text
-    assert wanted + "nothing differs" in done.said
-    assert "fabric ai: 0 of 4 resources of 2 nodes at the planned number" in done.said
-    assert "node-1, node-2: is not Ready. Likely: its kubelet does not run or says so (NoKubelet" in done.said
+    assert done.returncode == 2 and "changed=0" in done.one_line and bench.proxy.writes == [], done.text
+    assert wanted + "nothing differs" in done.one_line
+    assert "fabric ai: 0 of 4 resources of 2 nodes at the planned number" in done.one_line
+    assert "node-1, node-2: is not Ready. Likely: its kubelet does not run or says so (NoKubelet" in done.one_line
     done = play(bench, "teardown")
-    assert done.returncode == 2 and "consent with -e teardown_consent=ai" in done.said, done.text
+    assert done.returncode == 2 and "consent with -e teardown_consent=ai" in done.one_line, done.text
     assert len(bench.live(plan)) == len(plan.objects)
     done = play(bench, "teardown", "-e", "teardown_consent=ai")
-    assert done.returncode == 0 and "%d removed" % len(plan.objects) in done.said, done.text
+    assert done.returncode == 0 and "%d removed" % len(plan.objects) in done.one_line, done.text
     assert bench.live(plan) == {}
 
 
@@ -667,18 +669,20 @@ def test_a_missing_kind_says_what_its_cluster_says(bench: Bench) -> None:
     bench.plan()
     options = dict(OPTIONS, node_feature_rule=True)
     said = "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: "
-    assert said + "install Node Feature Discovery" in play(bench, "kubernetes", options=options).said
+    assert said + "install Node Feature Discovery" in play(bench, "kubernetes", options=options).one_line
     done = play(bench, "kubernetes", "-e", json.dumps({"kubernetes_kinds_from": "make lab CRDS=DIR"}), options=options)
-    assert done.returncode == 2 and said + "make lab CRDS=DIR" in done.said, done.text
+    assert done.returncode == 2 and said + "make lab CRDS=DIR" in done.one_line, done.text
 
 
 def test_the_labs_inventory_without_an_operator_runs_as_it_is(bench: Bench) -> None:
     cni = "inventories/lab-cni/fabric.yml"
     try:
         done = run_play(bench, "kubernetes", cni)
-        assert done.returncode == 0 and "changed=0" not in done.said and "fabric lab-cni" in done.said, done.text
+        assert done.returncode == 0 and "changed=0" not in done.one_line and "fabric lab-cni" in done.one_line, (
+            done.text
+        )
         done = run_play(bench, "kubernetes", cni)
-        assert done.returncode == 0 and "changed=0" in done.said and "nothing differs" in done.said, done.text
+        assert done.returncode == 0 and "changed=0" in done.one_line and "nothing differs" in done.one_line, done.text
     finally:
         done = run_play(bench, "teardown", cni, "-e", "teardown_consent=lab-cni")
     assert done.returncode == 0, done.text

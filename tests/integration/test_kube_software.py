@@ -41,7 +41,7 @@ class Done(t.NamedTuple):
     """How an action ended."""
 
     failed: bool
-    said: str
+    one_line: str
     changed: bool
 
 
@@ -78,7 +78,7 @@ class Bench:
         known = {"XDG_CACHE_HOME": str(self.place), **(env or {})}
         book = "playbooks/%s.yml" % name
         done = playbook.play(book, *words, inventory="localhost,", given=given, env=known, timeout=400)
-        return done.returncode, done.said
+        return done.returncode, done.one_line
 
     def act(self, name: str, state: str = "present", check: bool = False, **options: t.Any) -> Done:
         """The action as the role calls it, without a playbook around it: definitions and objects, but no release."""
@@ -256,16 +256,16 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
 
     def acted(*words: str, **options: t.Any) -> None:
         done = bench.act("spiderpool", **options)
-        assert done.failed, done.said
-        nothing(words, done.said)
+        assert done.failed, done.one_line
+        nothing(words, done.one_line)
 
     wrong = {"spiderpoolAgnet": {}, "coordinator": {"detectGateway": True}}
     played("did you mean spiderpoolAgent", "set ipam.enableGatewayDetection", cluster_values={"spiderpool": wrong})
     acted("has no checksum here", checksums={}, version="9.9.9")
     acted("should have " + "0" * 64, checksums={chart.name: "0" * 64})
     acted("should have", checksums={})  # the small chart is not the pinned one
-    acted("nobody says where", source="")
-    acted("is no program", helm="/nowhere/helm")
+    acted("no source is configured for", source="")
+    acted("is not a program", helm="/nowhere/helm")
     # what nobody would read is no name of software
     known = "take one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
     played("cluster_versions.spider_pool: there is nothing of this name", known, cluster_versions={"spider_pool": "2"})
@@ -274,7 +274,7 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     four = bench.place / "helm4"
     four.write_text("#!/bin/sh\necho v4.1.4\n")
     four.chmod(0o755)
-    acted("says that it is v4.1.4", "Helm 3", helm=str(four))
+    acted("reports the version v4.1.4", "Helm 3", helm=str(four))
     about = {"apiVersion": "v2", "name": "spiderpool", "version": "1.2.2", "kubeVersion": ">= 1.99.0-0"}
     later = software_files.spiderpool(bench.place / "later", "1.2.2", **{"Chart.yaml": about})
     checksums = {later.name: software_files.digest(later)}
@@ -388,27 +388,27 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
         "metadata": {"name": "one", "finalizers": ["a.example/x"]},
     }
     done = bench.act("spiderpool")
-    assert not done.failed, done.said
+    assert not done.failed, done.one_line
     bench.cluster.kubectl("apply", "-f", "-", text=json.dumps(small))
     done = bench.act("spiderpool", "purged")
-    assert done.failed and "one would never go: it waits for a.example/x" in done.said, done.said
+    assert done.failed and "one would never go: it waits for a.example/x" in done.one_line, done.one_line
     assert "smallpools.%s" % GROUP in bench.cluster.crds()
     bench.cluster.kubectl("patch", "smallpool", "one", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     done = bench.act("spiderpool", "purged")
-    assert not done.failed and "smallpools.%s" % GROUP not in bench.cluster.crds(), done.said
+    assert not done.failed and "smallpools.%s" % GROUP not in bench.cluster.crds(), done.one_line
     # what a release of somebody's holds is that release's
     held = software_files.definition(GROUP, "SmallPool")
     held["metadata"] = {"name": held["metadata"]["name"], "annotations": {"meta.helm.sh/release-name": "theirs"}}
     bench.cluster.kubectl("create", "-f", "-", text=json.dumps(held))
     done = bench.act("spiderpool")
-    assert not done.failed and "is a part of Helm's release theirs and left as it is" in done.said, done.said
+    assert not done.failed and "is a part of Helm's release theirs and left as it is" in done.one_line, done.one_line
     # and a version in which objects are stored is not taken away under them
     bench.cluster.kubectl("annotate", "crd", held["metadata"]["name"], "meta.helm.sh/release-name-")
     more = {"crds/example.yaml": software_files.definition(GROUP, "SmallPool", ("v2",))}
     newer = software_files.spiderpool(bench.archives, "1.3.0", **more)
     bench.checksums["spiderpool"] = {newer.name: software_files.digest(newer)}
     done = bench.act("spiderpool", version="1.3.0")
-    assert done.failed and "objects are stored as v1" in done.said, done.said
+    assert done.failed and "objects are stored as v1" in done.one_line, done.one_line
 
 
 def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path) -> None:
@@ -426,22 +426,24 @@ def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path
     newer = software_files.definition(GROUP, "SmallPool", rdma={"type": "string"}, mtu={"type": "integer"})
     there(newer)
     done = bench.act("spiderpool")
-    assert not done.failed and "is newer (it has v1.spec.mtu and 1 more) and stays unchanged" in done.said, done.said
+    assert not done.failed and "is newer (it has v1.spec.mtu and 1 more) and stays unchanged" in done.one_line, done.one_line
     assert fields() == {"note", "rdma", "mtu"}
     # one that has less is renewed, as after an installation by hand
     older = software_files.definition(GROUP, "SmallPool")
     del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     there(older)
     done = bench.act("spiderpool")
-    assert not done.failed and fields() == {"note"}, done.said
+    assert not done.failed and fields() == {"note"}, done.one_line
     # where each has what the other has not, only its owner knows
     del newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["note"]
     there(newer)
     done = bench.act("spiderpool", check=True)
-    assert done.failed and "kubectl label crd %s railyard.fabric/software=spiderpool" % name in done.said, done.said
+    assert done.failed and "kubectl label crd %s railyard.fabric/software=spiderpool" % name in done.one_line, (
+        done.one_line
+    )
     bench.cluster.kubectl("label", "crd", name, "railyard.fabric/software=spiderpool")
     done = bench.act("spiderpool")
-    assert not done.failed and fields() == {"note"}, done.said
+    assert not done.failed and fields() == {"note"}, done.one_line
 
 
 def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path) -> None:
@@ -482,7 +484,7 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     settings = {"cluster_cni": "flannel", "flannel_interface": "eth0", "flannel_mtu": 1400}
     options = {"settings": {"interface": "eth0", "mtu": 1400}}
     done = bench.act("flannel", check=True, **options)
-    assert not done.failed and "flannel v0.28.9: 3 changes" in done.said and daemon() is None, done.said
+    assert not done.failed and "flannel v0.28.9: 3 changes" in done.one_line and daemon() is None, done.one_line
     rc, said = bench.play("cluster", **settings)
     made = daemon()
     assert rc == 0 and made, said
@@ -494,7 +496,7 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     done = bench.act("flannel", **options)
     assert (
         not done.failed
-        and "flannel v0.28.9: 1 changes" in done.said
+        and "flannel v0.28.9: 1 changes" in done.one_line
         and bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
     )
     # what left the manifest goes
@@ -503,18 +505,18 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     flannel.write_text(yaml.safe_dump_all([*documents, more]))
     bench.vouch("flannel", flannel)
     done = bench.act("flannel", **options)
-    assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel"), done.said
+    assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel"), done.one_line
     flannel.write_text(yaml.safe_dump_all(documents))
     bench.vouch("flannel", flannel)
     done = bench.act("flannel", **options)
-    assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel") is None, done.said
+    assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel") is None, done.one_line
     # a rail is no pod network
     for wrong, why in (("enp11s0np0", "the port of rail"), (".*", "flanneld takes no pattern")):
         done = bench.act("flannel", settings={"interface": wrong})
-        assert done.failed and why in done.said, done.said
+        assert done.failed and why in done.one_line, done.one_line
     # it goes by consent alone
     done = bench.act("flannel", "absent", check=True)
-    assert not done.failed and done.changed and daemon(), done.said
+    assert not done.failed and done.changed and daemon(), done.one_line
     rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_cni="flannel")
     assert rc == 0 and daemon() is None, said
 
@@ -525,12 +527,12 @@ def test_what_stood_there_before_is_taken_over_by_leave_alone(bench: Bench, flan
     other[1]["data"]["net-conf.json"] = '{"Network": "10.9.0.0/16", "Backend": {"Type": "vxlan"}}'
     bench.cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(other[:2]))
     done = bench.act("flannel")
-    assert done.failed and "ConfigMap kube-flannel/kube-flannel-cfg" in done.said and "net-conf.json" in done.said, (
-        done.said
-    )
-    assert "-e cluster_force=true" in done.said and "kubernetes_force" not in done.said, done.said
+    assert (
+        done.failed and "ConfigMap kube-flannel/kube-flannel-cfg" in done.one_line and "net-conf.json" in done.one_line
+    ), done.one_line
+    assert "-e cluster_force=true" in done.one_line and "kubernetes_force" not in done.one_line, done.one_line
     done = bench.act("flannel", force=True)
-    assert not done.failed, done.said
+    assert not done.failed, done.one_line
     found = bench.get("ConfigMap", "kube-flannel-cfg", "kube-flannel")
     assert found and "10.244.0.0/16" in found["data"]["net-conf.json"]
 

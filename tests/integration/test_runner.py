@@ -38,7 +38,7 @@ def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
     def go(playbook: str, arguments: str = "", **answers: t.Any) -> runner.Job:
         place = tmp_path / ("%s%s" % (playbook, arguments.replace(" ", "")))
         job = runner.run(place, project, "playbooks/%s.yml" % playbook, hosts, answers, arguments)
-        assert "Traceback" not in job.said
+        assert "Traceback" not in job.one_line
         return job
 
     return go
@@ -47,14 +47,14 @@ def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
 def test_hosts_and_verify(launch: Launch) -> None:
     """Check mode of one node, as its template asks at launch; all of it, a second time for nothing; and the proof."""
     one = launch("hosts", "--limit node-1 --check --diff", reboot_allowed="false", railyard_reboot_batch=1)
-    assert one.status == "successful", one.said
-    assert "node-1" in one.said and "node-2" not in one.said.partition("PLAY RECAP")[2]
+    assert one.status == "successful", one.one_line
+    assert "node-1" in one.one_line and "node-2" not in one.one_line.partition("PLAY RECAP")[2]
 
     first = launch("hosts", reboot_allowed="false", railyard_reboot_batch=1)
-    assert first.status == "successful", first.said
+    assert first.status == "successful", first.one_line
     assert first.artifacts["railyard_reboots"] == {}
     again = launch("hosts", "--diff", reboot_allowed="false", railyard_reboot_batch=1)
-    assert again.status == "successful" and again.changed == 0, again.said
+    assert again.status == "successful" and again.changed == 0, again.one_line
 
     proof = launch("verify", verify_layers="", verify_rails="gpu01", verify_budget=0, verify_lldp_seconds=0)
-    assert proof.status == "successful", proof.said
+    assert proof.status == "successful", proof.one_line

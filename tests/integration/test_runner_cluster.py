@@ -34,20 +34,20 @@ def test_the_cluster_that_a_credential_names(clean_cluster: Cluster, tmp_path: P
         variables = {**ANSWERS, **answers}
         path = "playbooks/%s.yml" % playbook
         job = runner.run(tmp_path / name, project, path, hosts, variables, arguments, credential)
-        assert "Traceback" not in job.said, job.said
+        assert "Traceback" not in job.one_line, job.one_line
         return job
 
     check = launch("check", "kubernetes", "--check --diff")
-    assert check.status == "successful" and check.changed == 1, check.said
+    assert check.status == "successful" and check.changed == 1, check.one_line
     first = launch("first", "kubernetes")
-    assert first.status == "successful" and first.changed == 1, first.said
+    assert first.status == "successful" and first.changed == 1, first.one_line
     second = launch("second", "kubernetes")
-    assert second.status == "successful" and second.changed == 0, second.said
+    assert second.status == "successful" and second.changed == 0, second.one_line
 
     refused = launch("refused", "teardown", teardown_consent="another")
     (said,) = refused.failed.values()
     assert refused.status == "failed" and "Remedy: " in said["msg"]
     gone = launch("gone", "teardown", teardown_consent="lab")
-    assert gone.status == "successful" and gone.changed == 1, gone.said
+    assert gone.status == "successful" and gone.changed == 1, gone.one_line
     again = launch("again", "teardown", teardown_consent="lab")
-    assert again.status == "successful" and again.changed == 0, again.said
+    assert again.status == "successful" and again.changed == 0, again.one_line

@@ -58,8 +58,8 @@ def site(clean_cluster: Cluster, tmp_path: Path) -> t.Iterator[Site]:
 
 def test_without_a_cluster_it_says_so_in_a_line(site: Site) -> None:
     done = site.run("--tags", "kubernetes", KUBECONFIG=str(site.cluster.kubeconfig))
-    assert done.returncode == 0 and done.said.count(NOBODY) == 1, done.text
-    assert "-e kubernetes_kubeconfig=PATH" in done.said and site.pools() == set()
+    assert done.returncode == 0 and done.one_line.count(NOBODY) == 1, done.text
+    assert "-e kubernetes_kubeconfig=PATH" in done.one_line and site.pools() == set()
 
 
 @pytest.mark.parametrize("how", ["variable", "awx", "environment", "consent"])
@@ -79,20 +79,20 @@ def test_the_cluster_that_is_named_gets_the_networks(site: Site, how: str) -> No
     else:
         given, env = {"kubernetes_enabled": True}, {"KUBECONFIG": config}
     done = site.run("--tags", "kubernetes", given=given, **env)
-    assert done.returncode == 0 and NOBODY not in done.said and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text
+    assert done.returncode == 0 and NOBODY not in done.one_line and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text
 
 
 def test_check_mode_predicts_and_a_second_run_changes_nothing(site: Site) -> None:
     words, given = ("--tags", "kubernetes"), {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
     done = site.run(*words, "--check", "--diff", given=given)
     # a namespace or what others share may be there already
-    created = re.search(r"[67] created", done.said)
-    assert done.returncode == 0 and created and "SpiderIPPool ai-gpu01" in done.said, done.text
+    created = re.search(r"[67] created", done.one_line)
+    assert done.returncode == 0 and created and "SpiderIPPool ai-gpu01" in done.one_line, done.text
     assert site.pools() == set()
     done = site.run(*words, given=given)
-    assert done.returncode == 0 and created[0] in done.said and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text
+    assert done.returncode == 0 and created[0] in done.one_line and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text
     done = site.run(*words, given=given)
-    assert done.returncode == 0 and "nothing differs" in done.said and "changed=0" in done.said, done.text
+    assert done.returncode == 0 and "nothing differs" in done.one_line and "changed=0" in done.one_line, done.text
 
 
 def test_a_wrong_cluster_is_one_finding_before_any_host_is_touched(site: Site) -> None:
@@ -101,22 +101,22 @@ def test_a_wrong_cluster_is_one_finding_before_any_host_is_touched(site: Site) -
         done = site.run(given={"kubernetes_kubeconfig": str(site.cluster.kubeconfig)})
     finally:
         site.cluster.load_crds(schemas.DEFAULT)
-    assert done.returncode == 2 and "the cluster has no kind SpiderIPPool" in done.said, done.text
-    assert "UNREACHABLE" not in done.said and "node-1" not in done.said
+    assert done.returncode == 2 and "the cluster has no kind SpiderIPPool" in done.one_line, done.text
+    assert "UNREACHABLE" not in done.one_line and "node-1" not in done.one_line
 
 
 def test_a_cluster_that_is_not_there_is_told_before_any_host_is_touched(site: Site) -> None:
     done = site.run(K8S_AUTH_HOST="https://127.0.0.1:1", K8S_AUTH_API_KEY="very-secret-token")
-    assert done.returncode == 2 and "https://127.0.0.1:1: the API server does not answer" in done.said, done.text
-    assert "UNREACHABLE" not in done.said and "node-1" not in done.said
+    assert done.returncode == 2 and "https://127.0.0.1:1: the API server does not answer" in done.one_line, done.text
+    assert "UNREACHABLE" not in done.one_line and "node-1" not in done.one_line
     done = site.run("-vvv", K8S_AUTH_HOST="https://127.0.0.1:1", K8S_AUTH_API_KEY="very-secret-token")
-    assert done.returncode == 2 and "very-secret-token" not in done.said
+    assert done.returncode == 2 and "very-secret-token" not in done.one_line
 
 
 def test_a_limit_leaves_the_cluster_alone_and_says_so_where_nothing_else_is_asked_for(site: Site) -> None:
     given = {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
     done = site.run("--limit", "node-1", "--tags", "kubernetes", given=given)
-    assert done.returncode == 1 and "the limit node-1 leaves out localhost" in done.said, done.text
+    assert done.returncode == 1 and "the limit node-1 leaves out localhost" in done.one_line, done.text
     assert site.pools() == set()
     done = site.run("--limit", "node-1,localhost", "--tags", "kubernetes", given=given)
     assert done.returncode == 0 and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text

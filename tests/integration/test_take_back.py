@@ -111,7 +111,7 @@ class Host(t.NamedTuple):
         env = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
         done = playbook.play("playbooks/" + name, *words, inventory=self.inventory, env=env, timeout=1500)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr
-        return done.said
+        return done.one_line
 
     def take_back(self, *words: str) -> str:
         given = ("-e", "kubernetes_enabled=false", "-e", "teardown_hosts=true")

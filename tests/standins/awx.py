@@ -221,8 +221,10 @@ class Awx(Rules, Updates):
             held.discard(data["id"])
             return 204, None
         if endpoint == "credentials" and self.tables[endpoint][number]["organization"] != team["organization"]:
-            said = "You cannot grant credential access to a team when the Organization field belongs to a different one"
-            raise Refused(400, {"msg": said})
+            message = (
+                "You cannot grant credential access to a team when the Organization field belongs to a different one"
+            )
+            raise Refused(400, {"msg": message})
         held.add(data["id"])
         return 204, None
 

@@ -65,8 +65,8 @@ class Rules:
         if item and whole["credential_type"] != item["credential_type"]:
             used = any(item["id"] in ids for (_kind, _number, what), ids in self.links.items() if what == "credentials")
             if used or any(each["credential"] == item["id"] for each in self.tables["projects"].values()):
-                said = "You cannot change the credential type of the credential, as it may break the functionality"
-                raise wrong("credential_type", said + " of the resources using it.")
+                output = "You cannot change the credential type of the credential, as it may break the functionality"
+                raise wrong("credential_type", output + " of the resources using it.")
         if item and item["inputs"].get("vault_id", "") != whole["inputs"].get("vault_id", ""):
             raise wrong("inputs", "Vault IDs cannot be changed once they have been created.")
         kind = self.tables["credential_types"][whole["credential_type"]]["inputs"]

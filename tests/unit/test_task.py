@@ -103,7 +103,7 @@ def test_all_refusals_come_before_anything_is_done(lamps: t.Callable[..., dict[s
     assert Lamps.live["a"] is False
 
 
-def test_what_was_done_before_an_error_is_told(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+def test_what_was_done_before_an_error_is_reported(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
     Lamps.broken = {"b"}
     result = lamps({"a": True, "b": True})
     assert (result["failed"], result["changed"]) == (True, True)
@@ -124,14 +124,14 @@ def test_the_unforeseen_is_one_line_and_keeps_its_trace_aside(
     assert "Traceback" not in result["msg"]
 
 
-def test_no_password_of_a_url_is_told(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+def test_no_password_of_a_url_is_reported(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
     url = "https://me:hush@mirror.example/lamps"
     Lamps.live[url] = False
-    for told in (lamps({url: True}, check=True), lamps({url: True}), lamps({}, state="gathered")):
-        assert "hush" not in json.dumps(told) and "https://me:***@mirror.example/lamps" in json.dumps(told)
-        assert told["invocation"]["module_args"]["state"]
-    told = lamps({url + "/gone": True})
-    assert told["failed"] and "hush" not in json.dumps(told) and "me:***@" in told["msg"]
+    for reported in (lamps({url: True}, check=True), lamps({url: True}), lamps({}, state="gathered")):
+        assert "hush" not in json.dumps(reported) and "https://me:***@mirror.example/lamps" in json.dumps(reported)
+        assert reported["invocation"]["module_args"]["state"]
+    reported = lamps({url + "/gone": True})
+    assert reported["failed"] and "hush" not in json.dumps(reported) and "me:***@" in reported["msg"]
 
 
 def test_what_the_boot_program_lays_down_too_is_done_in_turn(
@@ -162,14 +162,14 @@ def test_what_the_boot_program_lays_down_too_is_done_in_turn(
 
         thread = threading.Thread(target=another)
         monkeypatch.setattr(Lamps, "observe", observe)
-        told = lamps({"b": True})
+        reported = lamps({"b": True})
         thread.join()
-        assert (told["changed"], told["changes"], told["gathered"]["lamps"]["b"]) == (False, [], True)
+        assert (reported["changed"], reported["changes"], reported["gathered"]["lamps"]["b"]) == (False, [], True)
         with boot_lock.turn(system, "the boot's own run", 0):
             monkeypatch.setattr(boot_lock, "SECONDS", 0.3)
             for check in (True, False):
-                told = lamps({"b": False}, check=check)
-                assert told["failed"] and "the boot's own run (pid" in told["msg"] and not told["changed"]
+                reported = lamps({"b": False}, check=check)
+                assert reported["failed"] and "the boot's own run (pid" in reported["msg"] and not reported["changed"]
             assert lamps({}, state="gathered")["gathered"]["lamps"]["b"], "what only reads waits for nobody"
     finally:
         Lamps.at_boot = False

@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.urls impor
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("https://user:hush@mirror.example/doca", "https://user:***@mirror.example/doca"),
         ("https://user:h%40sh@mirror.example:8443/doca", "https://user:***@mirror.example:8443/doca"),
@@ -37,15 +37,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.urls impor
         ("user:hush@mirror.example:/srv", "user:hush@mirror.example:/srv"),
     ],
 )
-def test_what_is_told_of_a_url(text: str, told: str | None) -> None:
-    assert masked(text) == (text if told is None else told)
+def test_what_is_reported_of_a_url(text: str, reported: str | None) -> None:
+    assert masked(text) == (text if reported is None else reported)
 
 
 def test_all_texts_of_a_value_are_masked() -> None:
     url = "https://user:hush@mirror.example"
-    told = all_masked({"a": [url, {"b": url, url: 1}], "c": (url,), "d": None, "e": 1, "f": True})
-    assert "hush" not in str(told) and str(told).count("user:***@") == 4
-    assert (told["d"], told["e"], told["f"]) == (None, 1, True)
+    reported = all_masked({"a": [url, {"b": url, url: 1}], "c": (url,), "d": None, "e": 1, "f": True})
+    assert "hush" not in str(reported) and str(reported).count("user:***@") == 4
+    assert (reported["d"], reported["e"], reported["f"]) == (None, 1, True)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_what_programs_are_given(url: str, plain: str, login: Login | None) -> N
 
 
 @pytest.mark.parametrize("url", ["https://user:hu/sh@mirror.example/", "https://user:hu#sh@mirror.example/"])
-def test_a_password_that_ends_too_early_is_refused_and_not_told(url: str) -> None:
+def test_a_password_that_ends_too_early_is_refused_and_not_reported(url: str) -> None:
     with pytest.raises(ValueError, match="ends them") as caught:
         parted(url)
     assert "hu" not in str(caught.value)
 
 
-def test_no_error_tells_a_password() -> None:
+def test_no_error_reports_a_password() -> None:
     url = "https://user:hush@mirror.example/doca"
     error = RailyardError("%s cannot be fetched" % url, "source: " + url, "see %s" % url)
-    for told in (str(error), str(error.as_dict()), str(Errors([error, error])), repr(error)):
-        assert "hush" not in told and "user:***@mirror.example" in told
+    for reported in (str(error), str(error.as_dict()), str(Errors([error, error])), repr(error)):
+        assert "hush" not in reported and "user:***@mirror.example" in reported

@@ -112,7 +112,7 @@ NOTIFICATIONS: t.Mapping[str, NotificationType] = {
     ),
     "rocketchat": NotificationType({"rocketchat_url": Field(TEXT), "rocketchat_no_verify_ssl": Field(FLAG, False)}, {}),
 }
-# Settings that may come with the secrets: whoever knows such a URL can write to the channel.
+# Settings that may come with the secrets: anyone with such a URL can write to the channel.
 URLS = ("url", "mattermost_url", "rocketchat_url")
 # What a notification is sent on; approvals are those of workflows.
 EVENTS = ("started", "success", "error", "approval")

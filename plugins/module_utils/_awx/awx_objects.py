@@ -57,7 +57,7 @@ class Object:
     :param survey: the survey; empty: none; None: the kind has no surveys.
     :param secrets: the key of the secrets that belong to it.
     :param access: role of the object -> teams that have it; None: left as it is.
-    :param approval: what somebody approves, for a step of a workflow.
+    :param approval: what a user approves, for a step of a workflow.
     """
 
     kind: str

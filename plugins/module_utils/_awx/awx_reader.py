@@ -52,7 +52,7 @@ def read(raw: bytes, name: str, secrets: t.Mapping[str, t.Collection[str]], vari
 
 def _error(finding: t.Any, name: str) -> RailyardError:
     where = "%s:%d" % (name, finding.line)
-    if not finding.place:  # what the reader of fabric files says of a whole file is about fabric files
+    if not finding.place:  # findings about a whole file, from the reader of fabric files, are about fabric files
         remedy = finding.remedy if finding.code in (rules.SYNTAX.code, rules.TEXT.code) else "see docs/awx.md"
         return RailyardError(finding.message, where, remedy)
     return RailyardError("%s: %s" % (finding.place, finding.message), where, finding.remedy)
@@ -220,7 +220,7 @@ class _Reader:
                 self._report.add(rules.CHOICE, path, message, "name one of type %s" % " or ".join(types))
         elif not (declared and isinstance(declared[1], yaml_source.Mapping) and name in declared[1].entries):
             near = nearest(name, list(credentials))
-            message = "%s is none of the credentials%s" % (shown(name), did_you_mean(near))
+            message = "%s is not one of the credentials%s" % (shown(name), did_you_mean(near))
             self._report.add(rules.CHOICE, path, message, "write %s" % near if near else "add it to credentials")
 
     def _project(self, credentials: t.Mapping[str, Credential]) -> Project | None:
@@ -266,7 +266,7 @@ class _Reader:
                 self._report.add(rules.MISSING, part.path + ("on",), "on is missing", "write on: [error, approval]")
             for index, each in enumerate(events):
                 if each not in awx_kinds.EVENTS:
-                    message = "%s is none of %s" % (shown(each), ", ".join(awx_kinds.EVENTS))
+                    message = "%s is not one of %s" % (shown(each), ", ".join(awx_kinds.EVENTS))
                     self._report.add(rules.CHOICE, part.path + ("on", index), message, "write one of them")
             settings = self._settings(name, part, awx_kinds.NOTIFICATIONS[chosen]) if chosen else {}
             part.value("settings")
@@ -336,5 +336,5 @@ class _Reader:
                 continue
             for key in fields if known else ():
                 if key not in known:
-                    message = "%s is no secret of it%s" % (shown(key), did_you_mean(nearest(key, list(known))))
+                    message = "%s is not one of its secrets%s" % (shown(key), did_you_mean(nearest(key, list(known))))
                     self._report.add(rules.UNKNOWN, place, message, "give %s" % " or ".join(known), (1, 1))

@@ -173,7 +173,7 @@ TEMPLATES: t.Mapping[str, Template] = {
     ),
     "verify": Template(
         "verify.yml",
-        "Proves that every rail carries traffic, and says what does not and why",
+        "Verifies that every rail carries traffic, and reports each failure with its cause",
         nodes=True,
         cluster=TAKES,
         file=True,
@@ -189,7 +189,7 @@ TEMPLATES: t.Mapping[str, Template] = {
     ),
     "drift": Template(
         "drift.yml",
-        "Says what differs from the plan, on the nodes and in the cluster; changes nothing",
+        "Reports what differs from the plan, on the nodes and in the cluster; changes nothing",
         nodes=True,
         cluster=TAKES,
         file=True,

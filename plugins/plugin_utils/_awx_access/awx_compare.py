@@ -50,7 +50,7 @@ def differing(item: Data, body: Data) -> Data:
 def _same(key: str, now: t.Any, wanted: t.Any) -> bool:
     if key not in _AS_TEXT:
         return bool(now == wanted)
-    try:  # text, as somebody typed it in AWX
+    try:  # text, as it was typed in AWX
         return bool((yaml.safe_load(now or "") or {}) == wanted)
     except yaml.YAMLError:
         return False

@@ -49,7 +49,7 @@ class Jobs:
         answer = self._server.post("%s/%d/update" % (endpoint, number), {})
         job = answer.get("%s_update" % what) or answer.get("id")
         if job is None:
-            raise RailyardError("AWX started no update", what, "see that the %s is not disabled in AWX" % what)
+            raise RailyardError("AWX started no update", what, "check that the %s is not disabled in AWX" % what)
         self._wait(int(job), what, timeout)
 
     def _wait(self, job: int, what: str, timeout: int) -> None:
@@ -71,16 +71,16 @@ class Jobs:
         raise RailyardError(message, what, "correct project.url, project.branch or project.credential; see %s" % where)
 
     def _reason(self, path: str, item: Data) -> str:
-        """What the job says of itself, as far as it does: the message of git, or of the inventory plugin."""
-        said = [str(item.get("job_explanation") or "")]
+        """The job's own explanation, if it has one: the message of git, or of the inventory plugin."""
+        reasons = [str(item.get("job_explanation") or "")]
         try:
             for event in self._server.all(path + "/events", event="runner_on_failed"):
                 result = event.get("event_data", {}).get("res", {})
-                said.append(str(result.get("stderr") or result.get("msg") or ""))
-            if not any(said):
+                reasons.append(str(result.get("stderr") or result.get("msg") or ""))
+            if not any(reasons):
                 lines = str(self._server.get(path + "/stdout", format="json").get("content", "")).strip().splitlines()
-                said += [line for line in lines if "ERROR" in line or "fatal" in line][-3:] or lines[-1:]
+                reasons += [line for line in lines if "ERROR" in line or "fatal" in line][-3:] or lines[-1:]
         except ApiError:  # the job's own status is worth more than why its log cannot be read
             pass
-        text = " ".join(" ".join(filter(None, said)).split())
+        text = " ".join(" ".join(filter(None, reasons)).split())
         return text[:_MAX_REASON] or "AWX gives no reason"

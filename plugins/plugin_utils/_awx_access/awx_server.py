@@ -195,7 +195,8 @@ class Server:
 
     def _no_api(self, path: str, why: str, status: int = 0) -> ApiError:
         remedy = (
-            "see that CONTROLLER_HOST is AWX; if its API is not below /api/, set %s, such as /api/controller/" % _PREFIX
+            "check that CONTROLLER_HOST is AWX; if its API is not below /api/, set %s, such as /api/controller/"
+            % _PREFIX
         )
         return ApiError(
             "there is no API of AWX at %s%s%s/: %s" % (self.url, self._api, path, why),
@@ -206,26 +207,26 @@ class Server:
 
     def _unreachable(self, reason: t.Any) -> ApiError:
         text = " ".join(str(reason).split())
-        remedy = "see that CONTROLLER_HOST is right and AWX runs"
+        remedy = "check CONTROLLER_HOST, and that AWX runs"
         if "certificate" in text.lower():
             remedy = "install AWX's certificate authority here, or set CONTROLLER_VERIFY_SSL=false"
         return ApiError("%s cannot be reached: %s" % (self.url, text), "CONTROLLER_HOST", remedy)
 
     def _refused(self, method: str, path: str, status: int, reason: str, raw: bytes) -> ApiError:
         try:
-            said = flat(json.loads(raw))
+            message = flat(json.loads(raw))
         except ValueError:
-            said = reason
+            message = reason
         kind = path.split("/")[0]
         doing = "%s %s" % (method, path)
         if status == 401:
             remedy = "set CONTROLLER_OAUTH_TOKEN to a valid token, or CONTROLLER_USERNAME and CONTROLLER_PASSWORD"
             return ApiError(
-                "%s does not accept the token or password (HTTP 401): %s" % (self.url, said), "AWX", remedy, 401
+                "%s does not accept the token or password (HTTP 401): %s" % (self.url, message), "AWX", remedy, 401
             )
         if status == 403:
             remedy = _OWN if method == "GET" else _RIGHTS.get(kind, _OWN)
-            return ApiError("no permission for %s (HTTP 403): %s" % (doing, said), "AWX", remedy, 403)
+            return ApiError("no permission for %s (HTTP 403): %s" % (doing, message), "AWX", remedy, 403)
         if status == 404 and "/" not in path:
             return self._no_api(path, "HTTP 404", 404)
         remedies = {
@@ -233,9 +234,9 @@ class Server:
             400: "change what it names",
         }
         for code in _TRANSIENT:
-            remedies[code] = "see that AWX runs, and run this again: it goes on where it stopped"
+            remedies[code] = "check that AWX runs, and run this again: it continues where it stopped"
         remedy = remedies.get(status, "see the log of AWX's web service, and run this again")
-        return ApiError("%s is refused (HTTP %d): %s" % (doing, status, said), "AWX", remedy, status)
+        return ApiError("%s is refused (HTTP %d): %s" % (doing, status, message), "AWX", remedy, status)
 
 
 def _address(url: str, place: str = "CONTROLLER_HOST") -> SplitResult:
@@ -252,11 +253,11 @@ def _basic(login: str) -> str:
     return "Basic %s" % base64.b64encode(login.encode()).decode()
 
 
-def flat(said: t.Any) -> str:
+def flat(answer: t.Any) -> str:
     """What AWX answers to a refused request, on one line: ``field: message; field: message``."""
-    if isinstance(said, dict):
+    if isinstance(answer, dict):
         hidden = ("__all__", "detail", "non_field_errors", "error", "Error", "msg")
-        return "; ".join(flat(each) if key in hidden else "%s: %s" % (key, flat(each)) for key, each in said.items())
-    if isinstance(said, list):
-        return ", ".join(map(flat, said))
-    return " ".join(str(said).split()).rstrip(".")
+        return "; ".join(flat(each) if key in hidden else "%s: %s" % (key, flat(each)) for key, each in answer.items())
+    if isinstance(answer, list):
+        return ", ".join(map(flat, answer))
+    return " ".join(str(answer).split()).rstrip(".")

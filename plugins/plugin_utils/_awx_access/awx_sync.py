@@ -193,7 +193,9 @@ class Sync:
         """The error with the object's name in place of the address."""
         remedy = error.remedy
         if "already exists" in error.message or "must be unique" in error.message:
-            remedy = "choose another prefix: one of this name exists that you may not see, or belongs to somebody else"
+            remedy = (
+                "choose another prefix: one of this name exists that you may not see, or that another organization owns"
+            )
         if "credential type of the credential" in error.message or "Vault IDs cannot be changed" in error.message:
             remedy = "give the credential another name in the data file: AWX does not change this one"
         if "Cycle detected" in error.message:

@@ -60,7 +60,7 @@ def inventory(source: str, cwd: Path) -> dict[str, t.Any]:
 
 class Job(t.NamedTuple):
     status: str
-    said: str
+    one_line: str
     artifacts: dict[str, t.Any]
     # by task name, for tasks that failed: what Ansible keeps of it
     failed: dict[str, dict[str, t.Any]]

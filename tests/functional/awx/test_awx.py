@@ -34,7 +34,7 @@ def hidden(done: Played) -> None:
 # These build on one another, as a person's runs do: each full run takes dozens of calls of modules.
 
 
-def test_check_mode_says_what_would_be_made_and_makes_nothing(site: Site) -> None:
+def test_check_mode_reports_what_would_be_made_and_makes_nothing(site: Site) -> None:
     done, wrote = site.play("--check", "--diff")
     ok(done)
     hidden(done)
@@ -43,7 +43,7 @@ def test_check_mode_says_what_would_be_made_and_makes_nothing(site: Site) -> Non
         assert name in done.stdout
 
 
-def test_the_first_run_makes_everything_and_tells_no_secret(site: Site) -> None:
+def test_the_first_run_makes_everything_and_reports_no_secret(site: Site) -> None:
     done, wrote = site.play("-vvv")
     ok(done)
     hidden(done)
@@ -132,21 +132,23 @@ def test_inside_awx_the_secrets_are_a_file_of_the_project(site: Site, tmp_path: 
     finally:
         fresh.close()
     assert done.returncode == 2 and wrote == []
-    assert "awx-secrets.yml: it cannot be read: " in done.said and "Remedy: give the vault's password" in done.said
+    assert (
+        "awx-secrets.yml: it cannot be read: " in done.one_line and "Remedy: give the vault's password" in done.one_line
+    )
 
 
-def test_nobody_said_which_awx(site: Site) -> None:
+def test_no_awx_is_named(site: Site) -> None:
     done, wrote = site.play(CONTROLLER_HOST="")
     assert done.returncode == 2 and wrote == []
-    assert "CONTROLLER_HOST: no AWX is named. Remedy: set CONTROLLER_HOST" in done.said
+    assert "CONTROLLER_HOST: no AWX is named. Remedy: set CONTROLLER_HOST" in done.one_line
 
 
 @pytest.mark.parametrize("words", [(), ("--check",)])
 def test_a_wrong_token_is_one_line(words: tuple[str, ...], site: Site) -> None:
     done, wrote = site.play(*words, CONTROLLER_OAUTH_TOKEN="nonsense")
     assert done.returncode == 2 and wrote == []
-    assert "does not accept the token or password (HTTP 401)" in done.said
-    assert "Remedy: set CONTROLLER_OAUTH_TOKEN to a valid token" in done.said
+    assert "does not accept the token or password (HTTP 401)" in done.one_line
+    assert "Remedy: set CONTROLLER_OAUTH_TOKEN to a valid token" in done.one_line
 
 
 def test_a_wrong_file_asks_awx_nothing(site: Site) -> None:
@@ -159,5 +161,8 @@ def test_a_wrong_file_asks_awx_nothing(site: Site) -> None:
     before = len(site.awx.requests)
     done, _wrote = site.play(file=wrong)
     assert done.returncode == 2 and len(site.awx.requests) == before
-    assert "project.brnach: brnach is no key here" in done.said
-    assert "no playbook knows the variable reboot_alowed" in done.said and "Remedy: write reboot_allowed" in done.said
+    assert "project.brnach: brnach is no key here" in done.one_line
+    assert (
+        "no playbook knows the variable reboot_alowed" in done.one_line
+        and "Remedy: write reboot_allowed" in done.one_line
+    )

@@ -58,13 +58,13 @@ def test_it_holds_what_the_playbooks_need(context: Path) -> None:
     assert "kubernetes.core" in foreign and foreign <= there
 
 
-def test_the_collection_says_the_same_to_other_builders() -> None:
+def test_the_collection_reports_the_same_to_other_builders() -> None:
     command = [BUILDER, "introspect", str(ROOT / "collections")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = yaml.safe_load(done.stdout[done.stdout.index("---") :])
-    assert "kubernetes>=22.6" in " ".join(said["python"]) and "openssh-clients [platform:rpm]" in " ".join(
-        said["system"]
+    message = yaml.safe_load(done.stdout[done.stdout.index("---") :])
+    assert "kubernetes>=22.6" in " ".join(message["python"]) and "openssh-clients [platform:rpm]" in " ".join(
+        message["system"]
     )
 
 

@@ -60,7 +60,9 @@ def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
         variables = {**template["extra_vars"], **defaults, **(answers or {})}
         more.setdefault("hosts", CONTROL if template["inventory"].name.endswith("control node") else hosts)
         job = runner.run(tmp_path / key, project, template["playbook"], more.pop("hosts"), variables, arguments, **more)
-        assert "Traceback" not in job.said and "[WARNING]" not in job.said and "DEPRECATION" not in job.said, job.said
+        assert (
+            "Traceback" not in job.one_line and "[WARNING]" not in job.one_line and "DEPRECATION" not in job.one_line
+        ), job.one_line
         return job
 
     return go
@@ -74,7 +76,7 @@ def test_the_inventory_is_the_fabric(hosts: dict[str, t.Any]) -> None:
 
 def test_validate(launch: Launch) -> None:
     job = launch("validate", {"strict": "true"})
-    assert job.status == "successful" and job.changed == 0, job.said
+    assert job.status == "successful" and job.changed == 0, job.one_line
     assert job.artifacts["railyard_findings"]["error"] == 0
 
 
@@ -83,21 +85,23 @@ def test_validate_fails_as_it_should(launch: Launch, project: Path) -> None:
     bad.parent.mkdir(exist_ok=True)
     bad.write_text((project / FABRIC).read_text().replace("mtu: 4200", "mtu: jumbo", 1))
     job = launch("validate", {"fabric_file": "inventories/bad/fabric.yml"})
-    assert job.status == "failed" and "RY112" in job.said
+    assert job.status == "failed" and "RY112" in job.one_line
     assert job.artifacts["railyard_findings"]["error"] == 1, "what follows in a workflow knows how many"
 
 
 def test_plan(launch: Launch) -> None:
     job = launch("plan", {"plan_rows": 8})
-    assert job.status == "successful" and "172.16.11.201/24" in job.said
+    assert job.status == "successful" and "172.16.11.201/24" in job.one_line
     assert job.artifacts["railyard_plan"]["nodes"] == 2
 
 
 def test_plan_of_a_file_that_is_not_there(launch: Launch) -> None:
     job = launch("plan", {"fabric_file": "inventories/none/fabric.yml"})
-    (said,) = job.failed.values()
+    (message,) = job.failed.values()
     assert (
-        job.status == "failed" and said["msg"].startswith("inventories/none/fabric.yml: ") and "Remedy" in said["msg"]
+        job.status == "failed"
+        and message["msg"].startswith("inventories/none/fabric.yml: ")
+        and "Remedy" in message["msg"]
     )
 
 
@@ -105,10 +109,10 @@ def test_render(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     variables = {"fabric_file": FABRIC, "render_dir": str(out)}
     check = runner.run(tmp_path / "check", project, "playbooks/render.yml", hosts, variables, "--check --diff")
-    assert check.status == "successful" and check.changed == 1 and not out.exists(), check.said
+    assert check.status == "successful" and check.changed == 1 and not out.exists(), check.one_line
     for name, changed in (("first", 1), ("second", 0)):
         job = runner.run(tmp_path / name, project, "playbooks/render.yml", hosts, variables)
-        assert job.status == "successful" and job.changed == changed, job.said
+        assert job.status == "successful" and job.changed == changed, job.one_line
         assert (job.artifacts["railyard_render"]["written"] > 0) is bool(changed)
     assert any(out.rglob("*.y*ml"))
 
@@ -118,7 +122,7 @@ def test_import(project: Path, tmp_path: Path) -> None:
     recorded = "tests/recordings/manifests/network-operator.yml"
     variables = {"import_from": recorded, "import_nodes": "ai-[1:2]", "fabric_file": str(out)}
     job = runner.run(tmp_path / "job", project, "playbooks/import.yml", NO_HOSTS, variables)
-    assert job.status == "successful" and out.exists(), job.said
+    assert job.status == "successful" and out.exists(), job.one_line
     assert set(job.artifacts["railyard_import"]) >= {"error", "warning"}
 
 
@@ -129,7 +133,7 @@ def test_report_of_what_other_jobs_left(launch: Launch, tmp_path: Path) -> None:
     proof = {"fabric": "ai-10-1-16", "ok": False, "rails": 8, "rails_proven": 0, "checks": checks}
     (kept / "proof.json").write_text(json.dumps(proof))
     job = launch("report", {"report_dir": str(kept)})
-    assert job.status == "successful", job.said
+    assert job.status == "successful", job.one_line
     assert job.artifacts["railyard_report"] == {"state": "failed", "file": str(kept / "report.html")}
     assert "gpu01" in (kept / "report.html").read_text()
 
@@ -139,21 +143,21 @@ def test_discover_this_machine(launch: Launch) -> None:
     here = {"all": {"hosts": ["this"]}, "_meta": {"hostvars": {"this": variables}}}
     job = launch("discover", {"discover_name": "", "discover_pods": "", "discover_rail_name": ""}, hosts=here)
     # whether this machine has rails is not ours to say; that it was read, and what was concluded, is
-    assert "See what the nodes have" in job.said
+    assert "Read the state of the nodes" in job.one_line
     if job.status == "successful":
         assert set(job.artifacts["railyard_discover"]) >= {"nodes"}
     else:
-        (said,) = job.failed.values()
-        assert "Remedy: " in said["msg"], job.said
+        (message,) = job.failed.values()
+        assert "Remedy: " in message["msg"], job.one_line
 
 
-def test_reboots_are_told_from_other_failures(launch: Launch) -> None:
+def test_reboots_are_distinguished_from_other_failures(launch: Launch) -> None:
     waiting = launch("reboots", {"railyard_reboots": {"ai-10-1-16-1": ["RDMA mode exclusive at boot"]}})
     assert waiting.status == "successful"
-    assert "ai-10-1-16-1 needs a reboot: RDMA mode exclusive at boot" in waiting.said
+    assert "ai-10-1-16-1 needs a reboot: RDMA mode exclusive at boot" in waiting.one_line
     none = launch("reboots", {"railyard_reboots": {}})
-    (said,) = none.failed.values()
-    assert none.status == "failed" and said["msg"].startswith("No node needs a reboot")
+    (message,) = none.failed.values()
+    assert none.status == "failed" and message["msg"].startswith("No node needs a reboot")
 
 
 @pytest.mark.parametrize("words", ["", "--tags qos", "--skip-tags gpudirect,qos", "--tags sriov --skip-tags nccl"])
@@ -174,9 +178,9 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
     given = {"ansible_connection": "local", "ansible_become": False}
     job = runner.run(tmp_path / "job", project, "waiting/hosts.yml", hosts, given, words)
     names = sorted(hosts["_meta"]["hostvars"])
-    assert job.status == "failed" and len(names) == 2, job.said
+    assert job.status == "failed" and len(names) == 2, job.one_line
     for name in names:
-        assert "%s needs a reboot: RDMA mode of %s; VFs" % (name, name) in job.said, job.said
+        assert "%s needs a reboot: RDMA mode of %s; VFs" % (name, name) in job.one_line, job.one_line
     assert job.artifacts["railyard_reboots"] == {name: ["RDMA mode of " + name, "VFs"] for name in names}
     assert list(job.failed) == ["Stop without consent"]
 
@@ -191,15 +195,15 @@ def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project
     given = {"reboot_allowed": answer, "reboot_reasons": ["its firmware"]}
     job = runner.run(tmp_path, project, "consent.yml", hosts, given)
     assert job.status == "failed"
-    assert ("UNREACHABLE" in job.said) is consented
-    assert ("nobody needs a reboot: its firmware" in job.said) is not consented
+    assert ("UNREACHABLE" in job.one_line) is consented
+    assert ("nobody needs a reboot: its firmware" in job.one_line) is not consented
 
 
 @pytest.mark.parametrize("key", ["kubernetes", "cluster", "teardown"])
 def test_without_a_cluster_there_is_one_line(key: str, launch: Launch) -> None:
     job = launch(key, {"teardown_consent": "ai-10-1-16"} if key == "teardown" else {}, "--check")
-    (said,) = job.failed.values()
-    assert job.status == "failed" and "Remedy: " in said["msg"], job.said
+    (message,) = job.failed.values()
+    assert job.status == "failed" and "Remedy: " in message["msg"], job.one_line
 
 
 def test_nothing_is_written_to_the_project(launch: Launch, project: Path) -> None:

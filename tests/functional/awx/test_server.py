@@ -19,9 +19,9 @@ def test_rights(site: Site) -> None:
     organization_admin = {"CONTROLLER_OAUTH_TOKEN": "token-org-admin"}
     with pytest.raises(RailyardError) as caught:
         site.sync(**organization_admin)
-    said = str(caught.value)
-    assert said.startswith("credential type Railyard kubeconfig: no permission for POST credential_types (HTTP 403)")
-    assert "Remedy: let a system administrator of AWX run this once" in said
+    message = str(caught.value)
+    assert message.startswith("credential type Railyard kubeconfig: no permission for POST credential_types (HTTP 403)")
+    assert "Remedy: let a system administrator of AWX run this once" in message
     site.sync()
     assert site.sync(**organization_admin).changes == []
     with pytest.raises(RailyardError, match=r"HTTP 403.*Remedy: use a token of an administrator of the organization"):
@@ -35,7 +35,7 @@ def test_a_member_gets_a_remedy(site: Site) -> None:
 
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "message"),
     [
         ({"CONTROLLER_OAUTH_TOKEN": "x"}, "does not accept the token or password (HTTP 401)"),
         ({"CONTROLLER_OAUTH_TOKEN": ""}, "CONTROLLER_OAUTH_TOKEN: there is no token for"),
@@ -45,14 +45,14 @@ def test_a_member_gets_a_remedy(site: Site) -> None:
         ({"CONTROLLER_REQUEST_TIMEOUT": "soon"}, "CONTROLLER_REQUEST_TIMEOUT: soon is not a number of seconds"),
     ],
 )
-def test_awx_cannot_be_asked(environment: dict[str, str], said: str, check: bool, site: Site) -> None:
-    assert said in refused(site, check=check, **environment)
+def test_awx_cannot_be_asked(environment: dict[str, str], message: str, check: bool, site: Site) -> None:
+    assert message in refused(site, check=check, **environment)
 
 
 def test_a_page_in_place_of_the_api(site: Site) -> None:
     site.awx.page = "<html>Sign in</html>"
-    said = refused(site)
-    assert "the answer is not JSON" in said and "CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX" in said
+    message = refused(site)
+    assert "the answer is not JSON" in message and "CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX" in message
 
 
 def test_another_path_of_the_api(site: Site) -> None:
@@ -69,8 +69,8 @@ def test_certificates_are_checked(site: Site, tmp_path: Path, monkeypatch: pytes
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
     site.server.socket = context.wrap_socket(site.server.socket, server_side=True)
     host = "https://127.0.0.1:%d" % site.server.server_port
-    said = refused(site, CONTROLLER_HOST=host)
-    assert "cannot be reached" in said and "Remedy: install AWX's certificate authority here" in said
+    message = refused(site, CONTROLLER_HOST=host)
+    assert "cannot be reached" in message and "Remedy: install AWX's certificate authority here" in message
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
     site.sync(CONTROLLER_HOST=host)
     monkeypatch.delenv("SSL_CERT_FILE")

@@ -22,9 +22,9 @@ TEAMS = "access: {Ops: [launch], Duty: [approve], Leads: [admin]}\ntemplates:"
 
 
 def test_an_organization_that_awx_does_not_have_is_an_error(site: Site) -> None:
-    said = refused(site, TEXT.replace("organization: Platform", "organization: Platfrom"))
-    assert "AWX has no organization Platfrom (did you mean Platform?)" in said
-    assert "Remedy: write Platform; create_organization: true creates it" in said
+    message = refused(site, TEXT.replace("organization: Platform", "organization: Platfrom"))
+    assert "AWX has no organization Platfrom (did you mean Platform?)" in message
+    assert "Remedy: write Platform; create_organization: true creates it" in message
 
 
 def test_an_organization_is_created_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -40,12 +40,12 @@ def test_an_organization_is_created_where_that_is_asked_for(tmp_path: Path) -> N
         site.close()
 
 
-def test_two_organizations_with_one_prefix_are_told_before_anything_is_written(made: Site) -> None:
+def test_two_organizations_with_one_prefix_are_reported_before_anything_is_written(made: Site) -> None:
     made.awx.add("organizations", name="Other")
     other = TEXT.replace("organization: Platform", "organization: Other")
-    said = refused(made, other)
-    assert "AWX has an execution environment Railyard of the organization Platform" in said
-    assert "Remedy: choose another prefix" in said
+    message = refused(made, other)
+    assert "AWX has an execution environment Railyard of the organization Platform" in message
+    assert "Remedy: choose another prefix" in message
     made.sync("prefix: Other\n" + other)
     assert made.sync().changes == [], "the first organization's file is not in the way of the second's"
 
@@ -70,7 +70,7 @@ def test_an_execution_environment_that_awx_has(site: Site) -> None:
     assert site.awx.names("execution_environments") == ["Shared EE"] and site.sync(text).changes == []
 
 
-def test_everything_that_awx_would_refuse_half_way_is_said_at_once(site: Site) -> None:
+def test_everything_that_awx_would_refuse_half_way_is_reported_at_once(site: Site) -> None:
     text = TEXT.replace("{type: machine, inputs: {username: ops, become_method: sudo}}", "{existing: SHS}")
     text = text.replace("Europe/Amsterdam", "Mars/Base").replace("templates:", TEAMS, 1)
     text += "instance_groups: [mangement]\n"
@@ -82,13 +82,13 @@ def test_everything_that_awx_would_refuse_half_way_is_said_at_once(site: Site) -
     secrets = {name: each for name, each in SECRETS.items() if name != "nodes"}
     lines = refused(site, text, secrets=secrets).splitlines()
     assert len(lines) == 6
-    for said in (
+    for message in (
         "credentials.nodes.existing: AWX has no credential SHS (did you mean SSH?)",
         "instance_groups: AWX has no instance group or container group mangement (did you mean management?)",
         "access: the organization Platform has no team Ops",
         "timezone: AWX has no time zone Mars/Base",
     ):
-        assert any(line.startswith(said) for line in lines), lines
+        assert any(line.startswith(message) for line in lines), lines
 
 
 def test_two_credentials_of_one_type_are_found_where_awx_has_them(site: Site) -> None:
@@ -100,7 +100,7 @@ def test_two_credentials_of_one_type_are_found_where_awx_has_them(site: Site) ->
     assert "nodes and theirs are of one type, and AWX takes one of a type for a job" in refused(site, text)
 
 
-def test_two_credentials_of_one_name_are_told_apart_by_type(site: Site) -> None:
+def test_two_credentials_of_one_name_are_distinguished_by_type(site: Site) -> None:
     organization = site.awx.one("organizations", "Platform")["id"]
     for kind in ("Machine", "Vault"):
         number = site.awx.one("credential_types", kind)["id"]
@@ -330,9 +330,9 @@ def test_a_project_that_cannot_be_synced(site: Site) -> None:
     site.awx.broken[url] = "fatal: repository '%s' does not exist" % url
     with pytest.raises(RailyardError) as caught:
         site.sync()
-    said = str(caught.value)
-    assert "project: its update, job 9000, is failed: fatal: repository" in said
-    assert "Remedy: correct project.url" in said and "/#/jobs/project/9000" in said
+    message = str(caught.value)
+    assert "project: its update, job 9000, is failed: fatal: repository" in message
+    assert "Remedy: correct project.url" in message and "/#/jobs/project/9000" in message
     with pytest.raises(RailyardError, match="job 9001, is failed: fatal: repository"):
         site.sync()
     site.awx.broken.clear()
@@ -340,7 +340,7 @@ def test_a_project_that_cannot_be_synced(site: Site) -> None:
     assert site.sync().changes == []
 
 
-def test_an_awx_without_capacity_is_waited_for_and_then_told(site: Site) -> None:
+def test_an_awx_without_capacity_is_waited_for_and_then_reported(site: Site) -> None:
     site.awx.capacity = False
     text = TEXT.replace("branch: main", "sync_timeout: 1, branch: main")
     with pytest.raises(RailyardError, match=r"is still pending after 1 seconds.*Remedy: .*capacity"):
@@ -373,6 +373,6 @@ def test_a_fabric_file_that_the_project_does_not_have(site: Site) -> None:
     site.awx.files = {"inventories/other/fabric.yml"}
     with pytest.raises(RailyardError) as caught:
         site.sync()
-    said = str(caught.value)
-    assert said.startswith("fabrics: inventories/macvlan-roce/fabric.yml: its update, job ")
-    assert "Unable to find the source path" in said and "Remedy: correct the file or its path" in said
+    message = str(caught.value)
+    assert message.startswith("fabrics: inventories/macvlan-roce/fabric.yml: its update, job ")
+    assert "Unable to find the source path" in message and "Remedy: correct the file or its path" in message

@@ -38,7 +38,7 @@ def test_plugins_that_may_not_be_installed_are_not(tmp_path: Path) -> None:
     looked = {}
     for answer in ("false", "true"):
         done = play(tmp_path / "play.yml", "--check", "-e", "cni_install=" + answer, inventory="localhost,")
-        task = done.said.partition("See which plugins are missing]")[2].partition("TASK [")[0]
+        task = done.one_line.partition("See which plugins are missing]")[2].partition("TASK [")[0]
         looked[answer] = "skipping" not in task and bool(task)
     assert looked == {"false": False, "true": True}
 
@@ -65,15 +65,17 @@ def test_the_end_of_a_whole_run_cordons_and_drift_never_does(
     assert ("RV404" in done.stdout) is not asked
 
 
-def test_nodes_are_cordoned_in_no_cluster_that_nobody_named() -> None:
+def test_nodes_are_cordoned_only_in_a_named_cluster() -> None:
     done = play("playbooks/verify.yml", "-e", "verify_cordon=true", "-e", "ansible_host=192.0.2.1")
-    assert done.returncode == 2 and "verify_cordon: no cluster is named" in done.said, done.text
-    assert "Read the node]" not in done.said, done.text
+    assert done.returncode == 2 and "verify_cordon: no cluster is named" in done.one_line, done.text
+    assert "Read the node]" not in done.one_line, done.text
 
 
-def test_a_verdict_that_cannot_be_written_is_told(tmp_path: Path, sick: World) -> None:
+def test_a_verdict_that_cannot_be_written_is_reported(tmp_path: Path, sick: World) -> None:
     """It took a whole proof to find out."""
     (tmp_path / "taken").write_text("")
     done = judge(tmp_path, sick, "-e", "verify_report_dir=%s" % (tmp_path / "taken"))
-    assert done.returncode == 2 and "RV404" in done.said and "rails proven between 2 nodes" in done.said, done.text
-    assert "name a directory that you may write, with -e verify_report_dir=DIR" in done.said
+    assert done.returncode == 2 and "RV404" in done.one_line and "rails proven between 2 nodes" in done.one_line, (
+        done.text
+    )
+    assert "name a directory that you may write, with -e verify_report_dir=DIR" in done.one_line

@@ -32,11 +32,11 @@ def discover(*arguments: str, **options: t.Any) -> Played:
 def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Path, nodes: dict[str, t.Any]) -> None:
     out = tmp_path / "new" / "fabric.yml"
     addresses = {"node-1": "192.0.2.1", "node-2": ""}
-    wishes = {"nodes": nodes, "addresses": addresses, "dest": str(out), "name": "lab", "pods": ".1-.200"}
-    checked = discover("--check", "--diff", **wishes)
+    specs = {"nodes": nodes, "addresses": addresses, "dest": str(out), "name": "lab", "pods": ".1-.200"}
+    checked = discover("--check", "--diff", **specs)
     assert checked.returncode == 0 and "+  attachment: macvlan" in checked.stdout and not out.parent.exists()
 
-    first = discover(**wishes)
+    first = discover(**specs)
     assert first.returncode == 0 and "CHANGED" in first.stdout, first.text
     raw = out.read_bytes()
     outcome = lint(raw)
@@ -45,18 +45,18 @@ def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Pa
         "node-1": {"profile": "server", "address": "192.0.2.1"},
         "node-2": {"profile": "server"},
     }
-    second = discover(**wishes)
+    second = discover(**specs)
     assert second.returncode == 0 and "CHANGED" not in second.stdout and out.read_bytes() == raw
 
-    other = discover(**dict(wishes, name="another"))
+    other = discover(**dict(specs, name="another"))
     assert other.returncode and out.read_bytes() == raw
     assert "Remedy: name another file, or overwrite it with -e discover_force=true." in other.stdout
-    forced = discover(**dict(wishes, name="another", force=True))
+    forced = discover(**dict(specs, name="another", force=True))
     assert forced.returncode == 0 and yaml.safe_load(out.read_text())["fabric"]["name"] == "another"
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"nodes": {}}, "no node has a port that can be a rail's"),
         ({"nodes": {"a": "x"}}, "nodes.a: it is no mapping. Remedy: "),
@@ -66,12 +66,14 @@ def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Pa
     ],
     ids=["no node", "no mapping", "no template", "no LLDP", "no provider"],
 )
-def test_wrong_wishes_end_with_one_clear_line(nodes: dict[str, t.Any], options: dict[str, t.Any], said: str) -> None:
+def test_wrong_options_end_with_one_clear_line(
+    nodes: dict[str, t.Any], options: dict[str, t.Any], message: str
+) -> None:
     done = discover(**dict({"nodes": nodes}, **options))
-    assert done.returncode and said in done.text, done.text
+    assert done.returncode and message in done.text, done.text
 
 
-def test_the_playbook_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_playbook_reports_what_is_missing(tmp_path: Path) -> None:
     """This machine is a node that answers; another does not, and is said with it."""
     inventory = tmp_path / "hosts.yml"
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}

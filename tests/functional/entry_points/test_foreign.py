@@ -29,7 +29,7 @@ def play(tmp_path: Path, name: str, **given: object) -> Played:
     return playbook.play("playbooks/" + name, inventory="localhost,", given=given, env=env, cwd=tmp_path)
 
 
-def says(text: str, collection: str) -> bool:
+def reports(text: str, collection: str) -> bool:
     """Whether the one line is there, and nothing of Ansible's own beside it."""
     line = "control node: the collection %s is not there. Remedy: install it with ansible-galaxy" % collection
     return line in text and "couldn't resolve module" not in text
@@ -45,9 +45,9 @@ def test_charts_without_their_collection(tmp_path: Path, name: str) -> None:
     done = play(tmp_path, name + ".yml", **given)
     if name == "teardown":
         # without teardown_software nothing of Helm is asked for
-        assert done.returncode == 2 and "kubernetes.core" not in done.said, done.text
+        assert done.returncode == 2 and "kubernetes.core" not in done.one_line, done.text
     else:
-        assert done.returncode == 2 and says(done.said, "kubernetes.core"), done.text
+        assert done.returncode == 2 and reports(done.one_line, "kubernetes.core"), done.text
 
 
 def test_what_is_used_is_what_the_documentation_names() -> None:

@@ -34,7 +34,7 @@ def refused(done: Played, *parts: str) -> None:
     """It ended before a node was contacted, with one error that has these parts and a remedy."""
     assert done.returncode == 1 and "UNREACHABLE" not in done.stdout, done.text
     assert "TASK [" not in done.stdout or "TASK [See that the cluster can take" in done.stdout, done.text
-    assert "Remedy: " in done.said and all(part in done.said for part in parts), done.text
+    assert "Remedy: " in done.one_line and all(part in done.one_line for part in parts), done.text
     assert done.stderr.count("[ERROR]") == 1, done.text
 
 
@@ -81,14 +81,14 @@ def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_wrong(book: str, bat
     words = ("--limit", NODE, "--tags", "sriov") if batch == "0" else ()
     given = {"teardown_hosts": True, "kubernetes_enabled": False, "railyard_reboot_batch": batch}
     done = play(book, *words, **given)
-    assert done.returncode == 1 and "railyard_reboot_batch: %s is not" % (batch or "an empty text") in done.said
+    assert done.returncode == 1 and "railyard_reboot_batch: %s is not" % (batch or "an empty text") in done.one_line
     assert "UNREACHABLE" not in done.stdout
 
 
 @pytest.mark.parametrize("words", [(), ("-e", "railyard_reboot_batch=4"), ("-e", "railyard_reboot_batch=10%")])
 def test_a_batch_that_is_right_goes_on_to_the_hosts(words: tuple[str, ...]) -> None:
     done = play("hosts", "--check", "--limit", NODE + ",other", *words)
-    assert "UNREACHABLE" in done.stdout and "reboot_batch:" not in done.said, done.text
+    assert "UNREACHABLE" in done.stdout and "reboot_batch:" not in done.one_line, done.text
 
 
 @pytest.mark.parametrize("book", ["hosts", "teardown", "kubernetes"])
@@ -106,7 +106,7 @@ def test_a_playbook_of_ones_own_has_its_own_tags_tasks_and_limits(tmp_path: Path
     (tmp_path / "mine.yml").write_text(yaml.safe_dump(book))
     words = ("-i", "other,", "--limit", "other", "--tags", "mine", "--start-at-task", "Mine")
     done = playbook.play(tmp_path / "mine.yml", *words, inventory=INVENTORY)
-    assert done.returncode == 0 and "done by other" in done.said, done.text
+    assert done.returncode == 0 and "done by other" in done.one_line, done.text
     book[0] = {"ansible.builtin.import_playbook": "railyard.fabric.hosts"}
     (tmp_path / "mine.yml").write_text(yaml.safe_dump(book))
     done = playbook.play(tmp_path / "mine.yml", "-i", "other,", "--limit", "other", inventory=INVENTORY)
@@ -127,12 +127,12 @@ def test_the_control_node_is_not_prepared_by_mistake(words: tuple[str, ...]) -> 
     """Whatever its address is. This machine is only looked at."""
     here = {"ansible_become": False, "ansible_python_interpreter": sys.executable}
     done = play("hosts", *words, "--limit", NODE, "--connection=local", **here)
-    said = "%s (192.0.2.1) is the machine on which Ansible runs. Remedy: correct its address" % NODE
-    assert done.returncode == 2 and said in done.said and "changed=0" in done.said, done.text
-    assert "Install what is missing" not in done.said and "NIC driver" not in done.said
+    output = "%s (192.0.2.1) is the machine on which Ansible runs. Remedy: correct its address" % NODE
+    assert done.returncode == 2 and output in done.one_line and "changed=0" in done.one_line, done.text
+    assert "Install what is missing" not in done.one_line and "NIC driver" not in done.one_line
     if "--check" in words:
         done = play("hosts", *words, "--connection=local", preflight_control_node_allowed=True, **here)
-        assert "(192.0.2.1) is the machine" not in done.said and "RDMA mode" in done.said, done.text
+        assert "(192.0.2.1) is the machine" not in done.one_line and "RDMA mode" in done.one_line, done.text
 
 
 @pytest.mark.parametrize("book", PLAYBOOKS)

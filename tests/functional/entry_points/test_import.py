@@ -26,17 +26,17 @@ def play(*words: str, **given: object) -> Played:
 
 def test_manifests_become_a_fabric_file_once_and_are_not_written_over(tmp_path: Path) -> None:
     out = tmp_path / "new" / "fabric.yml"
-    wishes = {
+    specs = {
         "import_from": str(RECORDINGS / "sriov-roce.md"),
         "fabric_file": str(out),
         "import_name": "ai",
         "import_nodes": {"ai-[1:2]": {"address": "10.1.16.[1:2]"}},
     }
-    checked = play("--check", "--diff", **wishes)
+    checked = play("--check", "--diff", **specs)
     assert checked.returncode == 0 and "changed=1" in checked.stdout, checked.text
     assert "+  attachment: sriov" in checked.stdout and not out.parent.exists()
 
-    first = play(**wishes)
+    first = play(**specs)
     assert first.returncode == 0 and "changed=1" in first.stdout, first.text
     assert "IM301" in first.stdout and "lint: clean" in first.stdout
     raw = out.read_bytes()
@@ -44,13 +44,13 @@ def test_manifests_become_a_fabric_file_once_and_are_not_written_over(tmp_path: 
     assert outcome.plan is not None and outcome.findings == []
     assert yaml.safe_load(raw)["nodes"] == {"ai-[1:2]": {"profile": "server", "address": "10.1.16.[1:2]"}}
 
-    second = play(**wishes)
+    second = play(**specs)
     assert second.returncode == 0 and "changed=0" in second.stdout and out.read_bytes() == raw
 
-    other = play(**dict(wishes, import_name="another"))
+    other = play(**dict(specs, import_name="another"))
     assert other.returncode != 0 and out.read_bytes() == raw
     assert "Remedy: name another file, or overwrite it with -e import_force=true." in other.text
-    forced = play(**dict(wishes, import_name="another", import_force=True))
+    forced = play(**dict(specs, import_name="another", import_force=True))
     assert forced.returncode == 0 and yaml.safe_load(out.read_text())["fabric"]["name"] == "another"
 
 
@@ -66,7 +66,7 @@ def test_a_directory_without_a_file_to_write_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "message"),
     [
         ({}, "No manifests are named. Remedy: add -e import_from=PATHS"),
         ({"import_from": "README.md"}, "IM104 nothing in this file says what a rail is. Remedy: "),
@@ -77,9 +77,9 @@ def test_a_directory_without_a_file_to_write_is_shown(tmp_path: Path) -> None:
     ],
     ids=["nothing named", "no manifest", "no place to write"],
 )
-def test_wrong_wishes_end_with_one_clear_line(variables: dict[str, object], said: str) -> None:
+def test_wrong_options_end_with_one_clear_line(variables: dict[str, object], message: str) -> None:
     done = play(**variables)
-    assert done.returncode != 0 and said in done.text, done.text
+    assert done.returncode != 0 and message in done.text, done.text
 
 
 def test_nodes_are_names_ranges_or_a_mapping() -> None:
@@ -92,9 +92,9 @@ def test_nodes_are_names_ranges_or_a_mapping() -> None:
             fabric_import._nodes(wrong)
 
 
-def test_files_that_are_not_there_are_said(tmp_path: Path) -> None:
-    for wrong, said in (([], "no file is named"), ([str(tmp_path)], "the directory holds no manifest")):
-        with pytest.raises(RailyardError, match=said):
+def test_files_that_are_not_there_are_reported(tmp_path: Path) -> None:
+    for wrong, message in (([], "no file is named"), ([str(tmp_path)], "the directory holds no manifest")):
+        with pytest.raises(RailyardError, match=message):
             fabric_import._files(wrong)
     with pytest.raises(RailyardError, match="it cannot be read: No such file or directory"):
         _fabric_files.read(str(tmp_path / "none.yml"))

@@ -40,17 +40,17 @@ def install(tmp_path: Path, known: list[str], *words: str) -> Played:
 
 def test_lists_that_were_never_read_are_read(tmp_path: Path) -> None:
     done = install(tmp_path, ["perftest"])
-    assert done.returncode == 0 and "changed=1" in done.said and "rescued=1" in done.said, done.text
+    assert done.returncode == 0 and "changed=1" in done.one_line and "rescued=1" in done.one_line, done.text
 
 
-def test_a_package_that_nobody_has_is_named(tmp_path: Path) -> None:
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
     done = install(tmp_path, [])
-    assert done.returncode == 2 and "failed=1" in done.said, done.text
-    assert "No package matching 'perftest' is available" in done.said
+    assert done.returncode == 2 and "failed=1" in done.one_line, done.text
+    assert "No package matching 'perftest' is available" in done.one_line
 
 
 @pytest.mark.parametrize("known", [[], ["perftest"]])
 def test_check_mode_does_not_fail_where_a_run_would_not(tmp_path: Path, known: list[str]) -> None:
     done = install(tmp_path, known, "--check")
-    said = "node-1 lacks perftest; whether there are such packages is seen without --check"
-    assert done.returncode == 0 and said in done.said, done.text
+    message = "node-1 lacks perftest; whether there are such packages is seen without --check"
+    assert done.returncode == 0 and message in done.one_line, done.text

@@ -75,8 +75,8 @@ def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
 
     done = plan()
     assert done.returncode == 0 and "changed=1" in done.stdout
-    for said in ("fabric ai-10-1-16: ", "172.16.11.201/24", "172.16.18.254", "mlx5_gpu01"):
-        assert said in done.stdout
+    for message in ("fabric ai-10-1-16: ", "172.16.11.201/24", "172.16.18.254", "mlx5_gpu01"):
+        assert message in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120
     out = tmp_path / "out"
     names = ["leaves.csv", "leaves.md", "objects.csv", "plan.json", "ports.csv", "topology.svg"]
@@ -107,13 +107,13 @@ def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
     assert taken.returncode == 0 and (out / "plan.json").read_bytes() != kept
 
 
-def test_a_plan_that_is_to_fail_on_differences_from_nothing_says_so() -> None:
+def test_a_plan_that_is_to_fail_on_differences_from_nothing_reports_so() -> None:
     done = play("plan.yml", fabric_file=str(GOOD), plan_fail_on="renumbered")
     assert done.returncode == 2 and "no earlier plan is named" in done.text
     assert "-e plan_diff=OLD/plan.json" in done.text
 
 
-def test_a_plan_of_a_bad_file_says_its_errors(bad: Path) -> None:
+def test_a_plan_of_a_bad_file_reports_its_errors(bad: Path) -> None:
     done = play("plan.yml", fabric_file=str(bad))
     assert done.returncode == 2 and "RY112 fabric.mtu: jumbo is not a whole number" in done.text
 
@@ -154,5 +154,5 @@ def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> N
 
 
 def test_the_version_is_that_of_the_collection() -> None:
-    said = re.search(r"^version: (\S+)$", (ROOT / "galaxy.yml").read_text(), re.MULTILINE)
-    assert said and _fabric_files.version() == said.group(1)
+    message = re.search(r"^version: (\S+)$", (ROOT / "galaxy.yml").read_text(), re.MULTILINE)
+    assert message and _fabric_files.version() == message.group(1)

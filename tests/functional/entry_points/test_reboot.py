@@ -32,8 +32,8 @@ def test_nothing_is_done_before_the_boot_has_ended(tmp_path: Path, words: list[s
     (tmp_path / "systemctl").write_text(SYSTEMCTL % ended)
     (tmp_path / "systemctl").chmod(0o755)
     see = {"name": "See", "ansible.builtin.stat": {"path": str(ended)}, "register": "seen"}
-    said = {"name": "Say", "ansible.builtin.debug": {"msg": "the boot has ended: {{ seen.stat.exists }}"}}
-    book = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [wait, see, said]}
+    message = {"name": "Say", "ansible.builtin.debug": {"msg": "the boot has ended: {{ seen.stat.exists }}"}}
+    book = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [wait, see, message]}
     book["environment"] = {"PATH": "%s:%s" % (tmp_path, os.environ["PATH"])}
     book["vars"] = {"reboot_reasons": ["the RDMA mode"], "ansible_python_interpreter": sys.executable}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))

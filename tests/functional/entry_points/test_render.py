@@ -44,7 +44,7 @@ def test_the_labs_inventory_without_an_operator_needs_no_word_of_a_registry(tmp_
 def test_what_is_missing_or_wrong_is_one_line(tmp_path: Path) -> None:
     nowhere = render()
     assert nowhere.returncode == 2
-    assert "render_dir: nobody said where to write. Remedy: " in nowhere.stdout
+    assert "render_dir is required. Remedy: " in nowhere.stdout
     wrong = render(render_dir=str(tmp_path), kubernetes_options={"regstry": "mirror.example"})
     assert wrong.returncode == 2
     assert "kubernetes.regstry: is not an option (did you mean registry?). Remedy: " in wrong.stdout

@@ -70,15 +70,15 @@ def test_the_plan_of_the_inventory_goes_before_that_of_the_directory(tmp_path: P
     )
 
 
-def test_all_documents_that_are_wrong_are_said_at_once(two: Sample, tmp_path: Path) -> None:
+def test_all_documents_that_are_wrong_are_reported_at_once(two: Sample, tmp_path: Path) -> None:
     two.write(tmp_path / "reports")
     half = (tmp_path / "reports" / "verify.json").read_bytes()
     (tmp_path / "reports" / "verify.json").write_bytes(half[: len(half) // 2])
     (tmp_path / "reports" / "drift.json").write_text('{"format": 2, "kind": "drift"}')
     done = _play(tmp_path, "-e", "report_charts=false")
     assert done.returncode == 2 and "reports/verify.json: this is not JSON, or only a part of it: " in done.text
-    said = "reports/drift.json: format: it is 2, and this reads format 1. Remedy: run playbooks/drift.yml again"
-    assert said in done.text
+    message = "reports/drift.json: format: it is 2, and this reads format 1. Remedy: run playbooks/drift.yml again"
+    assert message in done.text
     assert not (tmp_path / "reports" / "report.html").exists()
 
 
@@ -98,14 +98,14 @@ def test_the_file_that_is_named_is_checked_and_planned(tmp_path: Path) -> None:
     assert "None: the fabric file is clean." in page
 
 
-def test_a_fabric_file_with_errors_is_said(tmp_path: Path) -> None:
+def test_a_fabric_file_with_errors_is_reported(tmp_path: Path) -> None:
     (tmp_path / "fabric.yml").write_bytes(Sample(2).file.replace(b"mtu: 4200", b"mtu: jumbo"))
     with pytest.raises(RailyardError, match="RY112 fabric.mtu: jumbo is not a whole number"):
         _work(tmp_path / "out", file=str(tmp_path / "fabric.yml"))
     assert not (tmp_path / "out").exists()
 
 
-def test_steps_say_what_mends_them(two: Sample, tmp_path: Path) -> None:
+def test_steps_name_their_remedy(two: Sample, tmp_path: Path) -> None:
     result = _work(two.write(tmp_path))
     assert [(step["code"], step["places"][0], step["mends"]) for step in result["steps"]] == [
         ("RV402", "ai-10-1-16-2 gpu02", []),
@@ -124,7 +124,7 @@ def test_a_verdict_of_another_plan_is_noted(two: Sample, tmp_path: Path) -> None
     assert "since drift.json" not in page
 
 
-def test_an_earlier_run_that_cannot_be_read_is_left_out_and_said(two: Sample, tmp_path: Path) -> None:
+def test_an_earlier_run_that_cannot_be_read_is_left_out_and_reported(two: Sample, tmp_path: Path) -> None:
     two.write(tmp_path, history=2)
     (tmp_path / "history" / "verify-20261119T201500Z.json").write_text("{")
     (tmp_path / "history" / "notes.txt").write_text("mine")
@@ -178,17 +178,17 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "said"), WRONG)
-def test_a_document_that_is_none(raw: bytes, said: str) -> None:
+@pytest.mark.parametrize(("raw", "message"), WRONG)
+def test_a_document_that_is_none(raw: bytes, message: str) -> None:
     with pytest.raises(RailyardError) as caught:
         report_documents.verdict(raw, "reports/verify.json", "verify")
     text = str(caught.value)
-    assert text.startswith("reports/verify.json: ") and said in text and "\n" not in text
+    assert text.startswith("reports/verify.json: ") and message in text and "\n" not in text
     assert text.endswith("Remedy: run playbooks/verify.yml again, or take the file away.")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"nodes": None}, "nodes: null is no list of names"),
         ({"nodes": [1]}, "nodes: [1] is no list of names"),
@@ -207,10 +207,10 @@ def test_a_document_that_is_none(raw: bytes, said: str) -> None:
         ({"cluster": "up"}, 'cluster: "up" is no mapping'),
     ],
 )
-def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.Any], said: str) -> None:
+def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.Any], message: str) -> None:
     with pytest.raises(RailyardError) as caught:
         report_documents.verdict(json.dumps(dict(two.verify(BEGAN, True, 1.0), **change)).encode(), "v.json", "verify")
-    assert str(caught.value).startswith("v.json: " + said)
+    assert str(caught.value).startswith("v.json: " + message)
 
 
 def test_numbers_that_are_none_are_no_json(two: Sample) -> None:
@@ -220,11 +220,11 @@ def test_numbers_that_are_none_are_no_json(two: Sample) -> None:
 
 
 def test_findings_that_are_none() -> None:
-    for raw, said in (
+    for raw, message in (
         (b'{"format": 1}', "files: it is no list"),
         (b'{"format": 1, "files": [{"file": "f", "findings": [{"severity": "bad"}]}]}', "severity"),
     ):
-        with pytest.raises(RailyardError, match=said):
+        with pytest.raises(RailyardError, match=message):
             report_documents.findings(raw, "findings.json")
 
 
@@ -250,7 +250,7 @@ def test_a_plan_that_is_none(two: Sample, change: dict[str, t.Any], tmp_path: Pa
 def test_unknown_keys_and_nulls_are_no_errors(two: Sample) -> None:
     verify = two.verify(BEGAN, True, 1.0)
     verify["later"] = {"more": 1}
-    verify["failures"][0].update(node=None, rail=None, peer=None, expected=None, found=None, mends=None, later=[])
+    verify["failures"][0].update(node=None, rail=None, peer=None, expected=None, found=None, corrects=None, later=[])
     for key in (
         "began",
         "seconds",

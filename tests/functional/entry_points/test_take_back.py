@@ -69,7 +69,7 @@ def test_each_layer_has_its_roles_tag_and_what_they_share_has_all() -> None:
         for task in play["tasks"]:
             shared = "tags" in task
             assert not shared or shared_tags(task) == sorted(LAYERS), task["name"]
-            assert shared or "take_back" in str(task) or task["name"] == "Say what is not taken back"
+            assert shared or "take_back" in str(task) or task["name"] == "Show what is not reverted"
 
 
 def test_every_role_of_a_layer_has_a_state_and_needs_nothing_else_to_be_absent() -> None:
@@ -111,34 +111,38 @@ def play(tmp_path: Path, *words: str, connection: str = "ssh") -> Played:
 @pytest.mark.parametrize("consent", ["", "another"])
 def test_without_consent_no_host_is_touched(tmp_path: Path, consent: str) -> None:
     done = play(tmp_path, "-e", "teardown_hosts=true", "-e", "teardown_consent=%s" % consent)
-    assert done.returncode == 2 and "nobody consented to take the hosts of fabric ai back" in done.said, done.text
-    assert "consent with -e teardown_consent=ai" in done.said and "UNREACHABLE" not in done.said
+    assert done.returncode == 2 and "teardown_consent is required to revert the hosts of fabric ai" in done.one_line, (
+        done.text
+    )
+    assert "consent with -e teardown_consent=ai" in done.one_line and "UNREACHABLE" not in done.one_line
 
 
 def test_one_layer_alone_takes_the_same_consent_and_then_a_host(tmp_path: Path) -> None:
     done = play(tmp_path, "-e", "teardown_hosts=true", "--tags", "sriov")
-    assert done.returncode == 2 and "nobody consented" in done.said and "UNREACHABLE" not in done.said
+    assert done.returncode == 2 and "nobody consented" in done.one_line and "UNREACHABLE" not in done.one_line
     # with it, nobody is there
     done = play(tmp_path, "-e", "teardown_consent=ai", "--tags", "sriov", "-e", "teardown_hosts=true")
-    assert done.returncode == 4 and "UNREACHABLE" in done.said and "nobody consented" not in done.said
+    assert done.returncode == 4 and "UNREACHABLE" in done.one_line and "nobody consented" not in done.one_line
 
 
 def test_a_layer_that_is_left_out_takes_no_consent_with_it(tmp_path: Path) -> None:
     done = play(tmp_path, "-e", "teardown_hosts=true", "--skip-tags", "sriov,qos")
-    assert done.returncode == 2 and "nobody consented" in done.said and "UNREACHABLE" not in done.said, done.text
+    assert done.returncode == 2 and "nobody consented" in done.one_line and "UNREACHABLE" not in done.one_line, (
+        done.text
+    )
 
 
 def test_pods_are_not_driven_away_between_it_and_a_reboot(tmp_path: Path) -> None:
     words = ("-e", "teardown_hosts=true", "-e", "reboot_allowed=true", "-e", "reboot_drain=true", "--check")
     done = play(tmp_path, *words)
-    assert done.returncode == 2 and "UNREACHABLE" not in done.said, done.text
-    assert "reboot_drain: pods leave a node before it is taken back" in done.said
+    assert done.returncode == 2 and "UNREACHABLE" not in done.one_line, done.text
+    assert "reboot_drain: pods leave a node before it is taken back" in done.one_line
 
 
-def test_hosts_are_left_where_nobody_asked_for_them(tmp_path: Path) -> None:
+def test_hosts_are_left_without_teardown_hosts(tmp_path: Path) -> None:
     done = play(tmp_path, "-e", "teardown_consent=ai")
-    assert done.returncode == 0 and "UNREACHABLE" not in done.said, done.text
-    assert "Stop without consent" not in done.said
+    assert done.returncode == 0 and "UNREACHABLE" not in done.one_line, done.text
+    assert "Stop without consent" not in done.one_line
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
@@ -146,12 +150,14 @@ def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
     """In check mode, for whoever runs the tests where Railyard is at work."""
     words: tuple[str, ...] = ("-e", "teardown_hosts=true", "--check")
     done = play(tmp_path, *words, connection="local")
-    assert done.returncode == 2 and "node-1 (192.0.2.1) is the machine on which Ansible runs" in done.said, done.text
-    assert "included:" not in done.said
+    assert done.returncode == 2 and "node-1 (192.0.2.1) is the machine on which Ansible runs" in done.one_line, (
+        done.text
+    )
+    assert "included:" not in done.one_line
     words += ("-e", "preflight_control_node_allowed=true")
     done = play(tmp_path, *words, connection="local")
-    assert done.returncode == 0 and done.said.count("included: railyard.fabric.") == len(LAYERS), done.text
-    assert "What stays on hosts is the NIC driver" in done.said
+    assert done.returncode == 0 and done.one_line.count("included: railyard.fabric.") == len(LAYERS), done.text
+    assert "What stays on hosts is the NIC driver" in done.one_line
     done = play(tmp_path, *words, "--tags", "limits", connection="local")
-    assert done.returncode == 0 and done.said.count("included: railyard.fabric.") == 1, done.text
-    assert "fabric.limits : Set the limits" in done.said
+    assert done.returncode == 0 and done.one_line.count("included: railyard.fabric.") == 1, done.text
+    assert "fabric.limits : Set the limits" in done.one_line

@@ -29,6 +29,6 @@ def test_at_no_verbosity_is_the_password_shown(tmp_path: Path) -> None:
     played = play(tmp_path / "play.yml", "--check", "--diff", "-vvv", inventory="node-1,", timeout=120)
     assert played.returncode == 2, played.text
     assert "hush" not in played.text
-    assert "source: https://me:***@mirror.example/doca cannot be read: " in played.said, played.text
+    assert "source: https://me:***@mirror.example/doca cannot be read: " in played.one_line, played.text
     _before, invocation, options = played.text.partition("invocation:")
     assert invocation and "source: https://me:***@mirror.example/doca\n" in options, played.text

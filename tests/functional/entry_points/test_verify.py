@@ -55,7 +55,7 @@ def world() -> World:
 
 
 def judge(tmp_path: Path, world: World, *arguments: str) -> Played:
-    told = {
+    reported = {
         name: {
             "info": {"unreachable": True, "msg": world.dark[name]} if name in world.dark else info,
             "probes": world.probes[name],
@@ -64,7 +64,7 @@ def judge(tmp_path: Path, world: World, *arguments: str) -> Played:
         }
         for name, info in world.infos.items()
     }
-    (tmp_path / "told.json").write_text(json.dumps(told))
+    (tmp_path / "told.json").write_text(json.dumps(reported))
     (tmp_path / "play.yml").write_text(PLAY)
     given = {"told_file": str(tmp_path / "told.json"), "verify_report_dir": str(tmp_path / "reports")}
     return play(tmp_path / "play.yml", *arguments, inventory=FABRIC, given=given)
@@ -135,16 +135,16 @@ def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         (("-e", "verify_layers=lnk"), "value of layers must be one or more of"),
         (("-e", "verify_rails=gpu99"), "verify_rails: no rail is called gpu99. Remedy: name some of gpu01,"),
     ],
 )
-def test_wrong_wishes_end_with_one_clear_line(
-    tmp_path: Path, world: World, said: t.Sequence[str], expected: str
+def test_wrong_options_end_with_one_clear_line(
+    tmp_path: Path, world: World, message: t.Sequence[str], expected: str
 ) -> None:
-    done = judge(tmp_path, world, *said)
+    done = judge(tmp_path, world, *message)
     assert done.returncode == 2 and expected in done.stdout
 
 
@@ -232,7 +232,7 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
         (tmp_path / "said").write_text(done.stdout)
 
     scenario()
-    said = (tmp_path / "said").read_text()
+    message = (tmp_path / "said").read_text()
     served, probed, *known, of_job = json.loads((tmp_path / "answer.json").read_text())
     # one name for the whole run, and whom it met on each node
     assert known[0][0] == known[1][0] and re.match(r"ben@\S+ \(\d{5}\)\Z", known[0][0])
@@ -249,6 +249,6 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
     ]
     assert {each["error"] for each in probed} == {"the other side has no server: there is no RDMA device of the port"}
     # what still waits is ended with the round, by who served
-    assert "TASK [railyard.fabric.proof : End servers that still wait]" in said
-    ended = said.partition("End servers that still wait")[2].partition("TASK")[0]
+    assert "TASK [railyard.fabric.proof : End servers that still wait]" in message
+    ended = message.partition("End servers that still wait")[2].partition("TASK")[0]
     assert "ok: [ib-1]" in ended and "skipping: [ib-2]" in ended

@@ -26,6 +26,6 @@ def in_child(work: t.Callable[[], None]) -> None:
             os._exit(bool(text))
     os.close(go)
     with os.fdopen(come) as stream:
-        said = stream.read()
+        message = stream.read()
     os.waitpid(child, 0)
-    assert not said, said
+    assert not message, message

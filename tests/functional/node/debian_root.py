@@ -103,8 +103,8 @@ class DebianNode(System):
 
     @staticmethod
     def dpkg() -> dict[str, str]:
-        told = subprocess.run(["dpkg-query", "-W"], check=True, capture_output=True, text=True).stdout
-        rows = [line.split("\t") for line in told.splitlines()]
+        reported = subprocess.run(["dpkg-query", "-W"], check=True, capture_output=True, text=True).stdout
+        rows = [line.split("\t") for line in reported.splitlines()]
         return {name: version for name, version in rows if name.startswith(("doca", "mlnx", "ofed", "rdma-core-x"))}
 
     @staticmethod
@@ -249,8 +249,8 @@ def web(place: str, logins: t.Mapping[str, str]) -> t.Iterator[str]:
             super().__init__(*arguments, directory=place)
 
         def do_GET(self) -> None:
-            said = (self.headers.get("Authorization") or "").rpartition(" ")[2]
-            user, _colon, password = base64.b64decode(said).decode().partition(":")
+            message = (self.headers.get("Authorization") or "").rpartition(" ")[2]
+            user, _colon, password = base64.b64decode(message).decode().partition(":")
             if logins.get(user) == password:
                 super().do_GET()
                 return

@@ -71,14 +71,14 @@ def zipped(head: bytes, members: dict[str, bytes]) -> bytes:
     return head + stream.getvalue()
 
 
-def test_bytecode_is_for_one_python_and_no_reason_to_write_anew(tmp_path: Path) -> None:
+def test_bytecode_is_for_one_python_and_no_reason_to_write_again(tmp_path: Path) -> None:
     wanted = built()
     head, members = wanted.partition(b"\n")[0] + b"\n", parts(wanted)
     sources = {name: data for name, data in members.items() if name.endswith(".py")}
     codes = {name: data for name, data in members.items() if name.endswith(".pyc")}
     assert {name + "c" for name in sources} == set(codes)
 
-    def says(members: dict[str, bytes]) -> str:
+    def reports(members: dict[str, bytes]) -> str:
         path = tmp_path / "plugin"
         path.write_bytes(zipped(head, members))
         path.chmod(0o755)
@@ -88,9 +88,11 @@ def test_bytecode_is_for_one_python_and_no_reason_to_write_anew(tmp_path: Path) 
 
     # either part runs alone, and bytecode of another Python is passed by
     assert (
-        says(codes) == says(sources) == says({**members, **{name: b"abcd" + data[4:] for name, data in codes.items()}})
+        reports(codes)
+        == reports(sources)
+        == reports({**members, **{name: b"abcd" + data[4:] for name, data in codes.items()}})
     )
-    assert "supportedVersions" in says(codes)
+    assert "supportedVersions" in reports(codes)
     other_bytes = {name: data + b"another's" for name, data in codes.items()}
     assert packed_program.same(zipped(head, {**sources, **other_bytes}), wanted)
     assert packed_program.same(wanted, zipped(head, sources))
@@ -154,7 +156,7 @@ def pod(*addresses: str, name: str = "net1") -> None:
         ip("-n", "pod", "addr", "add", address, "dev", name, *(["nodad"] if ":" in address else []))
 
 
-def test_what_it_says_of_itself() -> None:
+def test_answer_to_version() -> None:
     assert call("VERSION", {"cniVersion": "0.4.0"}) == (
         0,
         {"cniVersion": "0.4.0", "supportedVersions": ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]},
@@ -164,7 +166,7 @@ def test_what_it_says_of_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "conf", "code", "said"),
+    ("command", "conf", "code", "message"),
     [
         ("ADD", "{", 6, "is no JSON object"),
         ("ADD", "[]", 6, "is no JSON object"),
@@ -179,9 +181,11 @@ def test_what_it_says_of_itself() -> None:
         ("DEL", {"table": 1, "priority": 1, "prevResult": {"ips": [{"address": "x"}]}}, 6, "prevResult"),
     ],
 )
-def test_wrong_input_is_one_answer_in_the_specifications_words(command: str, conf: t.Any, code: int, said: str) -> None:
+def test_wrong_input_is_one_answer_in_the_specifications_words(
+    command: str, conf: t.Any, code: int, message: str
+) -> None:
     status, answer = call(command, conf)
-    assert status == 1 and answer["code"] == code and said in answer["msg"] and "\n" not in answer["msg"]
+    assert status == 1 and answer["code"] == code and message in answer["msg"] and "\n" not in answer["msg"]
 
 
 @in_own_namespace
@@ -455,12 +459,12 @@ def test_what_a_rails_address_sends_leaves_by_its_rail_and_whole(node: LiveNode)
     server = subprocess.Popen(["nsenter", "--net=/proc/%d/ns/net" % node._leaf.pid, sys.executable, "-c", ECHO])
     try:
         before = _received(node, "leaf1", "leaf2")
-        said = ip("netns", "exec", "pod", sys.executable, "-c", ASK).split()
+        message = ip("netns", "exec", "pod", sys.executable, "-c", ASK).split()
         after = _received(node, "leaf1", "leaf2")
     finally:
         server.kill()
         server.wait()
-    assert said == [str(4200 - 28), str(errno.EMSGSIZE)]
+    assert message == [str(4200 - 28), str(errno.EMSGSIZE)]
     # the address that is asked is on the other rail; by destination alone the packet would have gone there
     assert after[0] - before[0] > 4000 and after[1] - before[1] < 1000
 

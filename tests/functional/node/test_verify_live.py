@@ -100,7 +100,7 @@ class Ground:
     def info(self) -> dict[str, t.Any]:
         with Rtnetlink() as table:
             links = {link.name: link for link in table.links() if link.name.startswith("rail")}
-            told = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
+            reported = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
         nics = [_nic(link) for link in links.values()]
         keys = ("arp_announce", "arp_ignore", "rp_filter")
         own = {"rail%d" % number: ["172.16.1%d.201" % number] for number in (1, 2)}
@@ -108,7 +108,7 @@ class Ground:
         return {
             "system": {"boot_id": "x", "rdma_mode": "shared"},
             "nics": nics,
-            "ip": told,
+            "ip": reported,
             "sysctls": {name: {key: sysctl.effective(System(), name, key) for key in keys} for name in links},
             "duplicates": [{"netdev": key[0], "address": key[1], "macs": macs} for key, macs in heard.items()],
         }
@@ -120,8 +120,8 @@ class Ground:
             # as task.fail has it
             errors = error.errors if isinstance(error, Errors) else [error]
             result = {"failed": True, "changes": [], "errors": [each.as_dict() for each in errors]}
-        told = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
-        return judge(kind, self.fabric, told, Asked(["node-1"], unproven_allowed=True)).run.failures
+        reported = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
+        return judge(kind, self.fabric, reported, Asked(["node-1"], unproven_allowed=True)).run.failures
 
 
 def _nic(link: t.Any) -> dict[str, t.Any]:
@@ -139,8 +139,8 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
     }
 
 
-@pytest.mark.parametrize(("harms", "code", "mended"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_harm_is_told_and_what_hosts_does_mends_it(harms: list[Harm], code: str, mended: bool) -> None:
+@pytest.mark.parametrize(("harms", "code", "corrected"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_faults_are_reported_and_a_hosts_run_corrects_them(harms: list[Harm], code: str, corrected: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
         ground = Ground(live)
@@ -154,9 +154,9 @@ def test_harm_is_told_and_what_hosts_does_mends_it(harms: list[Harm], code: str,
         for kind in (VERIFY, DRIFT):
             failures = ground.failures(kind)
             expected = [] if code == "RV402" and kind == DRIFT else [(code, "node-1", "gpu01")]
-            said = [each.line() for each in failures]
-            assert [(each.code, each.node, each.rail) for each in failures] == expected, said
-        if mended:
+            message = [each.line() for each in failures]
+            assert [(each.code, each.node, each.rail) for each in failures] == expected, message
+        if corrected:
             assert ground.mend()
             assert [each.line() for each in ground.failures(DRIFT)] == []
 

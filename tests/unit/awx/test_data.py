@@ -77,11 +77,15 @@ def test_every_key_is_on_the_page() -> None:
 WRONG = [
     ("branch: main", "brnach: main", r"awx.yml:2: project.brnach: brnach is no key here.* Remedy: write branch"),
     ("organization: Platform", "prefix: X", r"awx.yml:1: organization: organization is missing"),
-    ("type: machine", "type: machin", r"awx.yml:7: credentials.nodes.type: machin is none of .* Remedy: write machine"),
+    (
+        "type: machine",
+        "type: machin",
+        r"awx.yml:7: credentials.nodes.type: machin is none of .* Remedy: write machine",
+    ),
     ("{username: git}", "{usrname: git}", r"awx.yml:5: credentials.git.inputs.usrname: .* Remedy: write username"),
     ("ssh://git@", "https://git:hush@", r"awx.yml:2: project.url: https://git:\*\*\*@git.example/\S+ holds a password"),
     ("become_method: sudo", "password: x", r"awx.yml:7: credentials.nodes.inputs.password: password is a secret"),
-    ("credential: git", "credential: gti", r"awx.yml:2: project.credential: gti is none of .*write git"),
+    ("credential: git", "credential: gti", r"awx.yml:2: project.credential: gti is not one of .*write git"),
     ("credential: git", "credential: nodes", r"awx.yml:2: project.credential: nodes is of type machine"),
     ("cluster: cluster", "cluster: nodes", r"awx.yml:13: .*cluster: nodes is of type machine.*kubeconfig"),
     ('"03:00"', '"25:00"', r"awx.yml:14: .*drift.at: 25:00 is not a time of day"),
@@ -92,7 +96,7 @@ WRONG = [
     ("forks: 64", "forks: many", r"awx.yml:17: templates.hosts.forks: many is not a whole number"),
     ("  hosts: {forks", "  host: {forks", r"awx.yml:17: templates.host: host is no key here.* Remedy: write hosts"),
     ("type: slack", "type: pigeon", r"awx.yml:19: notifications.ops.type: pigeon is none of"),
-    ("[error, approval]", "[failure]", r"awx.yml:19: notifications.ops.on\[0\]: failure is none of started"),
+    ("[error, approval]", "[failure]", r"awx.yml:19: notifications.ops.on\[0\]: failure is not one of started"),
     ('channels: ["#rails"]', "token: x", r"awx.yml:19: notifications.ops.settings.token: token is a secret"),
     ('image: "registry', 'img: "registry', r"awx.yml:3: execution_environment.img: img is no key here"),
     ("organization: Platform", "organization: A\nprefix: %s" % ("A" * 401), r"awx.yml:2: prefix: A+\S* is too long"),
@@ -141,31 +145,31 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), WRONG, ids=[new.strip() for _old, new, _said in WRONG])
-def test_what_is_wrong_is_said(old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=[new.strip() for _old, new, _reported in WRONG])
+def test_what_is_wrong_is_reported(old: str, new: str, message: str) -> None:
     assert SAMPLE.count(old) >= 1
     lines = errors(SAMPLE.replace(old, new, 1))
-    assert any(re.match(said, line) for line in lines), lines
+    assert any(re.match(message, line) for line in lines), lines
     assert all(re.match(r"awx.yml:\d+: .*\. Remedy: .*\.\Z", line) for line in lines)
 
 
-def test_everything_is_said_at_once() -> None:
+def test_everything_is_reported_at_once() -> None:
     text = SAMPLE.replace("brnach", "x").replace("branch", "brnach").replace("slack", "pigeon").replace("64", "many")
     assert len(errors(text)) == 3
 
 
 def test_secrets_are_there_and_wanted() -> None:
     less = {**SECRETS, "nodes": []}
-    (said,) = errors(SAMPLE, less)
-    assert said.startswith(
+    (message,) = errors(SAMPLE, less)
+    assert message.startswith(
         "awx.yml:7: credentials.nodes: no secret is given for it. Remedy: give awx_secrets.nodes one"
     )
-    (said,) = errors(SAMPLE, {**SECRETS, "node": ["password"]})
-    assert "awx_secrets.node: no credential and no notification has that name" in said and "nodes" in said
-    (said,) = errors(SAMPLE, {**SECRETS, "nodes": ["ssh_key_data", "passwrd"]})
-    assert "passwrd is no secret of it" in said and "password" in said
-    (said,) = errors(SAMPLE, {**SECRETS, "ops": []})
-    assert "no token is given for it. Remedy: give awx_secrets.ops.token" in said
+    (message,) = errors(SAMPLE, {**SECRETS, "node": ["password"]})
+    assert "awx_secrets.node: no credential and no notification has that name" in message and "nodes" in message
+    (message,) = errors(SAMPLE, {**SECRETS, "nodes": ["ssh_key_data", "passwrd"]})
+    assert "passwrd is not one of its secrets" in message and "password" in message
+    (message,) = errors(SAMPLE, {**SECRETS, "ops": []})
+    assert "no token is given for it. Remedy: give awx_secrets.ops.token" in message
 
 
 @pytest.mark.parametrize("raw", [b"", b"- a\n", b"\xff", b"a: b\n---\nc: d\n", b"x"])
@@ -177,8 +181,11 @@ def test_no_file_whatever_ends_in_a_traceback(raw: bytes) -> None:
 
 def test_secrets_of_a_credential_that_awx_has_are_refused_by_that_reason() -> None:
     text = SAMPLE.replace("{type: machine, inputs: {username: ops, become_method: sudo}}", "{existing: SSH}")
-    (said,) = errors(text)
-    assert "nodes is a credential that AWX has (existing: SSH)" in said and "Remedy: remove awx_secrets.nodes" in said
+    (message,) = errors(text)
+    assert (
+        "nodes is a credential that AWX has (existing: SSH)" in message
+        and "Remedy: remove awx_secrets.nodes" in message
+    )
 
 
 def test_a_vault_of_each_id_is_taken_and_two_of_one_are_not() -> None:
@@ -186,8 +193,8 @@ def test_a_vault_of_each_id_is_taken_and_two_of_one_are_not() -> None:
     text = SAMPLE.replace("fabrics:\n", vaults + "fabrics:\n").replace("[nodes]", "[nodes, v0, v1%s]")
     secrets = {**SECRETS, **{"v%d" % each: ["vault_password"] for each in range(3)}}
     assert len(named(made(text % "", secrets), "job_templates")["hosts"].links["credentials"] or ()) == 4
-    (said,) = errors(text % ", v2", secrets)
-    assert "v0 and v2 are both of type vault with vault_id a" in said
+    (message,) = errors(text % ", v2", secrets)
+    assert "v0 and v2 are both of type vault with vault_id a" in message
 
 
 def test_a_notifications_url_may_come_with_the_secrets() -> None:
@@ -233,10 +240,10 @@ def test_verdicts_and_manifests_outlast_jobs_where_there_is_a_place_for_them() -
 
     place = "/var/lib/railyard/reports/ai-east"
     templates = given(SAMPLE.replace("    reports:", "    manifests: /m\n    reports:"))
-    told = {key: set(each) - {"fabric_file"} for key, each in templates.items()}
+    reported = {key: set(each) - {"fabric_file"} for key, each in templates.items()}
     assert templates["report"]["report_dir"] == templates["verify"]["verify_report_dir"] == place
     assert templates["render"]["render_dir"] == "/m"
-    assert {key for key in told if told[key]} == {"verify", "drift", "report", "render"}
+    assert {key for key in reported if reported[key]} == {"verify", "drift", "report", "render"}
     without = SAMPLE.replace("    reports: %s\n" % place, "")
     assert "report" not in given(without) and "verify_report_dir" not in given(without)["verify"]
     assert absent(made(without), "job_templates") == {"report", "render"}
@@ -279,8 +286,10 @@ def test_nodes_of_a_fabric_without_a_cluster_are_not_drained() -> None:
     text = SAMPLE.replace("templates:\n", west + "templates:\n", 1).replace(
         "forks: 64", "extra_vars: {reboot_drain: true}"
     )
-    (said,) = errors(text % "")
-    assert "fabrics.ai-west: hosts sets reboot_drain, and the fabric has no cluster. Remedy: add cluster: to it" in said
+    (message,) = errors(text % "")
+    assert (
+        "fabrics.ai-west: hosts sets reboot_drain, and the fabric has no cluster. Remedy: add cluster: to it" in message
+    )
     made(text % ", templates: {hosts: {extra_vars: {reboot_drain: false}}}")
 
 
@@ -340,7 +349,7 @@ def test_access() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             "reboot_drain: perhaps",
@@ -353,9 +362,9 @@ def test_access() -> None:
         ),
     ],
 )
-def test_what_is_no_answer_is_said(words: str, said: str) -> None:
+def test_what_is_no_answer_is_reported(words: str, message: str) -> None:
     (line,) = errors(SAMPLE.replace("forks: 64", "extra_vars: {%s}" % words))
-    assert re.search(said, line), line
+    assert re.search(message, line), line
 
 
 def test_numbers_of_surveys_have_limits() -> None:

@@ -71,7 +71,7 @@ def test_a_file_of_a_directory_or_itself(archive: Path) -> None:
 
 
 def test_what_is_not_there_or_another_is_refused(archive: Path, tmp_path: Path) -> None:
-    wrong("nobody says where %s is" % NAME, source="", file=File(NAME, "0" * 64))
+    wrong("no source is configured for %s" % NAME, source="", file=File(NAME, "0" * 64))
     wrong("has no checksum here", "sha256sum", source=str(archive), file=File(NAME, ""))
     wrong("SHA-256", "should have 000", source=str(archive), file=File(NAME, "0" * 64))
     wrong("cannot be read", NAME, source=str(tmp_path / "nowhere"), file=File(NAME, "0" * 64))
@@ -189,12 +189,12 @@ def test_helm_is_looked_at_before_it_is_used(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(_foreign_packages, "missing", lambda collection: None)
     three = program(tmp_path / "three", "echo v3.17.2\n")
     assert _helm.program(three) == three
-    for text, said in (("echo v4.1.4\n", "v4.1.4"), ("exit 3\n", "nothing"), ("echo nonsense\n", "nonsense")):
+    for text, said in (("echo v4.1.4\n", "v4.1.4"), ("exit 3\n", "(none)"), ("echo nonsense\n", "nonsense")):
         other = program(tmp_path / "other", text)
         with pytest.raises(RailyardError) as caught:
             _helm.program(other)
         assert said in str(caught.value) and "Helm 3" in str(caught.value)
-    with pytest.raises(RailyardError, match="is no program"):
+    with pytest.raises(RailyardError, match="is not a program"):
         _helm.program(str(tmp_path / "none"))
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
