@@ -108,7 +108,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.info": Package(
         "The state of a node as rail_info reports it.",
-        "_common _node.boot _node.core _node.gpu _node.host _node.netlink _node.nic _node.qos _node.rdma "
+        "_node.boot _node.core _node.gpu _node.host _node.netlink _node.nic _node.qos _node.rdma "
         "_node.readers "
         "_node.safety",
     ),

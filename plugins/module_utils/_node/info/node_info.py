@@ -14,7 +14,6 @@ import re
 import sys
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
@@ -25,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
 if t.TYPE_CHECKING:
@@ -174,11 +173,9 @@ class Info:
 
     def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
         for name in netdevs or ():
-            if not self._system.exists("/sys/class/net/" + name):
-                raise RailyardError("there is no netdev %s" % name, "netdevs", "see 'ip link'")
+            port_reference.check_netdev(self._system, name, "netdevs")
         for address in functions or ():
-            if not self._system.exists("%s/%s" % (pci_functions.DEVICES, address)):
-                raise RailyardError("there is no PCI function %s" % address, "pci", "see 'lspci -D'")
+            port_reference.check_function(self._system, address, "pci")
 
     @staticmethod
     def _kept(

@@ -20,7 +20,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import REPRESENTOR
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
     dcb_managers,
     qos_spec,
@@ -110,7 +109,7 @@ class RoceQos(Kept):
         found = []
         for name in self._system.listdir(pci_functions.attribute(function, "net")):
             label = self._system.read("/sys/class/net/%s/phys_port_name" % name)
-            if not (label and REPRESENTOR.match(label)):
+            if not (label and pci_functions.REPRESENTOR.match(label)):
                 found.append(name)
         return found
 

@@ -16,11 +16,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
-    ARPHRD_INFINIBAND,
-    REPRESENTOR,
-    Row,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import ATTRIBUTES, IDENTITY, guid
@@ -79,7 +75,7 @@ class PfState:
         representors = 0
         for name in self.system.listdir(self.path("net")):
             port = self.system.read("/sys/class/net/%s/phys_port_name" % name)
-            if port and REPRESENTOR.match(port):
+            if port and pci_functions.REPRESENTOR.match(port):
                 representors += 1
             else:
                 own.append((self.system.read_int("/sys/class/net/%s/dev_port" % name) or 0, name))
