@@ -36,7 +36,7 @@ class Node:
         self.cluster, self.admin, self.namespace = cluster, admin, namespace
         self.pods = "/api/v1/namespaces/%s/pods" % namespace
         self.server = connect(str(cluster.kubeconfig), None, 4, lambda _text: None)
-        self.one_line: list[str] = []
+        self.messages: list[str] = []
 
     def begin(self) -> None:
         """Wait for what each namespace is given, and make what stands for the controllers of pods."""
@@ -118,7 +118,7 @@ class Node:
         return bool(node["spec"].get("unschedulable")), OURS in (node["metadata"].get("annotations") or {})
 
     def drain(self, leave: Leave = AT_ONCE, check: bool = False) -> Drain:
-        return Drain(self.server, NODE, leave, MANAGER, check, self.one_line.append)
+        return Drain(self.server, NODE, leave, MANAGER, check, self.messages.append)
 
     def clear(self) -> None:
         sets = "/apis/apps/v1/namespaces/%s/daemonsets" % self.namespace
@@ -240,12 +240,12 @@ def test_a_pod_that_does_not_end_is_told_as_that(node: Node, monkeypatch: pytest
     with pytest.raises(RailyardError, match="it was evicted and did not end within 2 s"):
         node.drain(Consent()).drained(2)
     assert node.cordoned == (False, False)
-    assert any("waiting for 1 pods to end" in line for line in node.one_line)
+    assert any("waiting for 1 pods to end" in line for line in node.messages)
 
 
 def test_a_node_that_the_cluster_does_not_know_is_named(node: Node) -> None:
     with pytest.raises(RailyardError, match="Node node-9: the cluster has no node of this name") as caught:
-        Drain(node.server, "node-9", AT_ONCE, MANAGER, False, node.one_line.append).drained(3)
+        Drain(node.server, "node-9", AT_ONCE, MANAGER, False, node.messages.append).drained(3)
     assert "kubectl get nodes" in str(caught.value)
 
 
@@ -272,7 +272,7 @@ def test_the_rights_that_the_page_prints_are_enough_and_none_is_idle(node: Node,
             node.cluster.apply(dict(role, rules=kept), force=True)
             node.pod("web-%s" % (left_out if left_out is not None else "all"))
             drain = Drain(
-                connect(str(named), None, 4, node.one_line.append), NODE, AT_ONCE, MANAGER, False, node.one_line.append
+                connect(str(named), None, 4, node.messages.append), NODE, AT_ONCE, MANAGER, False, node.messages.append
             )
             if left_out is None:
                 wait_until_allowed(drain)

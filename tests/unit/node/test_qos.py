@@ -287,9 +287,9 @@ def test_all_refusals_come_at_once_and_before_anything(kernel: QosKernel) -> Non
         "ports[0]: rail1 (driver mlx5_core) does not support PFC",
         "ports[0]: rail1 (driver mlx5_core) does not support ETS",
         "ports[0]: rail1 (driver mlx5_core) does not support receive buffers",
-        "ports[1]: rail2 has 4 traffic classes, and ets uses class 6",
-        "ports[1]: rail2 can pause 1 priorities, and 2 are to be",
-        "ports[1]: rail2 has 1000 bytes of buffers, and 250000 are asked for",
+        "ports[1]: rail2 has 4 traffic classes, but ets uses class 6",
+        "ports[1]: rail2 can pause 1 priorities, but pfc has 2",
+        "ports[1]: rail2 has 1000 bytes of buffers, but buffer_size adds up to 250000",
         "ports[2]: plain0 does not support DCB",
         "ports[3]: mgmt0 carries the default route",
     ):
