@@ -489,7 +489,7 @@ def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> Non
     with pytest.raises(RailyardError) as error:
         bench.absent(plan, timeout=1.5)
     assert str(error.value).startswith(
-        "SpiderIPPool ai-gpu01: it is deleted and still there; its finalizers: spiderpool.spidernet.io/spiderippool"
+        "SpiderIPPool ai-gpu01: it is deleted and still exists; its finalizers: spiderpool.spidernet.io/spiderippool"
     )
     kinds = [path.split("/")[-2] for method, path in bench.proxy.seen if method == "DELETE"]
     # the last applied first; what came before the pools is still there for their controller
@@ -521,7 +521,7 @@ def test_teardown_waits_for_all_kinds_that_somebody_deleted_before(bench: Bench)
     let_go = '{"metadata":{"finalizers":null}}'
     first = threading.Timer(2, bench.cluster.kubectl, ("patch", *hung[0], "--type=merge", "-p", let_go))
     first.start()
-    with pytest.raises(RailyardError, match="SpiderIPPool ai-gpu02: it is deleted and still there"):
+    with pytest.raises(RailyardError, match="SpiderIPPool ai-gpu02: it is deleted and still exists"):
         bench.absent(plan, timeout=5)
     first.join()
     assert "ConfigMap" in {name.split()[0] for name in bench.live(plan)}

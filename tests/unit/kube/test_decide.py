@@ -96,7 +96,7 @@ def test_another_fabrics_object_is_an_error_and_never_pruned() -> None:
 def test_what_is_going_is_not_deleted_again_nor_applied_over() -> None:
     going = seen(made(POOL, "p1"), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example/held"])
     writes, warnings = decided(desired(), RESOURCES, live(going), prune=True)
-    assert writes == [] and warnings == ["Pool p1: it is deleted and still there; its finalizers: example/held"]
+    assert writes == [] and warnings == ["Pool p1: it is deleted and still exists; its finalizers: example/held"]
     # one that is planned is waited for, and created again
     writes, warnings = decided(desired(made(POOL, "p1")), RESOURCES, live(going), prune=True)
     assert [(write.replaces, write.wanted is None) for write in writes] == [(True, False)] and warnings == []

@@ -116,7 +116,7 @@ def test_what_left_the_plan_goes_first_where_a_planned_one_takes_its_numbers() -
     assert done.steps == [(0, "create", "new"), (0, "delete", "aside"), (0, "delete first", "old")]
     assert done.plan.lines() == ["Pool old (1-9): it left the plan, and a planned object takes its addresses"]
     (error,) = arrange([pool("new", 1, 1, 9)], old, prune=False).errors()
-    assert "it left the plan and still has 1-9, which Pool new is to have" in error and "kubernetes_prune=true" in error
+    assert "it left the plan and still has 1-9, which Pool new needs" in error and "kubernetes_prune=true" in error
 
 
 def test_what_gives_numbers_up_is_changed_before_what_takes_them() -> None:
@@ -174,7 +174,7 @@ def test_what_others_made_is_never_deleted() -> None:
     (error,) = arrange([pool("a", 2, 1, 9)], [theirs]).errors()
     assert "it exists already with another spec.net (1 to 2), which cannot be changed, and does not belong to Railyard" in error
     (error,) = arrange([pool("b", 1, 5, 15)], [theirs]).errors()
-    assert error.startswith("Pool b: 5-15 overlaps with 1-9 of Pool a, which Railyard did not make. Remedy: change or")
+    assert error.startswith("Pool b: 5-15 overlaps with 1-9 of Pool a, which Railyard did not create. Remedy: change or")
     another = there(pool("a", 1, 1, 9))
     another["metadata"]["labels"] = dict(OURS, fabric="bi")
     (error,) = arrange([pool("b", 1, 5, 15)], [another]).errors()

@@ -36,7 +36,7 @@ def test_a_whole_secret_and_one_that_may_not_be_seen_say_nothing() -> None:
 @pytest.mark.parametrize(
     ("status", "data", "words"),
     [
-        (404, None, "secret operator/ufm: is not there"),
+        (404, None, "secret operator/ufm: does not exist"),
         (200, {"UFM_USER": "eA==", "UFM_PASSWORD": "eA==", "UFM_ADDRESS": "eA=="}, "has no UFM_USERNAME. Remedy"),
         (200, dict(WHOLE, UFM_ADDRESS="", UFM_PASSWORD=""), "has no UFM_PASSWORD and no UFM_ADDRESS. Remedy"),
         (200, None, "has no UFM_USERNAME and no UFM_PASSWORD and no UFM_ADDRESS"),

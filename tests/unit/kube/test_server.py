@@ -91,7 +91,7 @@ def test_a_list_whose_moment_the_server_forgot_begins_anew_and_not_forever() -> 
     # nothing of the lists that were given up is in the one that came to its end
     assert [item["metadata"]["name"] for item in far.server().list(PODS)] == ["p5", "p99"]
     left[0] = 99
-    with pytest.raises(RailyardError, match="list of pods takes longer than the server remembers"):
+    with pytest.raises(RailyardError, match="list of pods takes longer than the server keeps"):
         far.server().list(PODS)
 
 
