@@ -193,7 +193,7 @@ def _compared(place: Path, kubeconfig: Path, rival: str, pools: t.Sequence[t.Any
 
 
 def _alike(pool: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The same pool under another name, and nobody's, so that none of our runs takes it away."""
+    """The same pool under another name and without labels, so that our runs do not delete it."""
     return dict(pool, metadata={"name": "k8s-" + pool["metadata"]["name"]})
 
 

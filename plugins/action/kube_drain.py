@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 
 
 class ActionModule(Door):
-    """Drains a node and gives it back; documented in ``plugins/modules/kube_drain.py``."""
+    """Drains and uncordons a node; documented in ``plugins/modules/kube_drain.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.CONNECTION,
@@ -30,7 +30,7 @@ class ActionModule(Door):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         for key in ("grace", "timeout"):
             if options[key] is not None and options[key] < 0:
-                raise RailyardError("%d is no number of seconds" % options[key], key, "give 0 or more")
+                raise RailyardError("%d is not a number of seconds" % options[key], key, "give 0 or more")
         consent = Consent(options["empty_dirs"], options["unmanaged"], options["grace"])
         drain = Drain(_cluster_access.server(options), options["node"], consent, MANAGER, check, _cluster_access.say)
         if options["state"] == "drained":

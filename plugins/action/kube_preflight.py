@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 
 
 class ActionModule(Door):
-    """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
+    """Checks whether a plan can be applied to a cluster; documented in ``plugins/modules/kube_preflight.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.SPEC,

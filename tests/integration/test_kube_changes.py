@@ -230,8 +230,8 @@ def test_an_object_with_our_values_is_adopted_and_outlives_the_teardown(bench: B
     before = bench.cluster.get(made)
     checked = bench.apply(plan, check=True)
     done = bench.apply(plan)
-    told = [line for line in done.warnings if "existed before, created by kubectl-create: it is adopted" in line]
-    assert len(told) == 2 and sorted(checked.warnings) == sorted(done.warnings)
+    adopted = [line for line in done.warnings if "existed before, created by kubectl-create: it is adopted" in line]
+    assert len(adopted) == 2 and sorted(checked.warnings) == sorted(done.warnings)
     adopted = {write.key.name for write in done.done if write.adopts}
     assert adopted == {made["metadata"]["name"], other["metadata"]["name"]}
     assert bench.apply(plan).done == []
