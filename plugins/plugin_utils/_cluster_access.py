@@ -76,12 +76,12 @@ class Planned:
             dict(FAMILY, **{FABRIC: self.fabric}),
             FAMILY,
             list(KINDS),
-            {kind: remedy for kind, remedy in KINDS.items() if remedy},
-            [{COMPONENT: component} for component in ON_DEMAND],
-            MANAGER,
-            force,
-            RULES,
-            replace,
+            makers={kind: remedy for kind, remedy in KINDS.items() if remedy},
+            started=[{COMPONENT: component} for component in ON_DEMAND],
+            manager=MANAGER,
+            force=force,
+            rules=RULES,
+            replace=replace,
         )
 
     def secrets(self) -> list[partition_keys.Secret]:

@@ -466,16 +466,16 @@ def test_another_fabrics_policy_of_the_operator_is_not_taken_over(bench: Bench) 
     for force in (False, True):
         wanted = {**given, "name": "network-operator", "version": "", "force": force, "timeout": 5}
         with pytest.raises(RailyardError, match="nic-cluster-policy: it exists already and belongs to .*=ai"):
-            kube_software._Run(wanted, other.document, False).started()
+            kube_software.SoftwareRun(wanted, other.document, False).started()
         # and it is refused before the operator's release has the other's values
         with pytest.raises(RailyardError, match="serves fabric ai already, and takes the NicClusterPolicy of one"):
-            kube_software._Run(wanted, other.document, False)._see_others()
+            kube_software.SoftwareRun(wanted, other.document, False).check_other_fabrics()
     assert bench.live(plan)["NicClusterPolicy nic-cluster-policy"]["metadata"]["resourceVersion"] == before
     mine = {**given, "name": "network-operator", "version": "", "force": False, "timeout": 5}
-    run = kube_software._Run(mine, plan.document, False)
-    run._see_others()
+    run = kube_software.SoftwareRun(mine, plan.document, False)
+    run.check_other_fabrics()
     run.started()
-    assert run.changes() == []
+    assert run.writer.changes == []
 
 
 def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> None:
