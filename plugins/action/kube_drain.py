@@ -14,8 +14,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_ac
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(ControllerAction):
-    """Drains a node and gives it back; documented in ``plugins/modules/kube_drain.py``."""
+class ActionModule(Door):
+    """Drains and uncordons a node; documented in ``plugins/modules/kube_drain.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.CONNECTION,
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         for key in ("grace", "timeout"):
             if options[key] is not None and options[key] < 0:
-                raise RailyardError("%d is no number of seconds" % options[key], key, "give 0 or more")
+                raise RailyardError("%d is not a number of seconds" % options[key], key, "give 0 or more")
         consent = Consent(options["empty_dirs"], options["unmanaged"], options["grace"])
         drain = Drain(_cluster_access.server(options), options["node"], consent, MANAGER, check, _cluster_access.say)
         if options["state"] == "drained":

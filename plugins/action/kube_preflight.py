@@ -22,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_ac
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(ControllerAction):
-    """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
+class ActionModule(Door):
+    """Checks whether a plan can be applied to a cluster; documented in ``plugins/modules/kube_preflight.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.SPEC,

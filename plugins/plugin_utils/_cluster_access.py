@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the actions that talk to a cluster share: how it is reached, and what a plan wishes it to hold."""
+"""What the actions that talk to a cluster share: the connection, and the desired objects of a plan."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ FAMILY = {MANAGED_BY: MANAGER}
 
 def server(options: t.Mapping[str, t.Any]) -> Server:
     if options["connections"] < 1:
-        raise RailyardError("%d cannot carry a request" % options["connections"], "connections", "take 1 or more")
+        raise RailyardError("%d is less than 1" % options["connections"], "connections", "use 1 or more")
     return connect(options["kubeconfig"], options["context"], options["connections"], say)
 
 
 class Planned:
-    """A plan with what it wishes of a cluster."""
+    """A plan with its objects of a cluster."""
 
     def __init__(self, options: t.Mapping[str, t.Any]) -> None:
         self.document = _planned.document(options["file"])
@@ -67,7 +67,7 @@ class Planned:
             for component, made in object_components.components(self.document, self.given)
             if component not in ON_DEMAND
         ]
-        # with a rule of Node Feature Discovery nobody else may set the same labels
+        # a rule of Node Feature Discovery must be the only one that sets these labels
         self.labels_nodes = not Options.of(self.given).node_feature_rule
 
     def desired(self, force: bool = False, replace: bool = False) -> DesiredObjects:
@@ -76,12 +76,12 @@ class Planned:
             dict(FAMILY, **{FABRIC: self.fabric}),
             FAMILY,
             list(KINDS),
-            {kind: remedy for kind, remedy in KINDS.items() if remedy},
-            [{COMPONENT: component} for component in ON_DEMAND],
-            MANAGER,
-            force,
-            RULES,
-            replace,
+            makers={kind: remedy for kind, remedy in KINDS.items() if remedy},
+            started=[{COMPONENT: component} for component in ON_DEMAND],
+            manager=MANAGER,
+            force=force,
+            rules=RULES,
+            replace=replace,
         )
 
     def secrets(self) -> list[partition_keys.Secret]:

@@ -39,12 +39,12 @@ class Node:
         self.messages: list[str] = []
 
     def begin(self) -> None:
-        """Wait for what each namespace is given, and make what stands for the controllers of pods."""
+        """Wait for what each namespace gets, and create objects in place of the controllers of pods."""
         self._until(lambda: self.admin.get("/api/v1/namespaces/%s/serviceaccounts" % self.namespace)["items"])
         made = self.admin.request(
             "POST", "/api/v1/namespaces/%s/configmaps" % self.namespace, {"metadata": {"name": "it"}}
         )
-        # whose pods nobody deletes for being too many
+        # whose pods no controller deletes as surplus
         known = {"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "uid": made["metadata"]["uid"]}
         self.owner = dict(known, controller=True)
 
@@ -117,8 +117,8 @@ class Node:
         node = self.admin.get(PATH)
         return bool(node["spec"].get("unschedulable")), OURS in (node["metadata"].get("annotations") or {})
 
-    def drain(self, leave: Leave = AT_ONCE, check: bool = False) -> Drain:
-        return Drain(self.server, NODE, leave, MANAGER, check, self.messages.append)
+    def drain(self, consent: Consent = AT_ONCE, check: bool = False) -> Drain:
+        return Drain(self.server, NODE, consent, MANAGER, check, self.said.append)
 
     def clear(self) -> None:
         sets = "/apis/apps/v1/namespaces/%s/daemonsets" % self.namespace
@@ -147,7 +147,7 @@ def done(drain: Drain) -> list[tuple[str, t.Any, t.Any]]:
 
 def test_pods_go_and_those_of_daemonsets_stay(node: Node) -> None:
     node.pod("web-1")
-    # one of a DaemonSet with an emptyDir: it stays, and is in nobody's way
+    # one of a DaemonSet with an emptyDir: it stays, and needs no consent
     agent = node.agent()
     foreseen = node.drain(check=True)
     foreseen.drained(30)
@@ -333,7 +333,7 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
     refused = role(node, tmp_path)
     assert refused.returncode == 2 and "reboot_allowed=true" in refused.stdout and node.cordoned == (False, False)
 
-    # nobody is logged in to: check mode ends before that
+    # no login happens: check mode ends before that
     foreseen = role(node, tmp_path, "--check", "--diff", connection="ssh")
     assert foreseen.returncode == 0 and "changed=2" in foreseen.stdout, foreseen.text
     assert "Pod %s/web-1" % node.namespace in foreseen.stdout
@@ -361,10 +361,10 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     given: Object = {"reboot_allowed": True, "reboot_drain_timeout": 2, "reboot_together": True}
     given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
     kept = role(node, tmp_path, "-i", "node-2,", **given)
-    assert kept.returncode == 2 and "was evicted and did not end within 2 s" in kept.one_line, kept.text
-    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.one_line
-    assert "would reboot the control node" not in kept.one_line and node.cordoned == (False, False)
-    assert not node.admin.get(other)["spec"].get("unschedulable"), "nobody is told that it is cordoned for nothing"
+    assert kept.returncode == 2 and "was evicted and did not end within 2 s" in kept.said, kept.text
+    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.said
+    assert "would reboot the control node" not in kept.said and node.cordoned == (False, False)
+    assert not node.admin.get(other)["spec"].get("unschedulable"), "no cordon remains"
 
     # one that waits cordoned since an earlier run is not the one to give back here
     patch = {"spec": {"unschedulable": True}, "metadata": {"annotations": {OURS: "true"}}}

@@ -34,7 +34,7 @@ def of(**fields: t.Any) -> dict[str, t.Any]:
         (one({"x-kubernetes-preserve-unknown-fields": True}), one(of(a=TEXT)), []),
         (one({"additionalProperties": TEXT}), one(of(a=TEXT)), []),
         (one({"additionalProperties": True}), one(of(a=TEXT)), []),
-        # a version that nobody is served can go
+        # a version that is not served can be removed
         (one(of(), "v2"), one(of()), ["v1"]),
         (one(of(), "v2"), one(of(), served=False), []),
     ],

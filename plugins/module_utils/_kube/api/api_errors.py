@@ -58,19 +58,18 @@ class Exists(Refusal):
 
 
 class Conflict(Refusal):
-    """Fields that other managers own. ``owners`` are (manager, field)."""
+    """Fields that other managers own. ``owners`` are (manager, field); ``force_variable`` allows to take them over."""
 
-    def __init__(self, place: str, owners: t.Sequence[tuple[str, str]]) -> None:
-        managers = sorted({manager for manager, _field in owners})
+    def __init__(
+        self, place: str, owners: t.Sequence[tuple[str, str]], force_variable: str = "kubernetes_force"
+    ) -> None:
+        managers = " and ".join(sorted({manager for manager, _field in owners}))
+        fields = [field for _manager, field in owners]
+        subject = "%s is" % fields[0] if len(fields) == 1 else _several(fields, " are")
         super().__init__(
-            "%s owned by %s"
-            % (
-                _several(["%s is" % owners[0][1]] if len(owners) == 1 else [field for _m, field in owners], " are"),
-                " and ".join(managers),
-            ),
+            "%s owned by %s" % (subject, managers),
             place,
-            "remove these fields from what %s applies, or take them over with -e kubernetes_force=true"
-            % " and ".join(managers),
+            "remove these fields from what %s applies, or take them over with -e %s=true" % (managers, force_variable),
         )
         self.owners = list(owners)
 

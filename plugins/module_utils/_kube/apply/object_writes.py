@@ -40,6 +40,7 @@ class DesiredObjects:
     :param objects: in the order of application. :param labels: those of all these objects.
     :param family: the labels of ``labels`` that objects of our other plans have too.
     :param kinds: all kinds that an earlier plan may have had, in the order of application.
+    :param force: take over fields of other managers, which ``force_variable`` of the caller allows.
     :param rules: what updates of a kind cannot do; all objects of it are read, whoever created them.
     :param replace: consent to delete objects before they are created again.
     :param makers: kind -> remedy if the server does not have it. :param started: labels of what users start by
@@ -54,6 +55,7 @@ class DesiredObjects:
     started: t.Sequence[t.Mapping[str, str]] = ()
     manager: str = "railyard"
     force: bool = False
+    force_variable: str = "kubernetes_force"
     rules: t.Mapping[Kind, Rule] = field(default_factory=dict)
     replace: bool = False
 

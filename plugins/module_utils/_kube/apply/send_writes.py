@@ -294,7 +294,7 @@ class Apply:
             created, got = put(self.desired.force)
         except Conflict as conflict:
             if not self._drifted(write, conflict):
-                raise
+                raise Conflict(conflict.place, conflict.owners, self.desired.force_variable) from conflict
             created, got = put(True)
         got.update(apiVersion=write.key.api, kind=write.key.kind)
         return created, got

@@ -20,6 +20,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Path,
     Report,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.settings_checks.check_rendered import (
+    MOST_LISTED,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
@@ -59,8 +62,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 
 _SPIDERPOOL_TABLE = 500
 _SPIDERPOOL_POOL = 5000
-# Addresses of several ranges that its webhook lists in some 200 MB.
-_SPIDERPOOL_LISTED = 1 << 20
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -301,7 +302,7 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 continue
             where = rail.where("pods" if scheme.network.bits == 32 else "pods6")
             ranges = len(pods.merged().parts)
-            if ranges > 1 and pods.size > _SPIDERPOOL_LISTED:
+            if ranges > 1 and pods.size > MOST_LISTED:
                 message = "pods of %s are %d ranges of %s, and Spiderpool lists each address of several ranges" % (
                     rail.name,
                     ranges,

@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, parse_range
 
+# Addresses of several ranges that Spiderpool's webhook lists in some 200 MB.
 MOST_LISTED = 1 << 20
 # Options are not known here: what they alone decide, such as images, is given.
 _OPTIONS: dict[str, t.Any] = {
