@@ -201,7 +201,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.kubernetes.software": Package(
         "Values and manifests of the software that a cluster needs first.",
-        "_common _fabric.kubernetes.gpu _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model _fabric.text",
+        "_common _fabric.kubernetes.gpu _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model"
+        " _fabric.text",
     ),
     "_fabric.kubernetes.objects": Package(
         "All objects of a plan, as documents and as files, and whether a cluster has them.",

@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_ac
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Drains and uncordons a node; documented in ``plugins/modules/kube_drain.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

@@ -29,7 +29,7 @@ _DONE = ("created", "adopted", "changed", "replaced", "removed", "released")
 _MORE = "and %%d more objects that are created or deleted (%s writes all that are planned)" % playbook("render")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Applies a plan's objects to a cluster, or removes them; documented in ``plugins/modules/kube_objects.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_ac
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Checks whether a plan can be applied to a cluster; documented in ``plugins/modules/kube_preflight.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

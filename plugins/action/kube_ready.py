@@ -28,7 +28,7 @@ _REST = 5.0
 _READ = ("networkNamespace", "disable", "excludeIPs")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Waits until a cluster is as planned; documented in ``plugins/modules/kube_ready.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

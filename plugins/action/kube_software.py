@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 _STATES = ("present", "started", "absent", "purged", "gathered")
 
 
-class ActionModule(Door):
+class ActionModule(ControllerAction):
     """Installs software in a cluster, except for what Helm does; documented in ``plugins/modules/kube_software.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {

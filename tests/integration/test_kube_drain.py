@@ -118,7 +118,7 @@ class Node:
         return bool(node["spec"].get("unschedulable")), OURS in (node["metadata"].get("annotations") or {})
 
     def drain(self, consent: Consent = AT_ONCE, check: bool = False) -> Drain:
-        return Drain(self.server, NODE, consent, MANAGER, check, self.said.append)
+        return Drain(self.server, NODE, consent, MANAGER, check, self.messages.append)
 
     def clear(self) -> None:
         sets = "/apis/apps/v1/namespaces/%s/daemonsets" % self.namespace
@@ -361,9 +361,9 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     given: Object = {"reboot_allowed": True, "reboot_drain_timeout": 2, "reboot_together": True}
     given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
     kept = role(node, tmp_path, "-i", "node-2,", **given)
-    assert kept.returncode == 2 and "was evicted and did not end within 2 s" in kept.said, kept.text
-    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.said
-    assert "would reboot the control node" not in kept.said and node.cordoned == (False, False)
+    assert kept.returncode == 2 and "was evicted and did not end within 2 s" in kept.one_line, kept.text
+    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.one_line
+    assert "would reboot the control node" not in kept.one_line and node.cordoned == (False, False)
     assert not node.admin.get(other)["spec"].get("unschedulable"), "no cordon remains"
 
     # one that waits cordoned since an earlier run is not the one to give back here

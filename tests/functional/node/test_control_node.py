@@ -38,5 +38,5 @@ def test_the_control_node_is_not_rebooted(
     (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
     done = play(tmp_path / "play.yml", inventory="node-1,")
     assert (done.returncode != 0) == bool(failure), done.text
-    assert failure in done.said, done.text
-    assert (REACHED in done.said) == (failure == REACHED), done.text
+    assert failure in done.one_line, done.text
+    assert (REACHED in done.one_line) == (failure == REACHED), done.text
