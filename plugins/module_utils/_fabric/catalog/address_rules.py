@@ -45,20 +45,26 @@ def _fabric(more: str, mtu: int = 4200) -> str:
 
 ADDRESS = rule(
     "RY301",
-    "An address is none",
+    "invalid-address",
+    "Invalid address",
     _rails("subnet: 172.16.11.0/24, gateway: 172.16.11.254/24, hosts: .201-.253"),
     _GOOD,
 )
 
-NETWORK = rule("RY302", "A network is none", _rails("subnet: 172.16.11.0, hosts: .201-.253"), _GOOD)
+NETWORK = rule("RY302", "invalid-network", "Invalid network", _rails("subnet: 172.16.11.0, hosts: .201-.253"), _GOOD)
 
 HOST_BITS = rule(
-    "RY303", "A network is written as an address in it", _rails("subnet: 172.16.11.1/24, hosts: .201-.253"), _GOOD
+    "RY303",
+    "network-host-bits",
+    "Network with host bits set",
+    _rails("subnet: 172.16.11.1/24, hosts: .201-.253"),
+    _GOOD,
 )
 
 SUBNET_SIZE = rule(
     "RY304",
-    "A rail's subnet is too small",
+    "rail-subnet-too-small",
+    "Rail subnet too small",
     _rails("subnet: 172.16.11.0/32"),
     _rails("subnet: 172.16.11.0/31, hosts: .0-.1"),
     why="A cable between two nodes needs two addresses: a /31 of IPv4 (RFC 3021) and a /127 of IPv6 (RFC 6164) are"
@@ -67,14 +73,16 @@ SUBNET_SIZE = rule(
 
 FAMILY = rule(
     "RY305",
-    "An IPv6 address stands at a key for IPv4, or the other way round",
+    "wrong-address-family",
+    "Address of the wrong IP family",
     _rails("subnet: fd00:11::/64"),
     'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n+10}::/64", hosts6: "::c9-::fd"}',
 )
 
 OUTSIDE = rule(
     "RY306",
-    "An address is not in its rail's subnet",
+    "address-outside-subnet",
+    "Address outside its rail's subnet",
     _rails("subnet: 172.16.11.0/24, gateway: 172.16.13.254, hosts: .201-.253"),
     _GOOD,
     why="A value for several rails in `addresses` or in a generator is right for all of them as a short form, which"
@@ -84,56 +92,64 @@ OUTSIDE = rule(
 
 UNUSABLE = rule(
     "RY307",
-    "An address is the network's own or its broadcast address",
+    "network-or-broadcast-address",
+    "Network or broadcast address in use",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .0-.200, hosts: .201-.253"),
     _GOOD,
 )
 
 BACKWARDS = rule(
     "RY308",
-    "A range ends before it begins",
+    "reversed-range",
+    "Range that ends before it begins",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .200-.1, hosts: .201-.253"),
     _GOOD,
 )
 
 GATEWAY_TAKEN = rule(
     "RY309",
-    "A range holds the gateway",
+    "gateway-in-range",
+    "Range that contains the gateway",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.254"),
     _GOOD,
 )
 
 RANGES_OVERLAP = rule(
     "RY310",
-    "A rail's ranges for pods and hosts overlap",
+    "pods-hosts-overlap",
+    "Overlapping ranges for pods and hosts",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.210, hosts: .201-.253"),
     _GOOD,
 )
 
 RAILS_OVERLAP = rule(
     "RY311",
-    "Two rails' subnets overlap",
+    "rail-subnet-overlap",
+    "Overlapping rail subnets",
     _rails("subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253"),
     _GOOD,
 )
 
 RESERVED_OVERLAP = rule(
     "RY312",
-    "A rail's subnet overlaps a reserved network",
+    "reserved-network-overlap",
+    "Rail subnet that overlaps a reserved network",
     _fabric(", reserved: {pods: 172.16.12.0/22}"),
     _fabric(", reserved: {pods: 10.233.64.0/18}"),
 )
 
 HOSTS_FULL = rule(
     "RY313",
-    "A rail has not enough host addresses",
+    "too-few-host-addresses",
+    "Too few host addresses on a rail",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .253"),
     _GOOD,
 )
 
 UNUSED = rule(
     "RY321",
-    "A key says nothing in the rail's address mode",
+    "key-without-effect",
+    "Key without effect in the address mode",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, node_prefix: 27"),
     _GOOD,
     why="Each mode has keys of its own, and what another mode would make of one is easily taken for granted.",
@@ -141,7 +157,8 @@ UNUSED = rule(
 
 TAKEN = rule(
     "RY322",
-    "Addresses are set aside, and given out",
+    "no-addresses-left",
+    "No addresses left after those taken",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.9, hosts: .201-.253, taken: {switches: .1-.9}"),
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
     why="What `taken` holds of `pods` and `hosts` is excluded from them, so something must be left. In the modes"
@@ -150,7 +167,8 @@ TAKEN = rule(
 
 SHARE_SMALL = rule(
     "RY323",
-    "A node's part of a rail is too small for its pods",
+    "node-share-too-small",
+    "Node's share of a rail too small for its pods",
     _own("node_prefix: 30", ", pods_per_node: 8"),
     _own("node_prefix: 28", ", pods_per_node: 8"),
     why="Of a node's prefix, the network's and the broadcast address, the gateway and the port's own address are no"
@@ -159,14 +177,16 @@ SHARE_SMALL = rule(
 
 PODS_FULL = rule(
     "RY324",
-    "A rail has not enough addresses for the pods",
+    "too-few-pod-addresses",
+    "Too few pod addresses on a rail",
     _fabric(", pods_per_node: 128"),
     _fabric(", pods_per_node: 64"),
 )
 
 GROWTH = rule(
     "RY325",
-    "A rail has no room for the declared number of nodes",
+    "no-room-for-max-nodes",
+    "Rail without room for max_nodes",
     _fabric(", max_nodes: 100"),
     _fabric(", max_nodes: 50"),
     why="Growing a subnet later renumbers what is in it, so the room is asked for while it costs nothing.",
@@ -174,28 +194,32 @@ GROWTH = rule(
 
 UNITS_FULL = rule(
     "RY326",
-    "A rail's subnet has no room for the units",
+    "no-room-for-units",
+    "Rail subnet without room for all units",
     _cut("172.16.0.0/16", 22) + _UNITS,
     _cut("172.16.0.0/16", 21) + _UNITS,
 )
 
 SUPERNET = rule(
     "RY327",
-    "The supernet has no room for all rails",
+    "supernet-too-small",
+    "Supernet without room for all rails",
     _cut("172.16.0.0/16", 16),
     _cut("172.16.0.0/15", 16),
 )
 
 GATEWAY_CHOICE = rule(
     "RY328",
-    "A gateway cannot be what is written",
+    "invalid-gateway",
+    "Invalid gateway for the address mode",
     _own("node_prefix: 27, gateway: 172.16.0.1"),
     _own("node_prefix: 27, gateway: first"),
 )
 
 ONE_FAMILY = rule(
     "RY331",
-    "Some rails have IPv6 and others do not",
+    "partial-ipv6",
+    "IPv6 on some rails only",
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
     + _SECOND,
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
@@ -206,6 +230,7 @@ ONE_FAMILY = rule(
 
 REPEATED = rule(
     "RY335",
+    "overlapping-list-ranges",
     "Overlapping ranges in one list",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.100, .90-.200], hosts: .201-.253"),
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.89, .100-.200], hosts: .201-.253"),

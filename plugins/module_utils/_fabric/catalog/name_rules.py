@@ -25,14 +25,16 @@ nodes:
 
 FABRIC_NAME = rule(
     "RY201",
-    "The fabric's name is not usable everywhere",
+    "fabric-name",
+    "Invalid fabric name",
     "fabric: {name: AI_East, attachment: macvlan, provider: spiderpool, mtu: 4200}",
     _GOOD_FABRIC,
 )
 
 RAIL_NAME = rule(
     "RY202",
-    "A rail's name is not usable everywhere",
+    "rail-name",
+    "Invalid rail name",
     """
 rails:
   GPU_1: {subnet: 172.16.11.0/24, hosts: .201-.253}
@@ -53,7 +55,8 @@ profiles:
 
 RAIL_ORDER = rule(
     "RY203",
-    "Rail names do not sort as they count",
+    "rail-order",
+    "Rail names that do not sort in the order of the rails",
     """
 rails:
   gpu9: {subnet: 172.16.19.0/24, hosts: .201-.253}
@@ -78,7 +81,8 @@ profiles:
 
 PROFILE_NAME = rule(
     "RY204",
-    "A profile's name is not usable everywhere",
+    "profile-name",
+    "Invalid profile name",
     """
 profiles:
   HGX CX-5:
@@ -101,7 +105,8 @@ nodes:
 
 NODE_NAME = rule(
     "RY205",
-    "A node's name is no host name, or is a group's too",
+    "node-name",
+    "Node name that is not a host name, or is also a group's",
     """
 nodes:
   AI_1: {profile: hgx}
@@ -111,7 +116,8 @@ nodes:
 
 HOST_RANGE = rule(
     "RY206",
-    "A host range cannot be expanded",
+    "invalid-host-range",
+    "Invalid host range",
     """
 nodes:
   ai-[2:1]: {profile: hgx}
@@ -121,7 +127,8 @@ nodes:
 
 RANGE_LENGTH = rule(
     "RY207",
-    "Ranges that run along have different lengths",
+    "range-length-mismatch",
+    "Ranges of different lengths in one entry",
     """
 nodes:
   ai-[1:2]: {profile: hgx, address: "10.1.16.[1:4]"}
@@ -131,7 +138,8 @@ nodes:
 
 NODE_TWICE = rule(
     "RY208",
-    "A node is described twice",
+    "duplicate-node",
+    "Node described twice",
     """
 nodes:
   ai-[1:2]: {profile: hgx}
@@ -146,7 +154,8 @@ nodes:
 
 NETDEV_NAME = rule(
     "RY209",
-    "A netdev's name is none that the kernel takes",
+    "netdev-name",
+    "Invalid netdev name",
     """
 profiles:
   hgx:
@@ -159,7 +168,8 @@ profiles:
 
 RDMA_NAME = rule(
     "RY210",
-    "An RDMA device's name is none that the kernel takes",
+    "rdma-device-name",
+    "Invalid RDMA device name",
     """
 profiles:
   hgx:
@@ -172,7 +182,8 @@ profiles:
 
 RDMA_OF_THE_KERNEL = rule(
     "RY211",
-    "An RDMA device's name is one that the kernel itself gives",
+    "kernel-rdma-device-name",
+    "RDMA device name that the kernel itself assigns",
     """
 profiles:
   hgx:
@@ -186,7 +197,8 @@ profiles:
 
 GROUP_NAME = rule(
     "RY212",
-    "A group's name is not usable",
+    "group-name",
+    "Invalid group name",
     """
 nodes:
   ai-1: {profile: hgx, groups: [rack-7]}
@@ -199,7 +211,8 @@ nodes:
 
 VARIABLE_NAME = rule(
     "RY213",
-    "A variable's name is not usable",
+    "variable-name",
+    "Invalid variable name",
     """
 nodes:
   ai-1: {profile: hgx, vars: {railyard_node: mine}}
@@ -212,7 +225,8 @@ nodes:
 
 UNIT_NAME = rule(
     "RY214",
-    "A unit's name is not usable everywhere",
+    "unit-name",
+    "Invalid unit name",
     """
 units:
   SU_1: {nodes: 32}
@@ -229,6 +243,7 @@ nodes:
 
 NETDEV_OF_THE_KERNEL = rule(
     "RY215",
+    "kernel-netdev-name",
     "Netdev name that the kernel itself assigns",
     """
 profiles:

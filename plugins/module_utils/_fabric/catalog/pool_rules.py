@@ -21,7 +21,8 @@ _PODS = "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200
 
 NO_HOSTS = rule(
     "RY314",
-    "A rail has no host addresses, so it cannot be proven",
+    "no-host-addresses",
+    "Rail without host addresses, which cannot be verified",
     _GOOD.replace(", hosts: .201-.253", "", 1),
     _GOOD,
     WARNING,
@@ -29,7 +30,8 @@ NO_HOSTS = rule(
 
 NO_PODS = rule(
     "RY329",
-    "Pods shall have addresses on a rail that has none for them",
+    "no-pod-addresses",
+    "Rail without pod addresses although pods need them",
     _PODS + _GOOD.replace(" pods: .1-.200,", "", 1),
     _PODS + _GOOD,
 )

@@ -31,7 +31,8 @@ def _ports(first: str, second: str) -> str:
 
 PROFILE_UNKNOWN = rule(
     "RY401",
-    "A node's profile is not described",
+    "undefined-profile",
+    "Undefined profile",
     """
 nodes:
   ai-[1:2]: {profile: hgx-h100}
@@ -41,14 +42,16 @@ nodes:
 
 RAIL_UNKNOWN = rule(
     "RY402",
-    "A port is on a rail that is not described",
+    "undefined-rail",
+    "Port on an undefined rail",
     _ports("gpu01: {netdev: enp11s0f0np0}", "gpu2: {netdev: enp12s0f0np0}"),
     _GOOD_PORTS,
 )
 
 RAIL_UNSERVED = rule(
     "RY403",
-    "A profile has no port on a rail",
+    "profile-misses-rail",
+    "Profile without a port on a rail",
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: enp11s0f0np0}\n",
     _GOOD_PORTS,
     WARNING,
@@ -56,35 +59,40 @@ RAIL_UNSERVED = rule(
 
 NETDEV_TWICE = rule(
     "RY404",
-    "Two ports have one netdev",
+    "duplicate-netdev",
+    "Two ports with one netdev",
     _ports("gpu01: {netdev: enp11s0f0np0}", "gpu02: {netdev: enp11s0f0np0}"),
     _GOOD_PORTS,
 )
 
 PCI_TWICE = rule(
     "RY405",
-    "Two ports have one PCI address",
+    "duplicate-pci-address",
+    "Two ports with one PCI address",
     _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: nic2, pci: "0b:00.0"}'),
     _GOOD_PORTS,
 )
 
 RDMA_TWICE = rule(
     "RY406",
-    "Two ports have one RDMA device",
+    "duplicate-rdma-device",
+    "Two ports with one RDMA device",
     _ports("gpu01: {netdev: nic1, rdma: mlx5_gpu01}", "gpu02: {netdev: nic2, rdma: mlx5_gpu01}"),
     _GOOD_PORTS,
 )
 
 GPU = rule(
     "RY408",
-    "A GPU is no number, or stands twice at one port",
+    "invalid-gpu",
+    "Invalid or duplicate GPU number",
     _ports("gpu01: {netdev: nic1, gpu: [0, 0]}", "gpu02: {netdev: nic2, gpu: [1, 2]}"),
     _GOOD_PORTS,
 )
 
 PORT_UNFOUND = rule(
     "RY409",
-    "A port that a node adds has no netdev",
+    "port-without-netdev",
+    "Added port without a netdev",
     """
 profiles:
   hgx:
@@ -105,7 +113,8 @@ nodes:
 
 NO_INDEX = rule(
     "RY410",
-    "A node has no index",
+    "missing-index",
+    "Node without an index",
     """
 nodes:
   jupiter: {profile: hgx}
@@ -118,7 +127,8 @@ nodes:
 
 INDEX = rule(
     "RY411",
-    "A node's index is none",
+    "invalid-index",
+    "Invalid node index",
     """
 nodes:
   ai-[0:1]: {profile: hgx}
@@ -131,7 +141,8 @@ nodes:
 
 INDEX_TWICE = rule(
     "RY412",
-    "Two nodes have one index",
+    "duplicate-index",
+    "Two nodes with one index",
     """
 nodes:
   rack[1:2]-ai-[1:2]: {profile: hgx}
@@ -144,7 +155,8 @@ nodes:
 
 PROFILE_UNUSED = rule(
     "RY413",
-    "No node has the profile",
+    "unused-profile",
+    "Profile without nodes",
     _GOOD_PORTS + "  spare:\n    ports:\n      gpu01: {netdev: nic1}\n      gpu02: {netdev: nic2}\n",
     _GOOD_PORTS,
     WARNING,
@@ -152,7 +164,8 @@ PROFILE_UNUSED = rule(
 
 OVERRIDE_IDLE = rule(
     "RY414",
-    "A node takes away a port that its profile does not have",
+    "override-without-effect",
+    "Removed port that the profile does not have",
     """
 profiles:
   hgx:
@@ -171,7 +184,8 @@ nodes:
 
 TOO_MANY_NODES = rule(
     "RY415",
-    "There are more nodes than a fabric can have",
+    "too-many-nodes",
+    "Too many nodes",
     """
 nodes:
   ai-[1:70000]: {profile: hgx}
@@ -181,6 +195,7 @@ nodes:
 
 PLANES = rule(
     "RY419",
+    "invalid-planes",
     "Invalid number of planes",
     """
 rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
@@ -196,7 +211,8 @@ profiles:
 
 GROUP_UNUSED = rule(
     "RY433",
-    "No node is in a group that the file describes",
+    "unused-group",
+    "Group without nodes",
     "groups:\n  rack_a: {vars: {row: 1}}\n",
     "groups:\n  rack_a: {vars: {row: 1}}\nnodes:\n  ai-[1:2]: {profile: hgx, groups: [rack_a]}\n",
     WARNING,
@@ -204,7 +220,8 @@ GROUP_UNUSED = rule(
 
 RAIL_EMPTY = rule(
     "RY435",
-    "No node has a port on a rail",
+    "unused-rail",
+    "Rail without ports",
     """
 nodes:
   ai-[1:2]: {profile: hgx, ports: {gpu02: null}}

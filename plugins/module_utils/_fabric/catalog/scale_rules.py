@@ -17,7 +17,8 @@ _PREFIX = (
 
 POOLS_MANY = rule(
     "RY951",
-    "There are more pools than Spiderpool handles well",
+    "many-pools",
+    "More pools than Spiderpool handles well",
     _PREFIX + "nodes:\n  ai-[0001:2100]: {profile: hgx}\n",
     _PREFIX + "nodes:\n  ai-[0001:2000]: {profile: hgx}\n",
     WARNING,
@@ -26,7 +27,8 @@ POOLS_MANY = rule(
 
 NEIGHBOURS = rule(
     "RY952",
-    "A rail has more neighbours in one subnet than a node's ARP table holds",
+    "neighbour-table-overflow",
+    "More neighbours than a node's neighbour table holds",
     _RAILS + "nodes:\n  ai-[0001:1100]: {profile: hgx}\n",
     _RAILS + "nodes:\n  ai-[0001:1000]: {profile: hgx}\n",
     WARNING,
@@ -36,7 +38,8 @@ NEIGHBOURS = rule(
 
 RULES_MANY = rule(
     "RY953",
-    "The rails' priorities reach into those of others",
+    "rule-priority-overlap",
+    "Rule priorities that overlap those of Spiderpool",
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 999}}\n",
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 10001}}\n",
     WARNING,

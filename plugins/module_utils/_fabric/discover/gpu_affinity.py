@@ -20,8 +20,8 @@ _PLANES = (2, 4)
 @dataclass
 class Choice:
     """``rails``: NICs with the GPUs that each serves, in the order of rails. ``planes``: how many of them in sequence
-    are one rail. ``others``: PCI address -> role. ``said``: doubts as (code, message, remedy). ``distance``: of the GPU
-    that is farthest from its NIC."""
+    are one rail. ``others``: PCI address -> role. ``said``: findings as (code, message, remedy). ``distance``: of the
+    GPU that is farthest from its NIC."""
 
     rails: list[tuple[Nic, tuple[int, ...]]] = field(default_factory=list)
     planes: int = 1
@@ -141,7 +141,7 @@ def _planes(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> int:
 def _paired(
     gpus: t.Sequence[int], ports: t.Sequence[Nic], planes: int, found: Choice
 ) -> list[tuple[Nic, tuple[int, ...]]]:
-    """GPUs to NICs, both in order; a doubt where the order alone decides."""
+    """GPUs to NICs, both in order; a finding where the order alone decides."""
     slots = len(ports) // planes
     if (
         slots > 1

@@ -45,7 +45,8 @@ def _ipoib(words: str, netdev: str = "ibs1", kind: str = _IPOIB) -> str:
 
 UNUSED = rule(
     "RY520",
-    "The driver is not installed, and yet has a source or version",
+    "driver-not-installed",
+    "Source or version of a driver that is not installed",
     _profile('driver: {kind: inbox, version: "24.10-1.1.4.0"}'),
     _profile("driver: {kind: inbox}"),
     why="The inbox driver is the kernel's own, a container's is the operator's: neither is installed from packages.",
@@ -53,7 +54,8 @@ UNUSED = rule(
 
 FORM = rule(
     "RY521",
-    "The driver does not come in this form",
+    "driver-package-form",
+    "Unsupported form of driver package",
     _profile("driver: {kind: doca, version: 2.9.3, source: %s}" % _ISO),
     _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
     why="MLNX_OFED comes as an ISO or a tgz, DOCA as a package that brings its repository; both as a repository.",
@@ -61,14 +63,16 @@ FORM = rule(
 
 RELEASE = rule(
     "RY522",
-    "The source is of another release than the version",
+    "driver-release-mismatch",
+    "Driver source of another release than the version",
     _profile('driver: {kind: mlnx, version: "24.10-0.7.0.0", source: %s}' % _ISO),
     _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
 )
 
 UNSIGNED = rule(
     "RY523",
-    "A repository has no key",
+    "repository-without-key",
+    "Repository without a signing key",
     _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca}"),
     _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca, key: /etc/pki/doca.asc}"),
     why="Without a key nothing tells whose packages they are, and they run as root.",
@@ -76,7 +80,8 @@ UNSIGNED = rule(
 
 NOBODY = rule(
     "RY524",
-    "Nobody brings the driver's container",
+    "driver-container-missing",
+    "Driver container that nothing deploys",
     "fabric: {name: ai, provider: cni, attachment: macvlan, mtu: 4200}\n"
     + _RAILS
     + _profile("driver: {kind: container}"),
@@ -88,7 +93,8 @@ NOBODY = rule(
 
 APART = rule(
     "RY525",
-    "The driver's container would run beside another driver",
+    "driver-container-conflict",
+    "Driver container beside another driver",
     "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
     + _RAILS
     + _profile("driver: {kind: container}")
@@ -105,7 +111,8 @@ APART = rule(
 
 PASSWORD = rule(
     "RY526",
-    "A repository's address holds a password",
+    "password-in-address",
+    "Password in a repository address",
     _profile(
         'driver: {kind: doca, version: 2.9.3, source: "https://me:hush@mirror.example.com/doca", key: /etc/doca.asc}'
     ),
@@ -116,28 +123,32 @@ PASSWORD = rule(
 
 PARAMETER = rule(
     "RY530",
-    "A firmware parameter has a name that none can have",
+    "firmware-parameter-name",
+    "Invalid firmware parameter name",
     _profile("firmware: {parameters: {relaxed-ordering: true}}"),
     _profile("firmware: {parameters: {relaxed_ordering: true}}"),
 )
 
 PARAMETER_VALUE = rule(
     "RY531",
-    "A firmware parameter has a value that it does not take",
+    "firmware-parameter-value",
+    "Invalid firmware parameter value",
     _profile("firmware: {parameters: {cnp_dscp: 64}}"),
     _profile("firmware: {parameters: {cnp_dscp: 48}}"),
 )
 
 TWICE = rule(
     "RY532",
-    "A firmware parameter is said twice",
+    "duplicate-firmware-parameter",
+    "Duplicate firmware parameter",
     _profile("firmware: {num_of_vfs: 8, parameters: {NUM_OF_VFS: 16}}"),
     _profile("firmware: {num_of_vfs: 8}"),
 )
 
 HIDDEN = rule(
     "RY533",
-    "A firmware parameter that another one hides",
+    "hidden-firmware-parameter",
+    "Firmware parameter hidden by another one",
     _profile("firmware: {parameters: {max_acc_out_read: 128}}"),
     _profile("firmware: {parameters: {advanced_pci_settings: true, max_acc_out_read: 128}}"),
     WARNING,
@@ -147,7 +158,8 @@ HIDDEN = rule(
 
 PKEY = rule(
     "RY540",
-    "A partition key is none",
+    "invalid-partition-key",
+    "Invalid partition key",
     _ipoib("pkeys: [0xffff]", kind=_WHOLE),
     _ipoib("pkeys: [0x8001]", kind=_WHOLE),
     why="A key has 15 bits and the bit of full membership; 0 is none, and 0x7fff the partition that everybody is in.",
@@ -155,14 +167,16 @@ PKEY = rule(
 
 LAYER = rule(
     "RY541",
-    "InfiniBand is described and the link layer is Ethernet",
+    "infiniband-on-ethernet",
+    "InfiniBand settings on Ethernet",
     "fabric: {name: ai, provider: spiderpool, attachment: macvlan, mtu: 4200, infiniband: {ipoib_mode: datagram}}",
     _ipoib("ipoib_mode: datagram"),
 )
 
 CHILD = rule(
     "RY542",
-    "A port's name leaves no room for its child interfaces",
+    "no-room-for-child-name",
+    "Netdev name too long for child interfaces",
     _ipoib("pkeys: [0x8001]", "ibp11s0f0np0", _WHOLE),
     _ipoib("pkeys: [0x8001]", "ibs1", _WHOLE),
     why="The kernel names the child of a partition after its port, with a full stop and four digits, in 15 characters.",
@@ -170,7 +184,8 @@ CHILD = rule(
 
 MODE = rule(
     "RY543",
-    "Today's cards have no connected mode",
+    "connected-mode",
+    "IPoIB connected mode, which current cards do not support",
     _ipoib("ipoib_mode: connected"),
     _ipoib("ipoib_mode: datagram"),
     WARNING,
@@ -180,7 +195,8 @@ MODE = rule(
 
 NOT_PODS = rule(
     "RY544",
-    "Partitions do not reach pods on IPoIB",
+    "partitions-without-pods",
+    "Partitions that do not reach pods on IPoIB",
     _ipoib("pkeys: [0x8001]"),
     _ipoib("ipoib_mode: datagram"),
     WARNING,

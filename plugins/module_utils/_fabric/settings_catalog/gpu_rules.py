@@ -21,7 +21,8 @@ _GOOD = _ports("gpu: 0", "gpu: 1", "gpus: 2")
 
 GPU_TWICE = rule(
     "RY901",
-    "A GPU is served by two rails",
+    "gpu-on-two-rails",
+    "GPU on two rails",
     _ports("gpu: 0", "gpu: [0, 1]"),
     _ports("gpu: 0", "gpu: 1"),
     WARNING,
@@ -31,7 +32,8 @@ GPU_TWICE = rule(
 
 GPU_IDLE = rule(
     "RY902",
-    "A GPU is served by no rail",
+    "gpu-without-port",
+    "GPU without a port",
     _ports("gpu: 0", "gpu: 1", "gpus: 4"),
     _ports("gpu: [0, 1]", "gpu: [2, 3]", "gpus: 4"),
     WARNING,
@@ -40,21 +42,24 @@ GPU_IDLE = rule(
 
 GPU_UNKNOWN = rule(
     "RY903",
-    "A port serves a GPU that the model does not have",
+    "undefined-gpu",
+    "Port of an undefined GPU",
     _ports("gpu: 0", "gpu: 2", "gpus: 2"),
     _GOOD,
 )
 
 GPU_PCI = rule(
     "RY904",
-    "Two devices have one PCI address",
+    "duplicate-device-address",
+    "Two devices with one PCI address",
     _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:1b:00.0"}'),
     _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:43:00.0"}'),
 )
 
 FAR = rule(
     "RY905",
-    "GPUs may be on another processor than their port",
+    "far-gpu",
+    "GPU distance that includes other processors",
     _ports("gpu: 0", "gpu: 1", "gpu_distance: SYS"),
     _ports("gpu: 0", "gpu: 1", "gpu_distance: PXB"),
     WARNING,
@@ -64,7 +69,8 @@ FAR = rule(
 
 DISTANCE_IDLE = rule(
     "RY906",
-    "A distance to GPUs is asked for, and no port has a GPU",
+    "gpu-distance-without-gpu",
+    "GPU distance without a GPU",
     _ports("", "", "gpu_distance: PIX"),
     _ports("gpu: 0", "gpu: 1", "gpu_distance: PIX"),
     WARNING,
@@ -72,7 +78,8 @@ DISTANCE_IDLE = rule(
 
 CROSSED = rule(
     "RY907",
-    "One GPU is on different rails in two server models",
+    "gpu-rail-mismatch",
+    "GPU on different rails in two profiles",
     _ports("gpu: 0", "gpu: 1")
     + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 1}\n      gpu02: {netdev: nic2, gpu: 0}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",

@@ -44,14 +44,16 @@ def _rails(pods: str) -> str:
 
 NOT_SERVED = rule(
     "RY801",
-    "The provider does not serve the attachment",
+    "provider-attachment",
+    "Attachment that the provider does not support",
     _fabric("attachment: ipvlan, provider: network-operator"),
     _fabric("attachment: ipvlan, provider: spiderpool"),
 )
 
 MODE_NOT_SERVED = rule(
     "RY802",
-    "The provider cannot give pods their addresses in the rail's mode",
+    "provider-address-mode",
+    "Address mode that the provider does not support",
     _fabric("attachment: macvlan, provider: cni"),
     _fabric("attachment: macvlan, provider: cni")
     + "addresses: {mode: block, block: 16}\n"
@@ -60,7 +62,8 @@ MODE_NOT_SERVED = rule(
 
 NO_MASTER = rule(
     "RY808",
-    "The attachment is made on a netdev, and a port has no name for it",
+    "network-without-netdev",
+    "Port without a netdev name that its network needs",
     _PORTS.replace("netdev: enp11s0f0np0, ", ""),
     _PORTS,
     why="The network's object names the netdev (master). With pci besides, the port is given that name on the node.",
@@ -68,7 +71,8 @@ NO_MASTER = rule(
 
 MASTERS = rule(
     "RY809",
-    "One network would be made on differently named netdevs",
+    "network-netdev-mismatch",
+    "One network on netdevs with different names",
     _PORTS + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {netdev: nic7}}}\n",
     _PORTS + 'nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {pci: "0000:0f:00.0"}}}\n',
     why="A network's object has one master, and a node without a netdev of that name cannot start its pods. Ports that"
@@ -77,7 +81,8 @@ MASTERS = rule(
 
 TABLE_TAKEN = rule(
     "RY810",
-    "A rail's routing table is Spiderpool's own",
+    "spiderpool-routing-table",
+    "Routing table number that Spiderpool uses",
     _fabric(_MACVLAN + ", routing: {first_table: 499}"),
     _fabric(_MACVLAN + ", routing: {first_table: 101}"),
     WARNING,
@@ -87,7 +92,8 @@ TABLE_TAKEN = rule(
 
 POOL_LARGE = rule(
     "RY811",
-    "A pool has more addresses than Spiderpool gives out of one",
+    "pool-above-spiderpool-limit",
+    "Pool with more addresses than Spiderpool allocates from it",
     'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .0.1-.99.255, hosts: .200.1-.201.255}',
     'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .0.1-.15.255, hosts: .200.1-.201.255}',
     WARNING,
@@ -96,7 +102,8 @@ POOL_LARGE = rule(
 
 LINK_SHARED = rule(
     "RY812",
-    "A link has one address, and the attachment needs more",
+    "link-without-pod-address",
+    "Link without an address for pods",
     _fabric("attachment: macvlan, provider: spiderpool")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
     _fabric("attachment: host-device, provider: network-operator")
@@ -107,7 +114,8 @@ LINK_SHARED = rule(
 
 LINK_TWICE = rule(
     "RY818",
-    "A link's one address would be the port's and its VF's at once",
+    "link-address-conflict",
+    "One link address for a port and its VF",
     _fabric("attachment: sriov, provider: spiderpool, vfs: {count: 1}")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
     _fabric("attachment: host-device, provider: network-operator")
@@ -118,7 +126,8 @@ LINK_TWICE = rule(
 
 MIXED_MODES = rule(
     "RY813",
-    "Spiderpool's device plugin runs on all nodes, and some are in the rdma mode exclusive",
+    "device-plugin-rdma-mode",
+    "Device plugin on nodes of the RDMA mode exclusive",
     _fabric(_MACVLAN)
     + _PORTS
     + "  dgx:\n    attachment: sriov\n    vfs: {count: 4}\n"
@@ -131,7 +140,8 @@ MIXED_MODES = rule(
 
 LOCAL_ROUTER = rule(
     "RY819",
-    "The provider's pools do not take a link-local gateway",
+    "link-local-gateway",
+    "Link-local gateway that the provider does not accept",
     _fabric(_MACVLAN) + _SIX % "fe80::1",
     _fabric(_MACVLAN) + _SIX % "::fffe",
     why="The webhooks of Spiderpool and nv-ipam want a pool's gateway in its subnet. Ports take a link-local one, and"
@@ -140,7 +150,8 @@ LOCAL_ROUTER = rule(
 
 BLOCKS = rule(
     "RY815",
-    "The operator's address manager would give out other addresses than the rail's pods",
+    "ipam-addresses-differ",
+    "Addresses that the provider's IPAM cannot allocate as planned",
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".11-.200"),
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".1-.200"),
     why="In one subnet nv-ipam cuts blocks of pods_per_node addresses, two or more, from the subnet's first address on."
@@ -149,7 +160,8 @@ BLOCKS = rule(
 
 BLOCK_SHORT = rule(
     "RY336",
-    "An excluded address is in a node's block of addresses for pods",
+    "excluded-address-in-block",
+    "Excluded address in a node's block of pod addresses",
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.3, .5-.200]"),
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.100, .120-.200]"),
     WARNING,
@@ -159,7 +171,8 @@ BLOCK_SHORT = rule(
 
 RANGES_LARGE = rule(
     "RY337",
-    "Several ranges of a pool have more addresses than Spiderpool can list",
+    "pool-ranges-too-large",
+    "Pool of several ranges with too many addresses for Spiderpool",
     _RANGES % "+16-+1500000, +1600000-+1700000",
     _RANGES % "+16-+3000, +4000-+5000",
     why="Where a pool has several ranges, Spiderpool's webhook lists their addresses one by one to sort them, and its"
@@ -168,7 +181,8 @@ RANGES_LARGE = rule(
 
 IFNAMES = rule(
     "RY816",
-    "A netdev is of one rail on some nodes and of another on others",
+    "netdev-on-two-rails",
+    "Netdev on different rails of different nodes",
     _fabric(_MACVLAN)
     + _NAMES
     + _PORTS
@@ -185,7 +199,8 @@ IFNAMES = rule(
 
 INJECTED = rule(
     "RY817",
-    "The netdevs do not sort as the rails count",
+    "netdev-order",
+    "Netdev names that do not sort in the order of the rails",
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic9}\n      gpu02: {netdev: nic10}\n",
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic09}\n      gpu02: {netdev: nic10}\n",
     WARNING,

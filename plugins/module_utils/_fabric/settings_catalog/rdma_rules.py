@@ -24,7 +24,8 @@ def _fabric(more: str) -> str:
 
 MODE = rule(
     "RY502",
-    "The rdma mode contradicts the attachment",
+    "rdma-mode-conflict",
+    "RDMA mode that contradicts the attachment",
     _fabric("attachment: macvlan, rdma_mode: exclusive"),
     _fabric("attachment: macvlan, rdma_mode: shared"),
     why="k8s-rdma-shared-dev-plugin, which hands out the devices of macvlan, ipvlan and ipoib, ends at its start where"
@@ -33,14 +34,16 @@ MODE = rule(
 
 LINK_LAYER = rule(
     "RY503",
-    "The attachment does not run on the link layer",
+    "attachment-link-layer",
+    "Attachment that does not support the link layer",
     _fabric("attachment: macvlan, link_layer: infiniband"),
     _fabric("attachment: macvlan, link_layer: ethernet"),
 )
 
 SOFT_RDMA = rule(
     "RY504",
-    "Soft RDMA needs Ethernet",
+    "soft-rdma-without-ethernet",
+    "Soft RDMA without Ethernet",
     "fabric: {name: ai, provider: spiderpool, attachment: ib-sriov, vfs: {count: 4}, mtu: 4092}\n"
     "profiles:\n  hgx:\n    soft_rdma: rxe" + _PORTS,
     "profiles:\n  hgx:\n    soft_rdma: rxe" + _PORTS,
@@ -48,14 +51,16 @@ SOFT_RDMA = rule(
 
 FIRMWARE_LINK = rule(
     "RY505",
-    "The firmware's link type contradicts the link layer",
+    "firmware-link-type",
+    "Firmware link type that contradicts the link layer",
     "profiles:\n  hgx:\n    firmware: {link_type: ib}" + _PORTS,
     "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
 )
 
 FIRMWARE_PCI = rule(
     "RY506",
-    "Firmware is managed, and a port has no PCI address",
+    "firmware-without-pci-address",
+    "Managed firmware on a port without a PCI address",
     "profiles:\n  hgx:\n    firmware: {link_type: eth}\n    ports:\n"
     "      gpu01: {netdev: enp11s0f0np0}\n      gpu02: {netdev: enp12s0f0np0}",
     "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
@@ -63,7 +68,8 @@ FIRMWARE_PCI = rule(
 
 WIDE = rule(
     "RY507",
-    "The rdma mode shared shows every pod every device",
+    "shared-rdma-devices",
+    "RDMA mode that shows every pod every device",
     _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: shared"),
     _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: exclusive"),
     WARNING,
@@ -73,7 +79,8 @@ WIDE = rule(
 
 IPOIB_MTU = rule(
     "RY508",
-    "An MTU is beyond IPoIB's in datagram mode",
+    "ipoib-mtu",
+    "MTU above the limit of IPoIB in datagram mode",
     _fabric("attachment: ipoib").replace("4200", "9000"),
     _fabric("attachment: ipoib").replace("4200", "4092"),
     WARNING,

@@ -36,7 +36,8 @@ _VFS = (
 
 UNRENDERED = rule(
     "RY820",
-    "The Kubernetes objects cannot be made",
+    "objects-not-rendered",
+    "Kubernetes objects that cannot be rendered",
     _PORTS % ("nic", "nic"),
     _PORTS % ("ens", "ens"),
     why="render.yml and kubernetes.yml would refuse the plan. Here k8s-rdma-shared-dev-plugin would hand out one netdev"
@@ -45,6 +46,7 @@ UNRENDERED = rule(
 
 LISTED = rule(
     "RY821",
+    "too-many-taken-addresses",
     "Too many taken addresses for Spiderpool",
     _TAKEN % "::1:0:0-::1:ffff:ffff",
     _TAKEN % "::1:0-::1:ff",
@@ -54,7 +56,8 @@ LISTED = rule(
 
 TOO_LONG = rule(
     "RY822",
-    "A name is too long for what others make of it",
+    "derived-name-too-long",
+    "Name too long for a name derived from it",
     _VFS % '"a_long_name_of_a_resource_on_every_node_of_this_cluster_{rail}"',
     _VFS % '"{rail}_{attachment}"',
     why="Each name keeps to its own limit, and controllers put it into a label, a file or a socket with more in its"
@@ -63,7 +66,8 @@ TOO_LONG = rule(
 
 POOL_FIXED = rule(
     "RY823",
-    "A pool has too many addresses to be changed",
+    "pool-not-changeable",
+    "Pool with too many addresses to be changed",
     _SIX % 64,
     _SIX % 112,
     WARNING,

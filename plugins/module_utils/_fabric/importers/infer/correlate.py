@@ -268,7 +268,7 @@ def _check_resource(network: Network, draft: Draft, made: t.Sequence[Draft], fou
 def _say_unregistered(network: Network, facts: Facts, found: Found) -> None:
     known = {bare(device.resource) for device in facts.devices}
     name = bare(network.resource or "")
-    if known and name not in known and not found.said(import_rules.ELIDED):
+    if known and name not in known and not found.has(import_rules.ELIDED):
         near = nearest(name, known)
         message = "%s is registered by no device plugin%s" % (shown(network.resource or ""), did_you_mean(near))
         remedy = "let the device plugin and the network give the resource one name"
@@ -342,7 +342,7 @@ def _add_ask(ask: Ask, made: list[Draft], facts: Facts, found: Found) -> None:
     if lost:
         message = "pods ask for %s, which no device plugin registers" % name_counting.compact(lost)
         names = sorted(registered, key=name_counting.natural)
-        row = "%s to %s" % (names[0], names[-1]) if found.said(import_rules.ELIDED) and len(names) > 1 else ""
+        row = "%s to %s" % (names[0], names[-1]) if found.has(import_rules.ELIDED) and len(names) > 1 else ""
         remedy = "ask for %s" % (row or name_counting.compact(names))
         found.add(import_rules.UNREGISTERED, ask.place, message, remedy, "the resources that are registered")
 
@@ -482,7 +482,7 @@ def _filled(made: list[Draft], found: Found) -> list[Draft]:
         return made
     by_number = {draft.number or 0: draft for draft in made}
     low, high = min(by_number), max(by_number)
-    if found.said(import_rules.ELIDED) and high - low < MAX_RAILS:
+    if found.has(import_rules.ELIDED) and high - low < MAX_RAILS:
         for number in range(low, high + 1):
             if number not in by_number and name_counting.series(_texts(by_number, "netdev")):
                 by_number[number] = Draft(by_number[low].place, number)

@@ -106,7 +106,7 @@ class Builder:
             if qos.get("pfc") == [qos["priority"]]:
                 del qos["pfc"]
             out.data["qos"] = qos
-            if self._found.said(import_rules.QOS):
+            if self._found.has(import_rules.QOS):
                 out.say(("qos",), "CHECK: as the NicConfigurationTemplate has it; do the switches agree?")
         return out
 
@@ -302,7 +302,7 @@ class Builder:
             for path in [("rails",)] if len(names) == len(self._names) > 1 else [("rails", name) for name in names]:
                 self._out.say(path, note)
         hosts = [rail for rail in section.values() if "hosts" in rail]
-        if hosts and self._found.said(import_rules.HOSTS):
+        if hosts and self._found.has(import_rules.HOSTS):
             self._out.say(
                 ("rails",), "CHECK: hosts are what the manifests leave free; has nobody else these addresses?"
             )

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
     Found,
-    Mended,
+    ImportFinding,
     Place,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import unread
@@ -90,7 +90,7 @@ class Outcome(t.NamedTuple):
     """``text``: the fabric file, empty where nothing was found to make one of. ``lint``: what lint says of it."""
 
     text: str
-    findings: list[Mended]
+    findings: list[ImportFinding]
     lint: list[Finding]
     manifests: int
     rails: int
