@@ -222,7 +222,7 @@ def test_a_value_of_one_rail_keeps_its_own_remedy() -> None:
         fabric("gpu01: {subnet: 10.1.0.0/24, hosts: .1.9}, gpu02: {subnet: 10.2.0.0/24, hosts: .9-.10}", nodes=1)
     )
     assert "address-outside-subnet (RY306) rails.gpu01.hosts: 10.1.1.9 is not in 10.1.0.0/24." in found
-    assert found.endswith("Remedy: take addresses from 10.1.0.1 to 10.1.0.254.")
+    assert found.endswith("Remedy: use addresses from 10.1.0.1 to 10.1.0.254.")
 
 
 @given(st.integers(0, 2**40), st.integers(8, 30), st.booleans())

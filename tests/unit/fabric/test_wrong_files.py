@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    ERROR,
     NOTE,
     RULES,
     WARNING,
@@ -74,13 +74,12 @@ def test_every_rule_has_a_name_of_its_own() -> None:
     assert [name for name in names if not re.fullmatch(r"[a-z]+[0-9]*(-[a-z0-9]+)+", name)] == []
 
 
-@pytest.mark.parametrize("other", ["duplicate code", "duplicate name"])
-def test_codes_and_names_are_registered_once(other: str) -> None:
+@pytest.mark.parametrize("header", ["RY311 other: Other", "RY999 rail-subnet-overlap: Other", "RY999: Without a name"])
+def test_codes_and_names_are_registered_once(header: str) -> None:
     rules: dict[str, Rule] = {}
-    first = register(rules, RULES["RY311"])
-    again = replace(first, name="other-name") if other == "duplicate code" else replace(first, code="RY999")
+    register(rules, "RY311 rail-subnet-overlap: Overlapping rail subnets", "a", "b", ERROR)
     with pytest.raises(ValueError, match="registered already"):
-        register(rules, again)
+        register(rules, header, "a", "b", ERROR)
 
 
 @pytest.mark.parametrize("text", ["RY314", "no-host-addresses"])
@@ -147,7 +146,7 @@ def test_the_neighbour_tables_are_those_that_nodes_are_given(
     ) % (limits % fabric if fabric else "", limits % group if group else "")
     found = [(finding.code, finding.message, finding.remedy) for finding in lint(text.encode()).findings]
     message = "2,000 nodes and their pods on gpu01 are 2,000 neighbours, and the table holds {:,}".format(holds or 0)
-    remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to 4096 or more"
+    remedy = "use the mode prefix, or set gc_thresh3 of limits.neighbours to 4096 or more"
     assert found == ([("RY952", message, remedy)] if holds else [])
 
 

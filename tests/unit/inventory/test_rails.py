@@ -81,7 +81,7 @@ def test_every_wrong_file_is_refused_or_warned_of(wrong: t.Any, tmp_path: Path) 
     path = tmp_path / "fabric.yml"
     path.write_bytes(wrong.text)
     warnings: list[str] = []
-    line = "%s:%d: %s " % (path, wrong.line, wrong.code)
+    line = "%s:%d: %s " % (path, wrong.line, RULES[wrong.code].label)
     try:
         inventory = parse(path, warnings)
     except AnsibleParserError as error:
@@ -264,7 +264,7 @@ def test_the_command_ends_with_every_finding_once_and_no_traceback(own_config: b
         "[ERROR]: %s:8: wrong-type (RY112) fabric.mtu: jumbo is not a whole number."
         " Remedy: write a whole number of bytes from 576 to 9978." % path,
         "%s:18: address-outside-subnet (RY306) rails.gpu03.gateway: 172.16.31.254 is not in 172.16.13.0/24."
-        " Remedy: take an address from 172.16.13.1 to 172.16.13.254." % path,
+        " Remedy: use an address from 172.16.13.1 to 172.16.13.254." % path,
     ]
 
 

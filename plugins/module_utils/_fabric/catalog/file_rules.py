@@ -9,9 +9,7 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, rule
 
 SYNTAX = rule(
-    "RY101",
-    "invalid-yaml",
-    "Invalid YAML",
+    "RY101 invalid-yaml: Invalid YAML",
     """
 rails:
   gpu01: {subnet: 172.16.11.0/24
@@ -31,25 +29,19 @@ nodes:
 )
 
 TEXT = rule(
-    "RY102",
-    "not-text",
-    "File that is not plain text",
+    "RY102 not-text: File that is not plain text",
     'fabric: {name: "ai\x07", attachment: macvlan, provider: spiderpool, mtu: 4200}',
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}",
 )
 
 SIZE = rule(
-    "RY103",
-    "too-large",
-    "File too large or nested too deep",
+    "RY103 too-large: File too large or nested too deep",
     "nodes: %s1%s" % ("[" * 50, "]" * 50),
     "nodes:\n  ai-[01:50]: {profile: hgx}",
 )
 
 EMPTY = rule(
-    "RY104",
-    "empty-section",
-    "Empty file, or empty section that needs entries",
+    "RY104 empty-section: Empty file, or empty section that needs entries",
     """
 nodes: {}
 """,
@@ -60,9 +52,7 @@ nodes:
 )
 
 DOCUMENTS = rule(
-    "RY105",
-    "several-documents",
-    "More than one YAML document",
+    "RY105 several-documents: More than one YAML document",
     """
 nodes:
   ai-1: {profile: hgx}
@@ -78,9 +68,7 @@ nodes:
 )
 
 DUPLICATE = rule(
-    "RY106",
-    "duplicate-key",
-    "Duplicate key",
+    "RY106 duplicate-key: Duplicate key",
     """
 nodes:
   ai-1: {profile: hgx, address: 10.1.16.1}
@@ -94,9 +82,7 @@ nodes:
 )
 
 KEY = rule(
-    "RY107",
-    "invalid-key",
-    "Key that is not a plain word",
+    "RY107 invalid-key: Key that is not a plain word",
     """
 nodes:
   ai-1: {profile: hgx, address: {{ management }}}
@@ -108,9 +94,7 @@ nodes:
 )
 
 TAG = rule(
-    "RY108",
-    "yaml-tag",
-    "Unsupported YAML tag",
+    "RY108 yaml-tag: Unsupported YAML tag",
     """
 nodes:
   ai-1: {profile: hgx, address: !vault secret}
@@ -122,9 +106,7 @@ nodes:
 )
 
 ALIAS = rule(
-    "RY109",
-    "undefined-alias",
-    "Alias without an anchor",
+    "RY109 undefined-alias: Alias without an anchor",
     """
 nodes:
   ai-1: {profile: hgx}
@@ -138,9 +120,7 @@ nodes:
 )
 
 UNKNOWN = rule(
-    "RY110",
-    "unknown-key",
-    "Unknown key",
+    "RY110 unknown-key: Unknown key",
     """
 rails:
   gpu01: {subnet: 172.16.11.0/24, gatway: .254, hosts: .201-.253}
@@ -154,9 +134,7 @@ rails:
 )
 
 MISSING = rule(
-    "RY111",
-    "missing-key",
-    "Missing key",
+    "RY111 missing-key: Missing key",
     """
 fabric: {name: ai, provider: spiderpool, mtu: 4200}
 """,
@@ -166,9 +144,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 KIND = rule(
-    "RY112",
-    "wrong-type",
-    "Value of the wrong type",
+    "RY112 wrong-type: Value of the wrong type",
     """
 fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: jumbo}
 """,
@@ -178,9 +154,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 RANGE = rule(
-    "RY113",
-    "out-of-range",
-    "Number out of range",
+    "RY113 out-of-range: Number out of range",
     """
 fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 42000}
 """,
@@ -190,9 +164,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 CHOICE = rule(
-    "RY114",
-    "invalid-choice",
-    "Value that is not one of the choices",
+    "RY114 invalid-choice: Value that is not one of the choices",
     """
 fabric: {name: ai, attachment: macvlan, provider: spiderpod, mtu: 4200}
 """,
@@ -202,9 +174,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 TEMPLATE = rule(
-    "RY115",
-    "invalid-template",
-    "Invalid template",
+    "RY115 invalid-template: Invalid template",
     """
 rails: {count: 2, name: "gpu{i:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.253}
 """,
@@ -214,9 +184,7 @@ rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.
 )
 
 PLUGIN = rule(
-    "RY116",
-    "wrong-plugin",
-    "File of another inventory plugin",
+    "RY116 wrong-plugin: File of another inventory plugin",
     """
 plugin: railyard.fabric.rail
 fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
@@ -244,9 +212,7 @@ nodes:
 )
 
 INVALID_SUPPRESSION = rule(
-    "RY117",
-    "invalid-suppression",
-    "Suppression of a rule that does not exist or cannot be suppressed",
+    "RY117 invalid-suppression: Suppression of a rule that does not exist or cannot be suppressed",
     """
 lint:
   - {rule: RY303, place: rails.gpu01, reason: "we like it so"}
@@ -260,9 +226,7 @@ rails:
 )
 
 UNUSED_SUPPRESSION = rule(
-    "RY118",
-    "unused-suppression",
-    "Suppression without a finding",
+    "RY118 unused-suppression: Suppression without a finding",
     """
 lint:
   - {rule: RY314, place: rails.gpu01, reason: "proven elsewhere"}
@@ -277,9 +241,7 @@ rails:
 )
 
 ENCRYPTED = rule(
-    "RY119",
-    "encrypted-file",
-    "Encrypted file",
+    "RY119 encrypted-file: Encrypted file",
     """
 $ANSIBLE_VAULT;1.1;AES256
 62313365396662343061393464336163383764373764613633653634306231386433626436623361

@@ -24,17 +24,13 @@ nodes:
 """
 
 FABRIC_NAME = rule(
-    "RY201",
-    "fabric-name",
-    "Invalid fabric name",
+    "RY201 fabric-name: Invalid fabric name",
     "fabric: {name: AI_East, attachment: macvlan, provider: spiderpool, mtu: 4200}",
     _GOOD_FABRIC,
 )
 
 RAIL_NAME = rule(
-    "RY202",
-    "rail-name",
-    "Invalid rail name",
+    "RY202 rail-name: Invalid rail name",
     """
 rails:
   GPU_1: {subnet: 172.16.11.0/24, hosts: .201-.253}
@@ -54,9 +50,7 @@ profiles:
 )
 
 RAIL_ORDER = rule(
-    "RY203",
-    "rail-order",
-    "Rail names that do not sort in the order of the rails",
+    "RY203 rail-order: Rail names that do not sort in the order of the rails",
     """
 rails:
   gpu9: {subnet: 172.16.19.0/24, hosts: .201-.253}
@@ -80,9 +74,7 @@ profiles:
 )
 
 PROFILE_NAME = rule(
-    "RY204",
-    "profile-name",
-    "Invalid profile name",
+    "RY204 profile-name: Invalid profile name",
     """
 profiles:
   HGX CX-5:
@@ -104,9 +96,7 @@ nodes:
 )
 
 NODE_NAME = rule(
-    "RY205",
-    "node-name",
-    "Node name that is not a host name, or is also a group's",
+    "RY205 node-name: Node name that is not a host name, or is also a group's",
     """
 nodes:
   AI_1: {profile: hgx}
@@ -115,9 +105,7 @@ nodes:
 )
 
 HOST_RANGE = rule(
-    "RY206",
-    "invalid-host-range",
-    "Invalid host range",
+    "RY206 invalid-host-range: Invalid host range",
     """
 nodes:
   ai-[2:1]: {profile: hgx}
@@ -126,9 +114,7 @@ nodes:
 )
 
 RANGE_LENGTH = rule(
-    "RY207",
-    "range-length-mismatch",
-    "Ranges of different lengths in one entry",
+    "RY207 range-length-mismatch: Ranges of different lengths in one entry",
     """
 nodes:
   ai-[1:2]: {profile: hgx, address: "10.1.16.[1:4]"}
@@ -137,9 +123,7 @@ nodes:
 )
 
 NODE_TWICE = rule(
-    "RY208",
-    "duplicate-node",
-    "Node described twice",
+    "RY208 duplicate-node: Node described twice",
     """
 nodes:
   ai-[1:2]: {profile: hgx}
@@ -153,9 +137,7 @@ nodes:
 )
 
 NETDEV_NAME = rule(
-    "RY209",
-    "netdev-name",
-    "Invalid netdev name",
+    "RY209 netdev-name: Invalid netdev name",
     """
 profiles:
   hgx:
@@ -167,9 +149,7 @@ profiles:
 )
 
 RDMA_NAME = rule(
-    "RY210",
-    "rdma-device-name",
-    "Invalid RDMA device name",
+    "RY210 rdma-device-name: Invalid RDMA device name",
     """
 profiles:
   hgx:
@@ -181,9 +161,7 @@ profiles:
 )
 
 RDMA_OF_THE_KERNEL = rule(
-    "RY211",
-    "kernel-rdma-device-name",
-    "RDMA device name that the kernel itself assigns",
+    "RY211 kernel-rdma-device-name: RDMA device name that the kernel itself assigns",
     """
 profiles:
   hgx:
@@ -196,9 +174,7 @@ profiles:
 )
 
 GROUP_NAME = rule(
-    "RY212",
-    "group-name",
-    "Invalid group name",
+    "RY212 group-name: Invalid group name",
     """
 nodes:
   ai-1: {profile: hgx, groups: [rack-7]}
@@ -210,9 +186,7 @@ nodes:
 )
 
 VARIABLE_NAME = rule(
-    "RY213",
-    "variable-name",
-    "Invalid variable name",
+    "RY213 variable-name: Invalid variable name",
     """
 nodes:
   ai-1: {profile: hgx, vars: {railyard_node: mine}}
@@ -224,9 +198,7 @@ nodes:
 )
 
 UNIT_NAME = rule(
-    "RY214",
-    "unit-name",
-    "Invalid unit name",
+    "RY214 unit-name: Invalid unit name",
     """
 units:
   SU_1: {nodes: 32}
@@ -242,9 +214,7 @@ nodes:
 )
 
 NETDEV_OF_THE_KERNEL = rule(
-    "RY215",
-    "kernel-netdev-name",
-    "Netdev name that the kernel itself assigns",
+    "RY215 kernel-netdev-name: Netdev name that the kernel itself assigns",
     """
 profiles:
   hgx:

@@ -109,8 +109,8 @@ def addressing(
         if rail not in found.schemes:
             found.modes[rail] = NONE if infiniband else SUBNET
             if not infiniband:
-                message = "no port of the rail has an address of its own"
-                findings.add("DS301", ("rails", rail), message, "say its subnet, and which of it are hosts' and pods'")
+                message = "no port of the rail has an address"
+                findings.add("DS301", ("rails", rail), message, "add subnet, hosts and pods to the rail")
     _foreign(tracks, findings)
     _leased(ports, findings)
     return found
@@ -123,8 +123,13 @@ def _leased(ports: Ports, findings: Findings) -> None:
             given = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
             if given:
                 first = next(iter(given.values()))
-                message = "a router's advertisement or DHCP gave ports %s addresses such as %s" % (family, first)
-                remedy = "see that nobody gives rail ports addresses, or that the rail's subnet leaves these out"
+                message = "ports have temporary %s addresses, such as %s, from DHCP or router advertisements" % (
+                    family,
+                    first,
+                )
+                remedy = (
+                    "disable DHCP and router advertisements on rail ports, or choose a subnet without these addresses"
+                )
                 findings.add("DS312", ("rails", rail), message, remedy, given)
 
 
@@ -137,8 +142,18 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iter
         common, _count = Counter(each.net.prefix for each in held.values()).most_common(1)[0]
         odd = {node: each for node, each in held.items() if each.net.prefix != common}
         for node, each in odd.items():
-            message = "%s is a /%d, and the others have /%d" % (show(each.address, bits), each.net.prefix, common)
-            findings.add("DS304", ("rails", rail), message, "give it the others' prefix length; hosts.yml will", [node])
+            message = "%s has the prefix length %d, but others have %d" % (
+                show(each.address, bits),
+                each.net.prefix,
+                common,
+            )
+            findings.add(
+                "DS304",
+                ("rails", rail),
+                message,
+                "give it the prefix length of the others, as hosts.yml will do",
+                [node],
+            )
             del held[node]
         nets = {node: each.net for node, each in held.items()}
         link = common == bits - 1
@@ -147,7 +162,9 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iter
         mode = LINK if link else SUBNET if number > 1 or len(nets) == 1 else PREFIX
         for node in [node for node in nets if mode == SUBNET and nets[node] != shared]:
             message = "%s is not in %s" % (show(held[node].address, bits), shared)
-            findings.add("DS302", ("rails", rail), message, "see that cable and address are of this rail", [node])
+            findings.add(
+                "DS302", ("rails", rail), message, "check that the cable and the address belong to this rail", [node]
+            )
             del held[node], nets[node]
         size = 1 if mode == SUBNET else 1 << bits - common
         addresses = {node: each.address for node, each in held.items()}
@@ -164,8 +181,8 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iter
             track.known = shared
         modes[bits] = track
     if len({track.mode for track in modes.values()}) > 1:
-        message = "IPv4 is of the mode %s and IPv6 of %s" % (modes[IPV4].mode, modes[IPV6].mode)
-        findings.add("DS304", ("rails", rail), message, "a rail has one mode; IPv6 was left out")
+        message = "IPv4 has the mode %s, but IPv6 has %s" % (modes[IPV4].mode, modes[IPV6].mode)
+        findings.add("DS304", ("rails", rail), message, "use one mode for both; IPv6 was omitted from the file")
         del modes[IPV6]
     yield from modes.values()
 
@@ -220,7 +237,7 @@ def _indexes(
     for node, index in found.indexes.items():
         first = taken.setdefault(index, node)
         if first != node:
-            message = "%s and %s have the same place in the rails' addresses" % (first, node)
+            message = "%s and %s have the same index according to their addresses" % (first, node)
             findings.add("DS305", ("nodes",), message, "give one of them another address or index", [first, node])
 
 
@@ -241,10 +258,10 @@ def _left(
             if node not in track.units and track.bits not in nic.held and nic.netdev
         ]
         if bare:
-            message = "the port has no %s address, and others of the rail have" % (
+            message = "the port has no %s address, but others of the rail do" % (
                 "IPv6" if track.bits == IPV6 else "IPv4"
             )
-            findings.add("DS311", ("rails", track.rail), message, "hosts.yml gives it the plan's", bare)
+            findings.add("DS311", ("rails", track.rail), message, "run hosts.yml, which sets the planned value", bare)
         track.most = track.base + max(found.indexes[node] for node in ports[track.rail])
 
 
@@ -306,10 +323,10 @@ def _scheme(
         return _common(track, found, findings, given, from_first)
     net = _subnet(track, track.base + 1)
     if net is None:
-        message = "no network begins with the place of the node with index 1 (%s)" % show(
+        message = "no network begins with the address of the node with index 1 (%s)" % show(
             (track.base + 1) * track.size, track.bits
         )
-        remedy = "say the rail's subnet and the nodes' indexes; what was written renumbers nodes"
+        remedy = "set the rail's subnet and the nodes' indexes; the values in the file renumber nodes"
         findings.add("DS302", ("rails", track.rail), message, remedy)
         net = track.known or _covering(track.fitting.values(), track.size, track.bits)
     if track.mode == LINK:
@@ -357,7 +374,9 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
     gateway = _gateway(track)
     if len(vias) > 1:
         message = "gateways are %s" % " and ".join(show(via, track.bits) for via in sorted(vias))
-        findings.add("DS307", place, message, "say the leaf's; hosts.yml gives it to all")
+        findings.add(
+            "DS307", place, message, "set gateway to the address of the leaf; hosts.yml configures it on all nodes"
+        )
     six = "6" if track.bits == IPV6 else ""
     said = given.get("gateway" + six)
     if gateway is None and said:
@@ -369,8 +388,10 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
         held = None if gateway is None or not net.holds(gateway) else gateway
         free = _free(hosts, held, low, high, track.bits, from_first)
         pods = Ranges.of(free) if free else None
-        message = "pods have what hosts and gateways leave of the rails' %ssubnets" % ("IPv6 " if six else "")
-        remedy = "see that nobody else has these addresses, or say -e discover_pods%s=FIRST-LAST" % six
+        message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (
+            "IPv6 " if six else ""
+        )
+        remedy = "check that these addresses are unused, or set -e discover_pods%s=FIRST-LAST" % six
         findings.add("DS306", ("rails",), message, remedy)
     return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts))
 
@@ -403,8 +424,8 @@ def _check(track: Track, scheme: Scheme, found: Addressed, findings: Findings) -
         given = plan.share(0, 0, found.indexes[node]).address
         if given != address:
             planned = "none" if given is None else show(given, track.bits)
-            message = "has %s, and the plan gives %s" % (show(address, track.bits), planned)
-            remedy = "correct the node's index or address; hosts.yml gives it the plan's"
+            message = "the node has %s, but the plan has %s" % (show(address, track.bits), planned)
+            remedy = "correct the node's index, or run hosts.yml, which sets the planned address"
             findings.add("DS302", ("rails", track.rail), message, remedy, [node])
 
 
@@ -419,12 +440,12 @@ def _foreign(tracks: t.Sequence[Track], findings: Findings) -> None:
                 message = "%s is on %s of %s and on %s of %s" % (
                     show(address, track.bits), other, owner, track.rail, node,
                 )  # fmt: skip
-                findings.add("DS305", ("rails", track.rail), message, "give one of them its own", [owner, node])
+                findings.add("DS305", ("rails", track.rail), message, "give one of them another address", [owner, node])
     nets: dict[Network, str] = {}
     for track in tracks:
         for net in sorted(set(track.nets.values()), key=lambda each: each.first):
             other = nets.setdefault(net, track.rail)
             if other != track.rail:
-                message = "%s is the network of %s too" % (net, other)
-                remedy = "see whether cables or addresses changed places, or the ports are one rail's"
+                message = "%s is also the network of %s" % (net, other)
+                remedy = "check whether cables or addresses are swapped, or whether the ports belong to one rail"
                 findings.add("DS309", ("rails", track.rail), message, remedy)

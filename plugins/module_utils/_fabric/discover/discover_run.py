@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadRange, HostRange
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
 
-_HEAD = ("code", "severity", "place", "nodes", "what is uncertain", "remedy")
+_HEAD = ("rule", "severity", "place", "nodes", "what is uncertain", "remedy")
 # Longest line of a comment, in characters, without its indentation.
 _WIDE = 106
 _DIGITS = re.compile(r"([0-9]+)")

@@ -102,7 +102,7 @@ def see(name: str, address: str | None, told: Row, lldp: Row, findings: Findings
         if row["pci"] in nics:
             message = "%s has the netdevs %s and %s" % (row["pci"], nics[row["pci"]].netdev, row.get("netdev"))
             findings.add(
-                "DS103", ("profiles",), message, "write the port by its netdev or mac; the first was taken", [name]
+                "DS103", ("profiles",), message, "identify the port by netdev or mac; the first netdev was used", [name]
             )
             continue
         nics[row["pci"]] = _nic(row, near.get(row["pci"], {}), ports)
@@ -177,9 +177,9 @@ def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], findings: Findings) -> 
             continue
         if bits in nic.held:
             if not row.get("secondary"):
-                message = "%s has %s beside %s" % (nic.netdev, row["address"], nic.held[bits].net)
+                message = "%s has %s in addition to %s" % (nic.netdev, row["address"], nic.held[bits].net)
                 findings.add(
-                    "DS303", ("rails",), message, "take it away, or keep it by hand; the first was taken", [node]
+                    "DS303", ("rails",), message, "remove it, or manage it yourself; the first address was used", [node]
                 )
             continue
         nic.held[bits] = Held(address, network(address, plain.network.prefixlen, bits))

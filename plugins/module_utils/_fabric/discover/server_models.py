@@ -71,8 +71,8 @@ def models(nodes: t.Sequence[Seen], name: str, findings: Findings) -> list[Model
         for pci in sorted(model.nics):
             hidden = [node.name for node in model.nodes if node.nics[pci].netdev is None]
             if hidden and pci not in model.choice.others:
-                message = "%s shows no netdev" % pci
-                remedy = "see whether a pod or a virtual machine holds it, or its driver is missing"
+                message = "%s has no netdev" % pci
+                remedy = "check whether a pod or a virtual machine uses it, or its driver is missing"
                 findings.add("DS102", ("profiles", model.name), message, remedy, hidden)
     return found
 
@@ -134,8 +134,8 @@ def _compare(one: Model, other: Model, findings: Findings) -> bool:
     apart = sorted(left ^ right)
     near = 0 < len(apart) <= max(2, len(left) // 4) and one.nodes[0].gpus == other.nodes[0].gpus
     if near:
-        message = "it is %s but for the NICs at %s" % (one.name, ", ".join(apart))
-        remedy = "see whether a card is missing or in another slot; a profile of their own has what is there"
+        message = "it differs from %s in the NICs at %s" % (one.name, ", ".join(apart))
+        remedy = "check whether a card is missing or in another slot; the profile describes the cards that were found"
         findings.add("DS207", ("profiles", other.name), message, remedy, [node.name for node in other.nodes])
     return near
 
@@ -145,18 +145,18 @@ def _slots(model: Model, findings: Findings) -> None:
     for pci in sorted(model.nics):
         slots = Counter(node.nics[pci].slot for node in model.nodes if node.nics[pci].slot)
         for slot, _count in slots.most_common()[1:]:
-            message = "%s is in the slot %s, and on most nodes in %s" % (pci, slot, slots.most_common(1)[0][0])
+            message = "%s is in the slot %s, but in %s on most nodes" % (pci, slot, slots.most_common(1)[0][0])
             odd = [node.name for node in model.nodes if node.nics[pci].slot == slot]
             findings.add(
-                "DS211", ("profiles", model.name), message, "see whether boards and firmware are the same", odd
+                "DS211", ("profiles", model.name), message, "check whether boards and firmware are the same", odd
             )
     cards: dict[str, Nic] = {}
     for nic, _gpus in model.choice.rails:
         first = cards.setdefault(nic.slot or nic.pci, nic)
         if first.card != nic.card and first.pci.rpartition(".")[0] != nic.pci.rpartition(".")[0]:
-            message = "%s and %s are two cards, and both are in the slot %s" % (first.pci, nic.pci, nic.slot)
+            message = "%s and %s are two cards in the same slot %s" % (first.pci, nic.pci, nic.slot)
             findings.add(
-                "DS211", ("profiles", model.name), message, "do not rely on slots here; PCI addresses were used"
+                "DS211", ("profiles", model.name), message, "do not identify ports by slot; PCI addresses were used"
             )
 
 
@@ -176,7 +176,7 @@ def assign(found: t.Sequence[Model], template: str | None, findings: Findings) -
     for model in found[1:]:
         matched, how = _match(model, found[0], rails)
         if how == "order" and any(nic.held or nic.leaf for node in model.nodes for nic in node.nics.values()):
-            message = "neither names nor networks nor leaves say which port is on which rail"
+            message = "neither names nor networks nor leaves show which port is on which rail"
             remedy = "compare its ports with those of %s" % first.name
             findings.add("DS208", ("profiles", model.name), message, remedy)
         for pci in matched:
@@ -285,8 +285,8 @@ def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None
     served = [min(model.gpus[rail]) for rail in rails if model.gpus[rail]]
     if served != sorted(served):
         shown = ", ".join(str(gpu) for gpu in served)
-        message = "by the names and tables that ports have, rails serve the GPUs %s in this order" % shown
-        remedy = "keep it where it is meant; else cables, names or tables of two ports changed places"
+        message = "according to the names and tables of ports, rails serve the GPUs %s in this order" % shown
+        remedy = "keep it if it is intended; otherwise cables, names or tables of two ports are swapped"
         findings.add("DS209", ("rails",), message, remedy)
 
 
@@ -342,10 +342,10 @@ def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], findings: Findin
         most = max(counts[leaf].values())
         owners = [each for each in counts[leaf] if counts[leaf][each] == most]
         if counts[leaf][rail_] == most and len(owners) > 1:
-            message = "the leaf %s is heard on %s alike" % (leaf, ", ".join(owners))
-            remedy = "right where one leaf serves several rails; else see the cables"
+            message = "LLDP reports the leaf %s equally often on %s" % (leaf, ", ".join(owners))
+            remedy = "ignore this if one leaf serves several rails; otherwise check the cables"
             findings.add("DS210", ("rails",), message, remedy)
         elif rail_ not in owners:
-            message = "the port hears the leaf %s, which on most nodes is on %s" % (leaf, owners[0])
-            remedy = "see whether two cables changed places"
+            message = "LLDP reports the leaf %s, which is on %s on most nodes" % (leaf, owners[0])
+            remedy = "check whether two cables are swapped"
             findings.add("DS210", ("rails", rail_), message, remedy, [node_])

@@ -48,30 +48,28 @@ class Rule:
 RULES: dict[str, Rule] = {}
 
 
-def rule(
-    code: str,
-    name: str,
-    title: str,
+def rule(header: str, bad: str, good: str, severity: str = ERROR, why: str = "", suppressible: bool = False) -> Rule:
+    """Register a rule of a fabric file. The code of a removed rule stays unused."""
+    return register(RULES, header, bad, good, severity, why, suppressible or severity == WARNING)
+
+
+def register(
+    rules: dict[str, Rule],
+    header: str,
     bad: str,
     good: str,
-    severity: str = ERROR,
+    severity: str,
     why: str = "",
     suppressible: bool = False,
 ) -> Rule:
-    """Register a rule. Codes and names are permanent: the code of a removed rule stays unused."""
-    suppressible = suppressible or severity == WARNING
-    return register(RULES, Rule(code, name, severity, title, example(bad), example(good), why, suppressible))
-
-
-def example(text: str) -> str:
-    return text.strip("\n") + "\n"
-
-
-def register(rules: dict[str, Rule], new: Rule) -> Rule:
-    if new.code in rules or rule_of(rules, new.name):
-        raise ValueError("%s is registered already" % new.label)
-    rules[new.code] = new
-    return new
+    """Add a rule. ``header``: ``CODE NAME: TITLE``. Codes and names are permanent and unique."""
+    known, _colon, title = header.partition(": ")
+    code, _space, name = known.partition(" ")
+    if not name or code in rules or rule_of(rules, name):
+        raise ValueError("%s has no name, or its code or name is registered already" % header)
+    examples = [text.strip("\n") + "\n" for text in (bad, good)]
+    rules[code] = Rule(code, name, severity, title, *examples, why, suppressible)
+    return rules[code]
 
 
 def rule_of(rules: t.Mapping[str, Rule], text: str) -> Rule | None:

@@ -19,53 +19,41 @@ _OWN = (
 )
 
 RESOURCE = rule(
-    "RY803",
-    "resource-name",
-    "Invalid resource name",
+    "RY803 resource-name: Invalid resource name",
     _names('resource: "{rail}-rdma"'),
     _names('resource: "{rail}_rdma"'),
-    why="A hyphen or a dot in one name ends k8s-rdma-shared-dev-plugin for all resources of a node, and the SR-IOV"
-    " operator up to 1.6 refuses it.",
+    why="A hyphen or a dot in one name stops k8s-rdma-shared-dev-plugin for all resources of a node, and the SR-IOV"
+    " operator up to 1.6 rejects it.",
 )
 
 NETWORK = rule(
-    "RY804",
-    "network-name",
-    "Invalid network name",
+    "RY804 network-name: Invalid network name",
     _names('network: "{rail}.{attachment}"'),
     _names('network: "{rail}-{attachment}"'),
-    why="Pods name their networks in k8s.v1.cni.cncf.io/networks, whose parser takes lower-case letters, digits and"
-    " hyphens alone.",
+    why="Pods name their networks in k8s.v1.cni.cncf.io/networks, whose parser accepts only lower-case letters,"
+    " digits and hyphens.",
 )
 
 OBJECT = rule(
-    "RY805",
-    "object-name",
-    "Invalid name of a pool, policy, namespace or resource prefix",
+    "RY805 object-name: Invalid name of a pool, policy, namespace or resource prefix",
     _names('pool: "{fabric}_{rail}"'),
     _names('pool: "{fabric}-{rail}"'),
 )
 
 INTERFACE = rule(
-    "RY806",
-    "pod-interface-name",
-    "Invalid or reserved name of a pod's interface",
+    "RY806 pod-interface-name: Invalid or reserved name of a pod's interface",
     _names('interface: "accelerator-net{n}"'),
     _names('interface: "rdma{n}"'),
 )
 
 SAME_NAME = rule(
-    "RY807",
-    "duplicate-object-name",
-    "Two objects with one name",
+    "RY807 duplicate-object-name: Two objects with one name",
     _names('network: "{attachment}"'),
     _names('network: "{rail}-{attachment}"'),
 )
 
 POOL_OF_ALL = rule(
-    "RY814",
-    "pool-name-scope",
-    "Pool name that does not match the address mode",
+    "RY814 pool-name-scope: Pool name that does not match the address mode",
     _OWN + _names('pool: "{fabric}-{rail}"'),
     _OWN + _names('pool: "{fabric}-{rail}-{node}"'),
 )

@@ -160,7 +160,7 @@ class Found:
 def _one_lost(start: str, parts: t.Sequence[str], those: t.Sequence[_Lost]) -> ImportFinding:
     first = those[0]
     message = "%s is not imported: %s" % (start, ", ".join(parts))
-    entry = _Entry(first.broken, first.place, message.rstrip(": "), first.remedy, "nothing of it", "")
+    entry = _Entry(first.broken, first.place, message.rstrip(": "), first.remedy, "nothing", "")
     return _finding(entry, [], tuple(each.place for each in those[1:]))
 
 
