@@ -91,8 +91,8 @@ class Names:
             if pool.net and pool.net.version == version and not pool.own
         ]
         if names:
-            message = "the pools %s become pools of other names" % name_counting.compact(list(dict.fromkeys(names)))
-            remedy = "let pods ask for the new names, or set names.pool"
+            message = "the pools %s get other names" % name_counting.compact(list(dict.fromkeys(names)))
+            remedy = "use the new names in pods, or set names.pool"
             self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
 
     def _pool_names(self, made: Addressing, version: int) -> list[str]:
@@ -152,7 +152,7 @@ class Names:
                 key,
                 name_counting.compact(list(dict.fromkeys(names))),
             )
-            remedy = "let pods ask for the new names, or set names.%s" % key
+            remedy = "use the new names in pods, or set names.%s" % key
             self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
             return
         series = name_counting.series(known)

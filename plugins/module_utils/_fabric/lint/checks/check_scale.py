@@ -40,7 +40,7 @@ def _pools(fabric: Fabric, report: Report) -> None:
     most = facts_of(fabric.provider).most_pools
     if most is not None and own * nodes > most:
         message = "{:,} nodes on {} rails with addresses of their own are {:,} pools".format(nodes, own, own * nodes)
-        remedy = "take the provider network-operator, whose pools are one a rail, or the mode subnet"
+        remedy = "use the provider network-operator, whose pools are one a rail, or the mode subnet"
         report.add(POOLS_MANY, ("fabric", "provider"), message, remedy)
 
 
@@ -63,7 +63,7 @@ def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
             message = "{:,} nodes and their pods on {} are {:,} neighbours, and the table holds {:,}".format(
                 demands[rail.name][0].most, rail.name, count, least
             )
-            remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to %d or more" % room
+            remedy = "use the mode prefix, or set gc_thresh3 of limits.neighbours to %d or more" % room
             report.add(NEIGHBOURS, rail.where("subnet" if 32 in rail.schemes else "subnet6"), message, remedy)
 
 

@@ -104,8 +104,8 @@ def _pools(
 ) -> None:
     """A pool's name is safe when that of the node with the longest name is; nodes' names differ, and so do pools'."""
     if not naming.own_pools(kind, rail.mode):
-        message = "in the mode %s each node has a pool of its own on %s" % (rail.mode, rail.name)
-        report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "put {node} into the name")
+        message = "in the mode %s each node has its own pool on %s" % (rail.mode, rail.name)
+        report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "use {node} in the name")
         return
     longest = max(nodes, key=lambda node: len(node.name), default=None)
     if longest is None:
@@ -116,8 +116,8 @@ def _pools(
     name = naming.name(kind, dict(values, node="*", i=-1), rail.mode)
     first = owners.setdefault(("pool", name), (rail.name, kind))
     if first != (rail.name, kind):
-        message = "the pools of %s and of %s would have one name on every node" % (first[0], rail.name)
-        report.add(SAME_NAME, fabric.names_path + (kind,), message, "tell rails apart, by {rail}")
+        message = "the pools of %s and of %s would have the same name" % (first[0], rail.name)
+        report.add(SAME_NAME, fabric.names_path + (kind,), message, "use {rail} in the name")
 
 
 def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: Report) -> None:
@@ -151,7 +151,11 @@ def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: R
             name = naming.name(kind, dict(values, node=node.name, i=node.index or 0), mode)
             first = owners.setdefault(name, owner)
             if first != owner:
-                message = "%s would be the pool of %s and of %s" % (name, _shown(first[:2]), _shown(owner[:2]))
+                message = "%s would be the name of the pools of %s and of %s" % (
+                    name,
+                    _shown(first[:2]),
+                    _shown(owner[:2]),
+                )
                 report.add(SAME_NAME, fabric.names_path + (kind,), message, "put a dot between {rail} and {node}")
                 return
 
@@ -167,6 +171,6 @@ def _shape(fabric: Fabric, kind: str, name: str, report: Report) -> bool:
     if pattern.match(name):
         return True
     what = kind.rstrip("6").replace("_", " ")
-    message = "%s, %d characters, is no name for a %s" % (name, len(name), what)
+    message = "invalid %s name %s (%d characters)" % (what, name, len(name))
     report.add(_RULES.get(kind, OBJECT), fabric.names_path + (kind,), message, "use %s" % words)
     return False
