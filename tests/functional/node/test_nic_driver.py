@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NIC driver: installed, upgraded, brought back and mended on a Debian of the test's own; dnf by a stand-in."""
+"""The NIC driver: installed, upgraded, brought back and repaired on a Debian of the test's own; dnf is simulated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.functional.node import debian_root
 from tests.functional.node.debian_root import BUILT, DOCA, INBOX, MLNX, OTHER, RUNNING, DebianNode, on_debian, sh
 
 Options = t.Dict[str, t.Any]
-NOBODY = Branch({}, {})
+UNPROTECTED = Branch({}, {})
 DRIVER: Options = {"kind": "doca", "version": "2.9.3", "source": "file:" + DOCA, "unsigned": True}
 
 
@@ -38,12 +38,12 @@ def mlnx() -> None:
     debian_root.index(Path(MLNX, "DEBS"))
 
 
-def made(node: DebianNode, options: Options, branch: Branch = NOBODY) -> NicDriver:
+def made(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> NicDriver:
     return NicDriver(options, node, architecture="x86_64", branch=branch)
 
 
-def predicted(node: DebianNode, options: Options, branch: Branch = NOBODY) -> tuple[list[Change], State]:
-    """What check mode says; the node is as before."""
+def predicted(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> tuple[list[Change], State]:
+    """What check mode reports; the node is as before."""
     before = (node.dpkg(), sorted(os.listdir("/etc/apt/sources.list.d")), node.modules(RUNNING), node.log())
     driver = made(node, options, branch)
     state = driver.observe()
@@ -52,8 +52,8 @@ def predicted(node: DebianNode, options: Options, branch: Branch = NOBODY) -> tu
     return changes, driver.outcome(state, changes)
 
 
-def apply(node: DebianNode, options: Options, branch: Branch = NOBODY) -> tuple[list[dict[str, t.Any]], State]:
-    """One run, held against what check mode said of it; and another one, which must do nothing."""
+def apply(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> tuple[list[dict[str, t.Any]], State]:
+    """One run, compared with its check mode; and another one, which must do nothing."""
     foreseen, expected = predicted(node, options, branch)
     driver = made(node, options, branch)
     done: list[Change] = []
@@ -94,9 +94,9 @@ def test_doca_from_a_repository_and_back(node: DebianNode) -> None:
     }
     assert [node.modules(release) for release in (RUNNING, OTHER)] == [BUILT, BUILT]
     assert Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
-    # nobody restarted the stack, though a package's script tried to
+    # the stack was not restarted, though a package's script tried to
     assert "systemctl restart openibd" in node.log() and "RESTARTED" not in node.log()
-    assert "BURNT" not in node.log(), "mlnx-fw-updater burns firmware unless it is told not to"
+    assert "BURNT" not in node.log(), "mlnx-fw-updater burns firmware unless it is configured not to"
     assert not os.path.lexists(sources.MASK)
     assert reported["reboot_reasons"] == ["the NIC driver that runs is inbox, and the next boot loads doca 2.9.3"]
     assert (reported["gathered"]["kind"], reported["gathered"]["version"]) == ("doca", "2.9.3-0.2.2")
@@ -154,7 +154,7 @@ def test_a_repository_with_a_password(node: DebianNode) -> None:
         done, _reported = apply(node, options)
         assert done == [{"subject": Apt.login, "attribute": "mode", "before": "0644", "after": "0600"}]
 
-        # a password that became another one is told, and neither of them is
+        # a changed password is reported, and neither value is
         logins["me@site"] = "whisper"
         driver = made(node, dict(options, version="2.9.4", allow_unlisted=True))
         with pytest.raises(RailyardError) as caught:
@@ -168,7 +168,7 @@ def test_a_repository_with_a_password(node: DebianNode) -> None:
         assert "whisper" not in str(done) and "password whisper\n" in Path(Apt.login).read_text()
         sh("apt-get", "update")
 
-        # to one without a password, and back; what an earlier release wrote is no more told than what this one does
+        # to one without a password, and back; what an earlier release wrote is not reported either
         done, _reported = apply(node, DRIVER)
         assert [each["after"] for each in done if each["subject"] == Apt.login] == [None]
         assert not os.path.exists(Apt.login)
@@ -333,7 +333,7 @@ def test_the_stack_is_restarted_with_leave_alone(node: DebianNode) -> None:
 
 
 @on_debian
-def test_modules_for_another_kernel_are_no_reason_to_restart_what_runs(node: DebianNode) -> None:
+def test_modules_for_another_kernel_do_not_restart_what_runs(node: DebianNode) -> None:
     """A kernel that came by an upgrade, for which DKMS has not built yet."""
     doca()
     options = dict(DRIVER, restart="allowed")

@@ -60,7 +60,7 @@ DEFAULTS = Settings()
 
 
 class Denied(Exception):
-    """The webhook says no. ``code`` and ``reason`` are those of its status."""
+    """The webhook refuses. ``code`` and ``reason`` are those of its status."""
 
     def __init__(self, message: str, code: int = 422, reason: str = "Invalid") -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class Denied(Exception):
 
 
 class Exhausted(Exception):
-    """The controller lists so many addresses that it runs out of memory: the process ends, and nobody answers."""
+    """The controller lists so many addresses that it runs out of memory: the process ends, and no answer comes."""
 
 
 def webhook(kind: str) -> str:
@@ -102,7 +102,7 @@ def is_cidr(version: int, subnet: str) -> bool:
 
 
 def span(version: int, text: str) -> tuple[int, int]:
-    """A range's first and last address as numbers. :raises ValueError: for what is none of this family."""
+    """A range's first and last address as numbers. :raises ValueError: for what is not one of this family."""
     parts = [ipaddress.ip_address(each) for each in text.split("-")]
     if len(parts) > 2 or any(each.version != version for each in parts) or int(parts[0]) > int(parts[-1]):
         raise ValueError(text)
