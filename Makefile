@@ -103,7 +103,7 @@ molecule: molecule-default molecule-sriov ## the scenarios on the lab: default (
 molecule-default molecule-sriov: $(VENV)/ready
 	MOLECULE_GLOB='molecule/*/molecule.yml' molecule test --scenario-name $(@:molecule-%=%)
 
-unit: $(VENV)/ready ## the pure tests, but for those of scale
+unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
 scale: $(VENV)/ready ## the planner, the proof and the report with fabrics of up to 4,096 nodes
@@ -146,5 +146,5 @@ compat: $(VENV)/ready ## the archive's playbooks and the plugins' tests under ev
 vendor: $(VENV)/ready ## fetch upstream's charts and manifests that are pinned into vendor/, for tests that need them
 	tools/vendor.py
 
-clean: lab-down ## take away what the targets made, but for the lab's image cache
+clean: lab-down ## remove what the targets made, except the lab's image cache
 	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat .cache/html

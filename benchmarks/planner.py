@@ -4,7 +4,7 @@
 
 Each figure is of a process of its own, so that one's memory is not another's. The runs of a pair follow each other
 directly, and a figure is the median. Seconds are the processor's: all of it runs on one, and what else the machine is
-doing does not count. `docs/benchmarks.md` says what was seen and what costs most.
+doing does not count. `docs/benchmarks.md` has the figures and what costs most.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RECORD = '- {node: ai-%04d, rail: gpu%02d, netdev: rail%d, pci: "0000:%02x:00.0"
 
 
 class Run(t.NamedTuple):
-    """Processor seconds, without the start of the interpreter where it says so, and MB (10^6) of memory at the most."""
+    """Processor seconds, without the start of the interpreter where noted, and MB (10^6) of memory at the most."""
 
     seconds: float
     megabytes: float
@@ -128,7 +128,7 @@ def _figures(files: t.Mapping[str, Path]) -> int:
     against("  %d nodes / %d nodes (goal: at most 2.1)" % (2 * NODES, NODES), "two", "one")
     memory("  memory of %d nodes at the most" % (2 * NODES), "two")
     seconds("a line a node, and ports in the profile alone", "lines")
-    seconds("the same with 8 VFs a port", "sriov")
+    seconds("the same with 8 VFs per port", "sriov")
     memory("  memory at the most", "sriov")
     seconds("file to linted plan, and all host variables as JSON", "document")
     against("  / as many records read from YAML, written as JSON", "document", "records")

@@ -37,7 +37,7 @@ QUESTIONS = {
 
 
 class Live:
-    """What one node says of itself."""
+    """The state of one node."""
 
     def __init__(self, name: str) -> None:
         script = "; ".join("%s; printf '\\036'" % question for question in QUESTIONS.values())

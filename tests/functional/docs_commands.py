@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands that the documentation prints: where each stands, what a playbook takes, and a place to run them in."""
+"""The commands that the documentation prints: where each is, what a playbook accepts, and a place to run them in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.browser.samples import Sample
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-# What begins a command in a block without a language; there no output is told from commands by a prompt
+# What begins a command in a block without a language; there no prompt separates commands from output
 _PROGRAM = re.compile(r"(make|lab/lab|ansible(-[a-z]+)?|python3? -m|pip) ")
 _ELISION = re.compile(r"^(…|\.\.\.)|(…|\.\.\.)$")
 
@@ -55,7 +55,7 @@ class Command:
 
 @functools.lru_cache(maxsize=None)
 def commands() -> tuple[Command, ...]:
-    """The commands of all pages, in the order of the pages and as they stand there."""
+    """The commands of all pages, in the order and form of the pages."""
     return tuple(one for page in PAGES for one in _of_page(str(page.relative_to(ROOT)), page.read_text()))
 
 
@@ -86,7 +86,7 @@ def _of_page(page: str, text: str) -> t.Iterator[Command]:
             at = end
 
 
-# -- what ansible-playbook is told
+# -- the arguments of ansible-playbook
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Play:
             elif word in ("--check", "--diff", "--ask-vault-pass", "--list-hosts", "--list-tags", "--list-tasks"):
                 continue
             else:
-                assert not word.startswith("-"), "%s is no option that the documentation uses" % word
+                assert not word.startswith("-"), "the documentation does not use the option %s" % word
                 assert not found.playbook, "two playbooks"
                 found.playbook = word
         assert found.playbook, "no playbook"
@@ -129,7 +129,7 @@ class Play:
 
     @property
     def path(self) -> Path:
-        """The playbook's file in the checkout, which a full name of the collection stands for too."""
+        """The playbook's file in the checkout, also for a full name of the collection."""
         if self.playbook.startswith("railyard.fabric."):
             return ROOT / "playbooks" / (self.playbook.rpartition(".")[2] + ".yml")
         return ROOT / self.playbook
@@ -200,7 +200,7 @@ def _names(text: str) -> set[str]:
     return {name.name for name in jinja2.Environment().parse(text).find_all(jinja2.nodes.Name)}
 
 
-# -- a place where a reader stands
+# -- a place like a reader's
 
 
 class Desk:
@@ -238,7 +238,7 @@ class Desk:
         return Desk(home)
 
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
-        """As somebody types it; what the reader's own environment says of clusters and collections is not there."""
+        """As a reader types it, without this environment's variables of clusters and collections."""
         words = shlex.split(text, comments=True)
         if words[0] == "ansible-playbook" and not {"&&", "||", "|", ";", ">", "<"}.intersection(words):
             return self._playbook(words)

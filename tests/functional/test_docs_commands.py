@@ -1,10 +1,10 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every command that the documentation prints is run here, or it is said which test runs it, or why none can.
+"""Every command that the documentation prints is run here, or a row names the test that runs it, or why none can.
 
 A command in a console block, or in a block of commands without a language, asks neither node nor cluster and is run
-as it is printed, with its exit status and the lines that the page prints behind it; or a row of ``ELSEWHERE`` says what
-covers it. Those of ansible-playbook are held against the playbook in any case.
+as it is printed, with its exit status and the lines that the page prints behind it; or a row of ``ELSEWHERE`` has what
+covers it. The arguments of ansible-playbook are always compared with the playbook.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import yaml
 from lab.cli import parser
 from tests.functional.docs_commands import PAGES, ROOT, Command, Desk, Play, commands, takes
 
-# Run as they stand: they ask nobody but this machine
+# Run as printed: they need only this machine
 _RUN = re.compile(
     r"ansible-playbook (.* )?(playbooks/(validate|plan|render|import|report)\.yml|railyard\.fabric\.validate)( |$)"
     r"|ansible-inventory |ansible-doc |printf |(cp|head|sed) "
@@ -215,7 +215,7 @@ def test_a_module_accepts_the_options(one: Command) -> None:
     assert set(given) <= set(yaml.safe_load(reported)["options"])
 
 
-# -- what stands within sentences
+# -- options and commands within sentences
 
 
 @functools.lru_cache(maxsize=None)

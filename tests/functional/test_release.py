@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``make release`` builds is whole and works by itself; what Galaxy says of it, ``make release`` asks."""
+"""What ``make release`` builds is whole and works by itself; ``make release`` runs Galaxy's own checks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stand-in for AWX's REST API on the loopback, which keeps state and is stricter than AWX.
+"""A simulation of AWX's REST API on the loopback, which keeps state and is stricter than AWX.
 
 Endpoints, fields, defaults, what must be given and what is refused are those of AWX 24.6.1 (``awx/api/serializers.py``,
 ``awx/api/views``, ``awx/main/fields.py``, ``awx/main/notifications``), as far as they concern what we make. AWX ignores
@@ -88,7 +88,7 @@ class Awx(Rules, Updates):
             self._keep("credential_types", {"name": name, "kind": "x", "managed": True, "inputs": inputs})
 
     def add(self, endpoint: str, **values: t.Any) -> Data:
-        """Something that somebody else has made."""
+        """An object that another user has made."""
         item = self._keep(endpoint, values)
         if endpoint == "projects":
             self.start("project", item)

@@ -182,7 +182,7 @@ class Rules:
             return "wrong type"
         for key in ("min", "max"):
             if question.get(key) is not None and type(question[key]) is not int:
-                return "the limit %s is no integer" % key
+                return "the limit %s is not an integer" % key
         default = question.get("default", "")
         if default != "" and not isinstance(default, kinds[question["type"]]):
             return "wrong default"

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the documentation prints can be used as it stands."""
+"""What the documentation prints can be used unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INDEX = ROOT / "docs" / "README.md"
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a language: where each stands, and its text."""
+    """The fenced blocks of a language: where each is, and its text."""
     found = []
     for page in PAGES:
         text = page.read_text()
@@ -81,7 +81,7 @@ def test_the_index_has_every_page_once() -> None:
 
 
 def _own_paths() -> set[str]:
-    """The files of our own that code on nodes names; %s stands for a part that differs."""
+    """The files of our own that code on nodes names; %s is a part that differs."""
     found = set()
     for source in sorted((ROOT / "plugins" / "module_utils" / "_node").rglob("*.py")):
         texts = (each.value for each in ast.walk(ast.parse(source.read_text())) if isinstance(each, ast.Constant))
@@ -97,7 +97,7 @@ def test_the_page_on_security_has_every_file_of_our_own_on_nodes() -> None:
     page = (ROOT / "docs" / "security.md").read_text()
     missing = [path for path in paths if not re.search(re.escape(path).replace("%s", r"[A-Z]+"), page)]
     assert sorted(missing) == []
-    # and no file that nobody writes any more
+    # and no file that is no longer written
     parts = [re.escape(path).replace("%s", r"[A-Z]+") for path in paths]
     named = set(re.findall(r"`(/(?:etc|var/lib|usr/local|run)/[\w/.@-]*railyard[\w/.@-]*)`", page))
     prefixes = (

@@ -97,7 +97,7 @@ def test_make_test_and_the_public_workflow_have_the_same_targets() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
     called = [target for each in workflow["jobs"]["test"]["strategy"]["matrix"]["targets"] for target in each.split()]
     assert set(called) <= set(known) and len(called) == len(set(called))
-    # `static` stands for the targets that it needs
+    # `static` means the targets that it needs
     expanded = [one for each in called for one in (known[each].split() if each == "static" else [each])]
     assert sorted(expanded) == sorted([*parts, "compat"])
 

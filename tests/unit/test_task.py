@@ -170,14 +170,14 @@ def test_what_the_boot_program_lays_down_too_is_done_in_turn(
             for check in (True, False):
                 reported = lamps({"b": False}, check=check)
                 assert reported["failed"] and "the boot's own run (pid" in reported["msg"] and not reported["changed"]
-            assert lamps({}, state="gathered")["gathered"]["lamps"]["b"], "what only reads waits for nobody"
+            assert lamps({}, state="gathered")["gathered"]["lamps"]["b"], "a read-only run does not wait"
     finally:
         Lamps.at_boot = False
 
 
 def _in_turn(system: System, act: t.Callable[..., None]) -> t.Callable[..., None]:
     def light(self: Lamps, name: str, lit: bool) -> None:
-        assert system.exists(boot_lock.FILE), "it is nobody's turn"
+        assert system.exists(boot_lock.FILE), "the lock is free"
         act(self, name, lit)
 
     return light

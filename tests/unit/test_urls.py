@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Passwords in URLs: what is told of them, and what programs are given."""
+"""Passwords in URLs: what is shown of them, and what programs get."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.urls impor
         ("https://user:h@sh@mirror.example/doca", "https://user:***@mirror.example/doca"),
         ("https://user:hu/sh@mirror.example/doca", "https://user:***@mirror.example/doca"),
         ("https://user:hu:sh@mirror.example/doca", "https://user:***@mirror.example/doca"),
-        # in the midst of what a program says, more than once
+        # within a program's output, more than once
         (
             "E: 'http://a:hush@one.example/x' and http://b:hush@two.example/y failed",
             "E: 'http://a:***@one.example/x' and http://b:***@two.example/y failed",

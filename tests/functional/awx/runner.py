@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Unsafe(str):
-    """A value that Ansible takes as it stands."""
+    """A value that Ansible takes as it is."""
 
 
 yaml.SafeDumper.add_representer(Unsafe, lambda dumper, value: dumper.represent_scalar("!unsafe", str(value), style="'"))
@@ -82,7 +82,7 @@ def run(
     script = place / "inventory" / "hosts"
     script.write_text("#!%s\nprint(%r)\n" % (sys.executable, json.dumps(hosts)))
     script.chmod(0o700)
-    given = {**extra_vars, "awx_job_id": 7, "awx_user_name": "somebody"}
+    given = {**extra_vars, "awx_job_id": 7, "awx_user_name": "operator"}
     (place / "env" / "extravars").write_text(yaml.safe_dump(_unsafe(given)))
     (place / "env" / "settings").write_text(json.dumps({"idle_timeout": 0, "job_timeout": 900, "pexpect_timeout": 5}))
     (place / "env" / "cmdline").write_text(arguments)

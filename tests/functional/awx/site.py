@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stand-in of AWX, and what is run against it: the playbook, or the part of it that talks to AWX."""
+"""A simulated AWX, and what is run against it: the playbook, or the part of it that talks to AWX."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Writes = t.List[t.Tuple[str, str, t.Dict[str, t.Any]]]
 
 
 class Site:
-    """A stand-in with the organization Platform, as an administrator has made it."""
+    """A simulated AWX with the organization Platform, as an administrator has made it."""
 
     def __init__(self, place: Path, organization: str = "Platform") -> None:
         self.awx = Awx(PLAYBOOKS)

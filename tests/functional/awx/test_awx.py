@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``playbooks/awx.yml`` against a stand-in of AWX's API: what it makes, that it then makes nothing, what it hides."""
+"""``playbooks/awx.yml`` against a simulation of AWX's API: what it creates and hides, and a second run."""
 
 from __future__ import annotations
 

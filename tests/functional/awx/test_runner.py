@@ -187,16 +187,16 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
 
 @pytest.mark.parametrize(("answer", "consented"), [("false", False), ("true", True), (False, False), (True, True)])
 def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project: Path, tmp_path: Path) -> None:
-    """A survey's choice comes as text, and the text "false" is no consent. Nobody is at the host that would reboot."""
-    play = {"hosts": "nobody", "gather_facts": False, "roles": ["railyard.fabric.reboot"]}
+    """A survey's choice comes as text, and the text "false" is not consent. No machine has the host's address."""
+    play = {"hosts": "absent", "gather_facts": False, "roles": ["railyard.fabric.reboot"]}
     (project / "consent.yml").write_text(yaml.safe_dump([play]))
     variables = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_connection": "ssh"}
-    hosts = {"all": {"hosts": ["nobody"]}, "_meta": {"hostvars": {"nobody": variables}}}
+    hosts = {"all": {"hosts": ["absent"]}, "_meta": {"hostvars": {"absent": variables}}}
     given = {"reboot_allowed": answer, "reboot_reasons": ["its firmware"]}
     job = runner.run(tmp_path, project, "consent.yml", hosts, given)
     assert job.status == "failed"
     assert ("UNREACHABLE" in job.one_line) is consented
-    assert ("nobody needs a reboot: its firmware" in job.one_line) is not consented
+    assert ("absent needs a reboot: its firmware" in job.one_line) is not consented
 
 
 @pytest.mark.parametrize("key", ["kubernetes", "cluster", "teardown"])

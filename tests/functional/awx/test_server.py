@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How AWX is reached: rights, errors of the connection, what is tried again. Against a stand-in of AWX's API."""
+"""How AWX is reached: rights, errors of the connection, what is tried again. Against a simulation of AWX's API."""
 
 from __future__ import annotations
 

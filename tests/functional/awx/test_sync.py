@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written to AWX, and what is refused before: against a stand-in of AWX's API."""
+"""What is written to AWX, and what is refused before: against a simulation of AWX's API."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_two_credentials_of_one_name_are_distinguished_by_type(site: Site) -> No
     assert site.awx.linked("job_templates", HOSTS, "credentials") == ["Railyard cluster", "SSH"]
 
 
-# -- what somebody has changed by hand
+# -- changes by hand
 
 
 def test_what_makes_another_job_is_set_back(made: Site) -> None:

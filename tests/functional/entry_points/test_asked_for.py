@@ -17,7 +17,7 @@ from tests.functional.entry_points.test_verify import FABRIC, judge
 from tests.playbook import Played
 from tests.unit.fabric.verify_nodes import World
 
-# One that nobody serves: who asks it is refused.
+# No server listens there: connections are refused.
 SERVER = {"apiVersion": "v1", "kind": "Config", "current-context": "none"}
 SERVER["clusters"] = [{"name": "none", "cluster": {"server": "https://127.0.0.1:1"}}]
 SERVER["users"] = [{"name": "none", "user": {"token": "none"}}]
@@ -31,7 +31,7 @@ def play(book: str | Path, *words: str, inventory: str | Path = FABRIC, **given:
 
 
 def test_plugins_that_may_not_be_installed_are_not(tmp_path: Path) -> None:
-    """The text "false" of a command line is no consent. This machine is only looked at."""
+    """The text "false" of a command line is not consent. This machine is only read."""
     role = {"role": "railyard.fabric.cni", "vars": {"cni_networks": [], "cni_sources": []}}
     book = {"hosts": "localhost", "connection": "local", "gather_facts": False, "roles": [role]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fabric_discover and playbooks/discover.yml as a person runs them: what is written, what is not, and what is said."""
+"""fabric_discover and playbooks/discover.yml as a person runs them: what is written, and what is reported."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_wrong_options_end_with_one_clear_line(
 
 
 def test_the_playbook_reports_what_is_missing(tmp_path: Path) -> None:
-    """This machine is a node that answers; another does not, and is said with it."""
+    """This machine is a node that answers; another does not, and is reported too."""
     inventory = tmp_path / "hosts.yml"
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     gone = {"ansible_connection": "local", "ansible_python_interpreter": "/nonexistent/python"}

@@ -51,7 +51,7 @@ def test_charts_without_their_collection(tmp_path: Path, name: str) -> None:
 
 
 def test_what_is_used_is_what_the_documentation_names() -> None:
-    """No other collection has crept in, and none is a dependency that everybody must bring."""
+    """No other collection has crept in, and none is a dependency of the collection."""
     assert yaml.safe_load((ROOT / "galaxy.yml").read_text())["dependencies"] == {}
     used: set[str] = set()
     for folder in ("roles", "playbooks"):

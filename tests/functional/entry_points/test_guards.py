@@ -22,7 +22,7 @@ NODE = "ai-10-1-16-1"
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 # These contact nodes. All others run on the control node.
 ON_NODES = ("discover", "drift", "hosts", "site", "teardown", "verify")
-# Nobody answers at this address: what is let through ends there.
+# No machine has this address: a run that is allowed ends there.
 NOWHERE = {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-o ConnectTimeout=1"}
 
 
@@ -143,7 +143,7 @@ def test_the_tags_are_those_of_the_playbooks(book: str) -> None:
 
 
 def test_every_play_is_checked() -> None:
-    """But for one that runs on what an earlier play of the same playbook has singled out, and one that imports."""
+    """Except one that runs on hosts that an earlier play of the same playbook selected, and one that imports."""
     for path in [*(ROOT / "playbooks").glob("*.yml"), ROOT / "site.yml"]:
         for each in yaml.safe_load(path.read_text()):
             hosts = each.get("hosts", "play_hosts")

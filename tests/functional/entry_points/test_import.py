@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""playbooks/import.yml as a person runs it: what is written, what is not, and what is said of wrong wishes."""
+"""playbooks/import.yml as a person runs it: what is written, what is not, and the errors for wrong options."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packages that a node lacks, on one whose package manager has yet to read the lists of its repositories."""
+"""Missing packages, on a node whose package manager has not yet read the lists of its repositories."""
 
 from __future__ import annotations
 

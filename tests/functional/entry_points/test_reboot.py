@@ -13,7 +13,7 @@ import yaml
 
 from tests.playbook import ROOT, play
 
-# As systemd's: it says how the boot ended when it has, and fails where any service did.
+# As systemd's: it reports how the boot ended when it has, and fails if any service did.
 SYSTEMCTL = """#!/bin/sh
 [ "$*" = "is-system-running --wait" ] || exit 9
 sleep 2

@@ -179,7 +179,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("raw", "message"), WRONG)
-def test_a_document_that_is_none(raw: bytes, message: str) -> None:
+def test_an_invalid_document(raw: bytes, message: str) -> None:
     with pytest.raises(RailyardError) as caught:
         report_documents.verdict(raw, "reports/verify.json", "verify")
     text = str(caught.value)
@@ -213,7 +213,7 @@ def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.A
     assert str(caught.value).startswith("v.json: " + message)
 
 
-def test_numbers_that_are_none_are_no_json(two: Sample) -> None:
+def test_nan_is_not_json(two: Sample) -> None:
     raw = json.dumps(dict(two.verify(BEGAN, True, 1.0), seconds=float("nan"))).encode()
     with pytest.raises(RailyardError, match="NaN is no number"):
         report_documents.verdict(raw, "v.json", "verify")
@@ -239,7 +239,7 @@ def test_findings_that_are_none() -> None:
         {"rails": [{"name": "r", "networks": 3, "plane": "x"}]},
     ],
 )
-def test_a_plan_that_is_none(two: Sample, change: dict[str, t.Any], tmp_path: Path) -> None:
+def test_an_invalid_plan(two: Sample, change: dict[str, t.Any], tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(dict(two.plan, **change)))
     with pytest.raises(RailyardError) as caught:
         _work(tmp_path)
@@ -247,7 +247,7 @@ def test_a_plan_that_is_none(two: Sample, change: dict[str, t.Any], tmp_path: Pa
     assert "plan.json: " in text and "\n" not in text and "run playbooks/plan.yml again" in text
 
 
-def test_unknown_keys_and_nulls_are_no_errors(two: Sample) -> None:
+def test_unknown_keys_and_nulls_are_accepted(two: Sample) -> None:
     verify = two.verify(BEGAN, True, 1.0)
     verify["later"] = {"more": 1}
     verify["failures"][0].update(node=None, rail=None, peer=None, expected=None, found=None, corrects=None, later=[])
@@ -277,7 +277,7 @@ json_values = st.recursive(
 
 @given(st.data())
 def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataObject) -> None:
-    """Any value anywhere in a verdict: it is read and reported, or one line says what is wrong."""
+    """Any value anywhere in a verdict: it is read and reported, or one line names the error."""
     kind = data.draw(st.sampled_from(KINDS))
     made = two.proof() if kind == "proof" else getattr(two, kind)(BEGAN, True, *([1.0] if kind == "verify" else []))
     made = json.loads(json.dumps(made))

@@ -20,6 +20,7 @@ PREPARE = ROOT / "playbooks/tasks/prepare.yml"
 TAKE_BACK = ROOT / "playbooks/tasks/take_back.yml"
 # These see to it that others can work, or cannot be taken back.
 NOT_TAKEN_BACK = ["preflight", "ofed", "nic_firmware"]
+NO_CONSENT = "teardown_consent is required"
 Task = t.Dict[str, t.Any]
 
 
@@ -95,7 +96,7 @@ def test_what_stays_of_every_layer_is_noted() -> None:
 
 
 def play(tmp_path: Path, *words: str, connection: str = "ssh") -> Played:
-    """Take the hosts of a fabric back that is one node: nobody's address, or this machine, which is only looked at."""
+    """Revert the hosts of a fabric with one node: an unused address, or this machine, which is only read."""
     node: dict[str, t.Any] = {"railyard_node": {"name": "node-1", "nccl": None, "ports": []}}
     node.update(ansible_connection=connection, ansible_host="192.0.2.1", ansible_become=False)
     node.update(ansible_python_interpreter=sys.executable)
@@ -143,7 +144,7 @@ def test_hosts_are_left_without_teardown_hosts(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
 def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
-    """In check mode, for whoever runs the tests where Railyard is at work."""
+    """In check mode, because the tests may run on a machine that Railyard manages."""
     words: tuple[str, ...] = ("-e", "teardown_hosts=true", "--check")
     done = play(tmp_path, *words, connection="local")
     assert done.returncode == 2 and "node-1 (192.0.2.1) is the machine on which Ansible runs" in done.one_line, (

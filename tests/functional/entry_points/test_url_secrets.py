@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A repository's address with a password, as a person gives it to the role: nothing that Ansible prints tells it."""
+"""A repository's address with a password, as a person gives it to the role: Ansible prints it nowhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_at_no_verbosity_is_the_password_shown(tmp_path: Path) -> None:
         "roles": ["railyard.fabric.ofed"],
         "vars": {
             "ansible_python_interpreter": sys.executable,
-            # what cannot be read of it is what programs would tell of it
+            # the unreadable part of it, as programs would print it
             "ofed_source": "https://me:hush%2Fhush/hush@mirror.example/doca",
             "ofed_driver": {"kind": "doca", "version": "2.9.3", "source": "https://mirror.example/doca"},
         },

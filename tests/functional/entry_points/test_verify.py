@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role verify as Ansible runs it, over what nodes told: files, history, what is shown, and how a run ends."""
+"""The role verify as Ansible runs it, over the states of nodes: files, history, what is shown, and how a run ends."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PLAY = """
     - ansible.builtin.set_fact:
         __verify_began: "{{ now(utc=true).timestamp() }}"
         verify_readable: true
-        __proof_results: "{{ told[inventory_hostname].probes }}"
-        __proof_others: "{{ told[inventory_hostname].others }}"
+        __proof_results: "{{ reports[inventory_hostname].probes }}"
+        __proof_others: "{{ reports[inventory_hostname].others }}"
         __verify_after: {}
-        rail_ports_result: "{{ told[inventory_hostname].rail_ports }}"
-        __verify_info: "{{ told[inventory_hostname].info }}"
+        rail_ports_result: "{{ reports[inventory_hostname].rail_ports }}"
+        __verify_info: "{{ reports[inventory_hostname].info }}"
       vars:
-        told: "{{ lookup('ansible.builtin.file', told_file) | from_json }}"
+        reports: "{{ lookup('ansible.builtin.file', reports_file) | from_json }}"
       no_log: true
     - ansible.builtin.import_role:
         name: railyard.fabric.verify
@@ -64,9 +64,9 @@ def judge(tmp_path: Path, world: World, *arguments: str) -> Played:
         }
         for name, info in world.infos.items()
     }
-    (tmp_path / "told.json").write_text(json.dumps(reported))
+    (tmp_path / "reports.json").write_text(json.dumps(reported))
     (tmp_path / "play.yml").write_text(PLAY)
-    given = {"told_file": str(tmp_path / "told.json"), "verify_report_dir": str(tmp_path / "reports")}
+    given = {"reports_file": str(tmp_path / "reports.json"), "verify_report_dir": str(tmp_path / "reports")}
     return play(tmp_path / "play.yml", *arguments, inventory=FABRIC, given=given)
 
 
@@ -155,7 +155,7 @@ def test_history_keeps_the_newest(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "history")) == [
         "verify-20261121T20150%dZ.json" % number for number in (3, 4, 5)
     ]
-    # another kind's, and what is nobody's, stay
+    # files of another kind, and files without an owner, stay
     (tmp_path / "history" / "drift-20200101T000000Z.json").write_text("{}")
     (tmp_path / "history" / "verify-notes.txt").write_text("mine")
     (tmp_path / "verify.json").write_text("half a docu")
@@ -209,7 +209,7 @@ nodes:
 
 
 def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_the_nodes_own(tmp_path: Path) -> None:
-    """Both nodes are this machine, which has no such cards: that is what is told of each rail, by both ends."""
+    """Both nodes are this machine, which has no such cards: that is reported for each rail, by both ends."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("ib_write_bw", "ib_write_lat"):
@@ -229,10 +229,10 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
         (place / "other.json").write_text(json.dumps(dict(other, waiting={}, met={})))
         done = play(tmp_path / "play.yml", inventory=tmp_path / "fabric.yml", given=given, env=env)
         assert done.returncode == 0, done.text
-        (tmp_path / "said").write_text(done.stdout)
+        (tmp_path / "output").write_text(done.stdout)
 
     scenario()
-    message = (tmp_path / "said").read_text()
+    message = (tmp_path / "output").read_text()
     served, probed, *known, of_job = json.loads((tmp_path / "answer.json").read_text())
     # one name for the whole run, and whom it met on each node
     assert known[0][0] == known[1][0] and re.match(r"ben@\S+ \(\d{5}\)\Z", known[0][0])

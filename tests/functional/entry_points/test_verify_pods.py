@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The role verify as Ansible runs it over pods of the kernel's own: found, read, probed in rounds, and judged.
 
-Two nodes of a plan are this machine twice, each with its pod; what an API server would tell of pods is given.
+Two nodes of a plan are this machine twice, each with its pod; the pods that an API server would list are given.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PLAY = """
     - ansible.builtin.set_fact:
         __verify_began: "{{ now(utc=true).timestamp() }}"
         verify_readable: true
-        __verify_info: "{{ (lookup('ansible.builtin.file', told_file) | from_json)[inventory_hostname] }}"
+        __verify_info: "{{ (lookup('ansible.builtin.file', reports_file) | from_json)[inventory_hostname] }}"
       no_log: true
     - ansible.builtin.import_role:
         name: railyard.fabric.verify
@@ -51,7 +51,7 @@ PLAY = """
 
 
 class Site:
-    """The plan, the pods that an API server would tell of, and a way to run the role over them."""
+    """The plan, the pods that an API server would list, and a way to run the role over them."""
 
     def __init__(self) -> None:
         self.place = Path("/run/site")
@@ -66,7 +66,7 @@ class Site:
         self.workload["running"] = {row["node"]: [row["uid"]] for row in self.workload["pods"]}
         (self.place / "fabric.yml").write_text(FABRIC)
         (self.place / "play.yml").write_text(PLAY)
-        (self.place / "told.json").write_text(json.dumps(self.world.infos))
+        (self.place / "reports.json").write_text(json.dumps(self.world.infos))
         files = [settings["nccl"] for settings in self.workload["settings"]]
         self.pod_file = "".join("%s=%s\n" % each for each in files[0].items())
 
@@ -88,7 +88,7 @@ class Site:
         """Exit status, verdict, and what was shown."""
         skipped = {"skipped": True}
         given = {
-            "told_file": str(self.place / "told.json"),
+            "reports_file": str(self.place / "reports.json"),
             "verify_report_dir": str(self.place / "reports"),
             "verify_layers": "pods,nccl",
             "__verify_pods": True,
@@ -129,7 +129,7 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
         results = "__verify_pod_results"
         assert results not in shown
 
-        # a rule is gone in one pod, and somebody has edited the node's file
+        # a rule is gone in one pod, and a user has edited the node's file
         inside(pids[1], "ip", "rule", "del", "priority", "10001")
         file.write_text("NCCL_IB_HCA=mlx5\n")
         rc, verdict, shown = site.verdict()

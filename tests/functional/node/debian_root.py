@@ -3,7 +3,7 @@
 """A Debian node of a test's own: this machine's files under a layer that is thrown away, with real apt, dpkg and mount.
 
 Packages are small, with the vendor's names, versions and layout, and are built, indexed and signed with Debian's own
-tools. What a machine without NICs and kernel modules lacks stands in and keeps state: depmod's listings, DKMS, the
+tools. What a machine without NICs and kernel modules has not is simulated: depmod's listings, DKMS, the
 initial RAM filesystem's tools, systemctl. Each scenario runs in a child process, and its root goes with it.
 """
 
@@ -129,7 +129,7 @@ def package(
     tree = place / ".build" / name
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "DEBIAN").mkdir(parents=True)
-    fields = ["Package: " + name, "Version: " + version, "Architecture: all", "Maintainer: nobody <n@example.com>"]
+    fields = ["Package: " + name, "Version: " + version, "Architecture: all", "Maintainer: test <n@example.com>"]
     fields += ["Depends: " + depends] if depends else []
     (tree / "DEBIAN/control").write_text("\n".join([*fields, "Description: %s, for a test" % name]) + "\n")
     for script, text in (scripts or {}).items():

@@ -52,7 +52,7 @@ def ip(*words: str) -> str:
 
 
 def shown(*words: str) -> list[dict[str, t.Any]]:
-    """What ``ip -j`` says; nothing where there is no such table."""
+    """The output of ``ip -j``; empty if there is no such table."""
     done = subprocess.run(["ip", "-j", *words], capture_output=True, text=True)
     found: list[dict[str, t.Any]] = json.loads(done.stdout or "[]") if not done.returncode else []
     return [each for each in found if each]

@@ -254,7 +254,7 @@ def test_what_was_cut_off_is_taken_away_whole(node: LiveNode) -> None:
     # the runtime was killed before it kept the result: it has none to give
     assert on_pod("DEL", None) == (0, None)
     assert rules() == []
-    # a rule of somebody else stays, though it has the priority
+    # a rule of another program stays, though it has the priority
     ip("-n", "pod", "rule", "add", "from", "10.1.1.1", "lookup", "77", "priority", "10001")
     assert on_pod("DEL") == (0, None)
     assert rules() == [(10001, "10.1.1.1", "77")]
@@ -443,7 +443,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             print(len(sock.recv(9000)))
             break
         except OSError:
-            pass  # nobody listens yet
+            pass  # no program listens yet
     try:
         sock.sendto(bytes(4200 - 27), ("172.16.12.254", 7))
     except OSError as error:

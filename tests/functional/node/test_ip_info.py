@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is told of addresses, routes and rules: of the NICs' own, and no more than is needed."""
+"""The reported addresses, routes and rules: those of the NICs, and no more than is needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.node.trees import Tree
 
 
 class Table:
-    """Two NICs, 4 and 5, and an interface that is none, 9."""
+    """Two NICs, 4 and 5, and an interface that is not a NIC, 9."""
 
     def __enter__(self) -> Table:
         return self
@@ -110,7 +110,7 @@ def test_nothing_is_read_without_a_netdev(tmp_path: Path) -> None:
 
 @in_own_namespace
 def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> None:
-    """As discovery's tests take it to be: what they simulate is what the kernel tells."""
+    """As discovery's tests take it to be: what they simulate is what the kernel reports."""
     ports = [
         port(1),
         port(2, address6=None, gateway6=None, routes=[{"to": "10.64.0.0/20", "via": "172.16.2.254", "table": 102}]),
@@ -126,7 +126,7 @@ def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> No
     simulated = live_nodes._ip(ports)
     assert (len(reported["addresses"]), len(reported["rules"])) == (4, 6)
     for part in ("addresses", "routes", "rules"):
-        # The kernel's own order is none, and link-local networks are routes of a rail's table too.
+        # The kernel reports no order, and link-local networks are routes of a rail's table too.
         found = [row for row in reported[part] if not str(row.get("to", "")).startswith("fe80")]
         assert sorted(map(str, found)) == sorted(map(str, simulated[part])), part
 

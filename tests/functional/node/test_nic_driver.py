@@ -335,7 +335,7 @@ def test_the_stack_is_restarted_with_leave_alone(node: DebianNode) -> None:
 
 
 @on_debian
-def test_modules_for_another_kernel_are_no_reason_to_restart_what_runs(node: DebianNode) -> None:
+def test_modules_for_another_kernel_do_not_restart_what_runs(node: DebianNode) -> None:
     """A kernel that came by an upgrade, for which DKMS has not built yet."""
     doca()
     options = dict(DRIVER, restart="allowed")

@@ -141,7 +141,7 @@ def test_only_settings_leave_the_node(proc: Proc) -> None:
         "environment": {"NCCL_IB_HCA": "=mlx5_0:1", "UCX_NET_DEVICES": "mlx5_0:1"},
         "file": {"NCCL_IB_TC": "106"},
     }
-    # what is no file is not read, and what leads elsewhere is not followed
+    # only files are read, and links that lead elsewhere are not followed
     secret = proc.root / "secret"
     secret.write_text("NCCL_STOLEN=1\n")
     file = place / "root/etc/nccl.conf"

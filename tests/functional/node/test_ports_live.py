@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rail ports on the kernel itself: IPv6 beside IPv4, narrow links, routes, and what a rail's router says."""
+"""Rail ports on the kernel itself: IPv6 beside IPv4, narrow links, routes, and a rail's router advertisements."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_an_address_that_another_host_has_is_reported_and_tried_again(node: Live
     with pytest.raises(RailyardError, match="another host on the rail has fd00:1::c9") as reported:
         run(node, [port(1)])
     assert reported.value.place == "ports[0].address6 (gpu01)"
-    # as long as it is so, each run says it
+    # as long as it is so, each run reports it
     again = predicted(node, [port(1)])
     assert ("address", "fd00:1::c9/64, which another host has", "fd00:1::c9/64") in [
         (each["attribute"], each["before"], each["after"]) for each in again

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Harm to rail ports on the kernel itself: what ``rail_ports`` has set, what ``ip`` then does, and what verify says."""
+"""Faults of rail ports on the kernel itself: ``rail_ports`` sets, ``ip`` breaks, verify reports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def another_host(live: LiveNode) -> None:
     live.leaf("ip", "addr", "add", "172.16.11.201/24", "dev", "leaf1")
 
 
-# name, commands or a deed, code, and whether it is state, which what ``hosts.yml`` does mends
+# name, commands or a function, code, and whether it is state, which ``hosts.yml`` corrects
 HARMS: list[tuple[str, list[Harm], str, bool]] = [
     ("link set down", [["link", "set", "rail1", "down"]], "RV401", True),
     ("leaf's port down", [lambda live: live.leaf("ip", "link", "set", "leaf1", "down")], "RV402", False),
@@ -80,7 +80,7 @@ HARMS: list[tuple[str, list[Harm], str, bool]] = [
 
 
 class Ground:
-    """The node as planned, and what is told of it."""
+    """The node as planned, and its reported state."""
 
     def __init__(self, live: LiveNode) -> None:
         plan = lint(FABRIC.encode()).plan
@@ -92,9 +92,9 @@ class Ground:
         for number in (1, 2):
             live.rail(number)
             live.leaf("sysctl", "-q", "net.ipv4.conf.leaf%d.arp_ignore=1" % number)
-        self.mend()
+        self.repair()
 
-    def mend(self) -> list[dict[str, t.Any]]:
+    def repair(self) -> list[dict[str, t.Any]]:
         return list(run(self.live, self.ports)["changes"])
 
     def info(self) -> dict[str, t.Any]:
@@ -157,7 +157,7 @@ def test_faults_are_reported_and_a_hosts_run_corrects_them(harms: list[Harm], co
             message = [each.line() for each in failures]
             assert [(each.code, each.node, each.rail) for each in failures] == expected, message
         if corrected:
-            assert ground.mend()
+            assert ground.repair()
             assert [each.line() for each in ground.failures(DRIFT)] == []
 
     scenario()

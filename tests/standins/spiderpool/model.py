@@ -60,7 +60,7 @@ DEFAULTS = Settings()
 
 
 class Denied(Exception):
-    """The webhook says no. ``code`` and ``reason`` are those of its status."""
+    """The webhook refuses. ``code`` and ``reason`` are those of its status."""
 
     def __init__(self, message: str, code: int = 422, reason: str = "Invalid") -> None:
         super().__init__(message)

@@ -87,7 +87,7 @@ def delete(old: Object, settings: Settings = DEFAULTS) -> None:
 
 
 def labels_refused(made: Object) -> str | None:
-    """What the API server says of labels after the mutating webhooks; None where it takes them."""
+    """The API server's error about labels after the mutating webhooks; None if it accepts them."""
     for key, value in (made["metadata"].get("labels") or {}).items():
         if len(value) > 63:
             return "metadata.labels: Invalid value: %s: must be no more than 63 characters" % json.dumps(value)

@@ -362,7 +362,7 @@ def test_access() -> None:
         ),
     ],
 )
-def test_what_is_no_answer_is_reported(words: str, message: str) -> None:
+def test_a_wrong_answer_is_reported(words: str, message: str) -> None:
     (line,) = errors(SAMPLE.replace("forks: 64", "extra_vars: {%s}" % words))
     assert re.search(message, line), line
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory plugin through Ansible's own door: in this process for every wrong file, as a command for some."""
+"""The inventory plugin through Ansible itself: in this process for every wrong file, as a command for some."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TABLE = _wrong_files()
 
 
 class _Display:
-    """Stands for Ansible's display, and keeps what it would show."""
+    """Replaces Ansible's display, and keeps what it would show."""
 
     def __init__(self, warnings: list[str]) -> None:
         self.warning = warnings.append
@@ -127,7 +127,7 @@ def test_which_files_are_ours(name: str, text: str, ours: bool, tmp_path: Path) 
     assert InventoryModule().verify_file(str(path)) is ours
 
 
-def test_a_directory_of_the_name_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_directory_of_the_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "fabric.yml"
     path.mkdir()
     with pytest.raises(AnsibleParserError, match=r"it cannot be read: Is a directory\. Remedy: "):
