@@ -381,9 +381,9 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
     said = given.get("gateway" + six)
     if gateway is None and said:
         gateway = parse_address(said, net)
-    told = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
-    if told:
-        pods: Ranges | None = Ranges.of(Range(told[0], told[1], track.bits))
+    wanted = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
+    if wanted:
+        pods: Ranges | None = Ranges.of(Range(wanted[0], wanted[1], track.bits))
     else:
         held = None if gateway is None or not net.holds(gateway) else gateway
         free = _free(hosts, held, low, high, track.bits, from_first)
@@ -413,7 +413,7 @@ def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int, fro
     first, last = max(runs, key=lambda run: run[1] - run[0])
     if from_first and runs[0][0] <= runs[0][1]:
         first, last = runs[0]
-    # Of a /64 nobody counts all addresses: pools of so many are of no use.
+    # A pool of a whole /64 is too large to be useful.
     return Range(first, min(last, first + 4095), bits) if first <= last else None
 
 

@@ -56,7 +56,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
     trailing_number,
 )
 
-# What an attribute of a VF is where nobody has set it: such are not written.
+# Default values of VF attributes, which are not written.
 _UNSET: dict[str, tuple[t.Any, ...]] = {
     "trust": (None, False),
     "spoofchk": (None, True),
@@ -170,18 +170,18 @@ class Builder:
             routing.cross_rail = False
         ports = self._ports()
         for key, attribute in (("first_table", "table"), ("first_priority", "priority")):
-            told = [
+            starts = [
                 (rail, node, getattr(nic, attribute) - number)
                 for number, rail in enumerate(ports)
                 for node, nic in ports[rail].items()
                 if getattr(nic, attribute) is not None
             ]
-            if not told:
+            if not starts:
                 continue
-            first = Counter(start for _rail, _node, start in told).most_common(1)[0][0]
+            first = Counter(start for _rail, _node, start in starts).most_common(1)[0][0]
             if first >= 1:
                 setattr(routing, key, first)
-            for rail, node, start in told:
+            for rail, node, start in starts:
                 if start != getattr(routing, key):
                     message = "the port's %s is %d, but the plan has %d" % (
                         "routing table" if attribute == "table" else "rule priority",

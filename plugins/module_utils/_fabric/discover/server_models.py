@@ -168,7 +168,7 @@ def assign(found: t.Sequence[Model], template: str | None, findings: Findings) -
     if not found:
         return []
     first = found[0]
-    named = _told(first)
+    named = _by_names(first)
     order = list(named) if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
     rails = _named(named, order, first, template)
     _give(first, dict(zip((rail.name for rail in rails), order)))
@@ -206,7 +206,7 @@ def _of_name(name: str) -> Named:
 
 
 def _in_order(rails: list[Named]) -> list[Named]:
-    """By the numbers in their names, where all are of one kind: a further model may have one that the first lacks."""
+    """Sorted by the numbers in their names if all have one form: a further model may have additional rails."""
     parts = [_PARTS.match(rail.name) for rail in rails]
     keys = [(part.group(1), int(part.group(2)), int(part.group(3) or 1)) for part in parts if part]
     if len(keys) != len(rails) or len({key[0] for key in keys}) != 1:
@@ -235,7 +235,7 @@ def _shown(model: Model, pci: str) -> list[Nic]:
     return [nic for nic in ports if nic.netdev] or [nic for nic in ports if not nic.hidden] or ports
 
 
-def _told(model: Model) -> dict[str, str]:
+def _by_names(model: Model) -> dict[str, str]:
     """PCI address -> the rail that names of devices say, in the rails' order; empty where not all do."""
     found: dict[str, str] = {}
     for nic, _gpus in model.choice.rails:
@@ -266,13 +266,13 @@ def _default(model: Model, template: str | None) -> Template:
     return Template(template or ("gpu{n:02}" if model.nodes[0].gpus else "rail{n:02}"))
 
 
-def _named(told: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
+def _named(by_name: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
     planes = model.choice.planes
-    if told and template is None:
-        parts = [_PARTS.match(name) for name in told.values()]
+    if by_name and template is None:
+        parts = [_PARTS.match(name) for name in by_name.values()]
         if all(part and part.group(3) for part in parts):
-            return [_of_name(name) for name in told.values()]
-        return [Named(name, name, 1) for name in told.values()]
+            return [_of_name(name) for name in by_name.values()]
+        return [Named(name, name, 1) for name in by_name.values()]
     names = _default(model, template)
     found = []
     for at in range(len(order)):
@@ -291,12 +291,12 @@ def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None
 
 
 def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[str, str], str]:
-    """PCI address -> rail, empty for one that is none of these; and by what it was found."""
-    told = _told(model)
+    """PCI address -> rail, empty for a port on none of these rails; and the criterion that was used."""
+    by_name = _by_names(model)
     names = [rail.name for rail in rails]
-    renamed = any(first.rails.get(rail) != pci for pci, rail in _told(first).items())
-    if not renamed and set(told.values()) & set(names):
-        return dict(told), "names"
+    renamed = any(first.rails.get(rail) != pci for pci, rail in _by_names(first).items())
+    if not renamed and set(by_name.values()) & set(names):
+        return dict(by_name), "names"
     for how, traits in (("networks", _nets), ("leaves", _leafs)):
         known = {rail: traits(first, first.rails[rail]) for rail in names if rail in first.rails}
         found: dict[str, str] = {}

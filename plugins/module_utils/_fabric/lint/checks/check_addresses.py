@@ -163,7 +163,7 @@ def _subnets(fabric: Fabric, report: Report) -> None:
 
 
 def _blamed(one: tuple[Rail, Network], other: tuple[Rail, Network]) -> tuple[Rail, Network]:
-    """Which of two networks shall move: one that is written out before one that is cut, and the later rail's."""
+    """Which of two networks must move: an explicit one before one cut from a supernet, else that of the later rail."""
     return max(one, other, key=lambda each: (_subnet_path(*each)[0] != "addresses", each[0].number))
 
 

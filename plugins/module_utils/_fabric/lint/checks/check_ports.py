@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY4xx: what ports are known by, what they shall have, and ports that are on no rail."""
+"""RY4xx: how ports are identified, their expected speed and width, and ports that are not on a rail."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
 
 
 def _cards(variants: Variants, report: Report) -> None:
-    """That what only one server can have stands at one server."""
+    """Identities that are unique to one server must not be shared by several nodes."""
     owners: dict[tuple[str, str], Node] = {}
     for variant in variants:
         for node in variants.nodes_of(variant):

@@ -36,7 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     HIDDEN,
     LAYER,
     MODE,
-    NOBODY,
+    NOT_DEPLOYED,
     NOT_PODS,
     PASSWORD,
     RELEASE,
@@ -84,7 +84,7 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
         if driver.kind == CONTAINER and fabric.provider == CNI:
             message = "with the provider cni, no operator deploys the driver's container"
             remedy = "deploy the container yourself, or set provider: network-operator"
-            report.add(NOBODY, driver.path + ("kind",), message, remedy)
+            report.add(NOT_DEPLOYED, driver.path + ("kind",), message, remedy)
         return
     if driver.source is None:
         return
