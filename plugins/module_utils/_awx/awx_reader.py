@@ -220,7 +220,7 @@ class _Reader:
                 self._report.add(rules.CHOICE, path, message, "name one of type %s" % " or ".join(types))
         elif not (declared and isinstance(declared[1], yaml_source.Mapping) and name in declared[1].entries):
             near = nearest(name, list(credentials))
-            message = "%s is none of the credentials%s" % (shown(name), did_you_mean(near))
+            message = "%s is not one of the credentials%s" % (shown(name), did_you_mean(near))
             self._report.add(rules.CHOICE, path, message, "write %s" % near if near else "add it to credentials")
 
     def _project(self, credentials: t.Mapping[str, Credential]) -> Project | None:
@@ -266,7 +266,7 @@ class _Reader:
                 self._report.add(rules.MISSING, part.path + ("on",), "on is missing", "write on: [error, approval]")
             for index, each in enumerate(events):
                 if each not in awx_kinds.EVENTS:
-                    message = "%s is none of %s" % (shown(each), ", ".join(awx_kinds.EVENTS))
+                    message = "%s is not one of %s" % (shown(each), ", ".join(awx_kinds.EVENTS))
                     self._report.add(rules.CHOICE, part.path + ("on", index), message, "write one of them")
             settings = self._settings(name, part, awx_kinds.NOTIFICATIONS[chosen]) if chosen else {}
             part.value("settings")

@@ -802,7 +802,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("small", "block")],
-        "more than all of pods",
+        "larger than all of pods",
     ),
     (
         "block too small",

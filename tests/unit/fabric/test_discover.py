@@ -416,7 +416,7 @@ def test_another_prefix_length_gateway_mtu_table_and_a_second_address(infos: lis
     assert codes(outcome) >= {"DS304", "DS307", "DS303", "DS308", "DS401", "DS212"}
     assert of(outcome, "DS401")[0].message == "a port has the MTU 1500, but the plan has 4200"
     assert of(outcome, "DS308")[0].nodes == ("ai-10-1-16-2",) and of(outcome, "DS212")[0].nodes == ("ai-10-1-16-6",)
-    assert of(outcome, "DS308")[0].message == "the port's routing table is 250, and would be 104 by the rail's number"
+    assert of(outcome, "DS308")[0].message == "the port's routing table is 250, but the plan has 104"
     assert "gateway: 172.16.12.254" in outcome.text
 
 
@@ -583,7 +583,7 @@ def test_leaves_agree_with_rails_or_it_is_a_finding(infos: list[NodeInfo]) -> No
     assert found[0].message == "LLDP reports the leaf leaf-5, which is on gpu05 on most nodes"
     one = {node: {netdev: {"chassis": "only"} for netdev in own} for node, own in lldp.items()}
     assert [finding.message for finding in of(look(infos, lldp=one), "DS210")] == [
-        "the leaf only is heard on %s alike" % ", ".join("gpu%02d" % number for number in range(1, 9))
+        "LLDP reports the leaf only equally often on %s" % ", ".join("gpu%02d" % number for number in range(1, 9))
     ]
 
 
@@ -704,7 +704,7 @@ def test_slots_agree_or_it_is_a_finding(infos: list[NodeInfo]) -> None:
     )
     for at in range(6):
         nic(infos, at, "enp12s0f0np0")["slot"] = "21"
-    assert "0000:0b:00.0 and 0000:0c:00.0 are two cards, and both are in the slot 21" in [
+    assert "0000:0b:00.0 and 0000:0c:00.0 are two cards in the same slot 21" in [
         finding.message for finding in of(look(infos), "DS211")
     ]
 

@@ -113,7 +113,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
             "nodes.ai-1.ports.gpu03.mac",
             "MAC 0c:42:a1:00:00:03 is %s, but slot 4 is %s or %s" % (THIRD, FIRST, SECOND),
         ),
-        ("nodes.ai-1.ports.gpu04.port", "the card has 1 port (%s), and no port 2" % THIRD),
+        ("nodes.ai-1.ports.gpu04.port", "the card has 1 port (%s), but no port 2" % THIRD),
         (
             "nodes.ai-1.ports.gpu05.mac",
             "MAC 0c:42:a1:00:00:01 is %s, but PCI address %s is %s" % (FIRST, THIRD, THIRD),
@@ -139,7 +139,7 @@ def test_no_function_is_two_ports() -> None:
 def test_what_no_nic_tells_is_said_with_another_way() -> None:
     silent = [dict(row, serial=None) for row in NICS]
     (only,) = errors_of(port("gpu01", serial="MT2321X0002"), nics=silent)
-    assert "no NIC of the node tells its serial number: use another identity" in only[2]
+    assert "no NIC of the node reports its serial number: use another identity" in only[2]
 
 
 def test_the_filter_says_it_in_one_error() -> None:
