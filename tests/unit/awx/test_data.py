@@ -80,7 +80,7 @@ WRONG = [
     (
         "type: machine",
         "type: machin",
-        r"awx.yml:7: credentials.nodes.type: machin is not one of .* Remedy: write machine",
+        r"awx.yml:7: credentials.nodes.type: machin is not one .* Remedy: write machine",
     ),
     ("{username: git}", "{usrname: git}", r"awx.yml:5: credentials.git.inputs.usrname: .* Remedy: write username"),
     ("ssh://git@", "https://git:hush@", r"awx.yml:2: project.url: https://git:\*\*\*@git.example/\S+ holds a password"),

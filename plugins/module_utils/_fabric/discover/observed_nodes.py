@@ -69,7 +69,7 @@ class Nic:
 
     @property
     def hidden(self) -> bool:
-        """Whether the node shows nothing of the port: a pod or a virtual machine holds it, or its driver is missing."""
+        """Whether the port is not visible: a pod or a virtual machine uses it, or its driver is missing."""
         return self.netdev is None and self.rdma is None
 
     @property
@@ -90,7 +90,7 @@ class Seen:
 
 
 def see(name: str, address: str | None, info: Row, lldp: Row, findings: Findings) -> Seen:
-    """A node from what ``rail_info`` returned of it. ``lldp``: netdev -> ``{chassis, port}``."""
+    """A node from its ``rail_info``. ``lldp``: netdev -> ``{chassis, port}``."""
     gpus = {int(row["index"]): str(row["pci"]) for row in info.get("gpus") or ()}
     near: dict[str, dict[int, str]] = {}
     for row in info.get("gpus") or ():
@@ -154,12 +154,12 @@ def _nic(row: Row, near: dict[int, str], ports: t.Mapping[tuple[str | None, str 
     )
 
 
-# GT/s of a lane -> the generation of PCIe.
+# GT/s of a lane -> PCIe generation
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def _pcie(link: Row) -> tuple[int, int] | None:
-    """Generation and lanes of a link that is as fast and wide as it can be."""
+    """Generation and lanes of a link at its full speed and width."""
     whole = link.get("speed") == link.get("max_speed") and link.get("width") == link.get("max_width")
     generation = _GENERATIONS.get(link.get("speed") or 0.0)
     return (generation, int(link["width"])) if whole and generation and link.get("width") else None
