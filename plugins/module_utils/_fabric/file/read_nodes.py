@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     make_port,
     port_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import bad_range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of, host_range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_variables import (
     read_groups_of,
     read_variables,
@@ -35,14 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
     known: dict[str, str] = {}
     total = 0
-    for pattern in section.mapping.entries:
-        path = section.path + (pattern,)
-        own = section.section(pattern, "say its profile, such as {profile: hgx}")
-        try:
-            spread = name_syntax.HostRange(pattern)
-        except name_syntax.BadRange as error:
-            bad_range(pattern, path, error, report)
-            continue
+    for pattern, path, spread, own in entries_of(section, "set its profile, such as {profile: hgx}", report):
         total += len(spread)
         if total > rail_rules.MAX_NODES:
             message = "with {} there are {:,} nodes; {:,} are the most".format(
@@ -206,10 +199,8 @@ def along(
     if text is None:
         return []
     count = len(nodes)
-    try:
-        spread = name_syntax.HostRange(text)
-    except name_syntax.BadRange as error:
-        bad_range(text, path, error, report)
+    spread = host_range(text, path, report)
+    if spread is None:
         return []
     size = len(spread)
     if not spread.ranges or size == count:

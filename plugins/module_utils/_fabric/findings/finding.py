@@ -84,7 +84,7 @@ def label(name: str, code: str) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """``place`` is the dotted path of the value; ``line`` and ``column`` count from 1, and are 0 where there is none.
+    """``place`` is the dotted path of the value; ``line`` and ``column`` count from 1, and are 0 if unknown.
 
     ``message`` and ``remedy`` end without a full stop. ``reason``: why the file suppresses it, for a note.
     """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One mapping of a fabric file, read key by key into typed values; what nobody reads is a misspelt key."""
+"""One mapping of a fabric file, read key by key into typed values; keys that are not read are unknown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Section:
         return key in self.mapping.entries and not self.mapping.entries[key][1].null
 
     def value(self, key: str, required: str = "") -> Value | None:
-        """The value as it stands. ``required`` says, as a remedy, what to write when it is missing.
+        """The value as it is written. ``required``: the remedy for a missing value.
 
         That it is missing is reported by :meth:`done`: only then it is known which other keys are none, and may be it.
         """

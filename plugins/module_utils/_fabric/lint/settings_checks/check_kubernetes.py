@@ -87,7 +87,7 @@ def _served(fabric: Fabric, variants: Variants, report: Report) -> None:
         kinds = {fabric.attachment: ("fabric", "attachment")}
     for attachment, path in kinds.items():
         why = facts_of(fabric.provider).refused(attachment)
-        # Where the attachment is wrong for the link layer, another will stand here anyway.
+        # An attachment that is wrong for the link layer is replaced anyway.
         if why and not report.has(path):
             message = "%s does not support %s: %s" % (fabric.provider, attachment, why)
             report.add(NOT_SERVED, path, message, "use one of %s" % ", ".join(facts_of(fabric.provider).served))
@@ -176,7 +176,7 @@ def _local_router(fabric: Fabric, report: Report) -> None:
 
 
 def _unread(variant: Variant, report: Report) -> bool:
-    """Whether a profile's ports could not be read, or may stand under a misspelt key."""
+    """Whether a profile's ports could not be read, or may be under a misspelt key."""
     path = variant.profile.path
     return report.has(path) or report.has(path + ("ports",)) or (not variant.profile.ports and report.within(path))
 
@@ -211,7 +211,7 @@ def _one_resource(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
-    """That a netdev's name stands for one rail on all nodes."""
+    """A netdev must be on the same rail on all nodes."""
     for rail, port in ports.items():
         if rail not in networks or port.netdev is None or report.within(port.path):
             continue
@@ -336,5 +336,5 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
             modes[SHARED].attachment,
             modes[EXCLUSIVE].name,
         )
-        remedy = "keep its plugin to the nodes in the mode shared by a label, and let this stand; or use one mode"
+        remedy = "restrict its plugin to nodes in the mode shared, and suppress this finding; or use one mode"
         report.add(MIXED_MODES, modes[EXCLUSIVE].attachment_path, message, remedy)
