@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     MANAGED_BY,
     MANAGER,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import for_helm
@@ -81,7 +82,15 @@ class ActionModule(Door):
         if options["state"] == "gathered":
             needed = object_components.software(document, options["kubernetes"])
             pins = {name: pin.version for name, pin in software_versions.PINS.items()}
-            return {"changed": False, "needed": needed, "versions": pins, "summary": "needed: %s" % ", ".join(needed)}
+            fabric = document["fabric"]
+            return {
+                "changed": False,
+                "fabric": fabric["name"],
+                "kubernetes": facts_of(fabric["provider"]).kubernetes,
+                "needed": needed,
+                "versions": pins,
+                "summary": "needed: %s" % (", ".join(needed) or "nothing"),
+            }
         if not options["name"]:
             raise RailyardError("is missing", "name", "take one of %s" % ", ".join(software_versions.PINS))
         run = _Run(options, document, check)
