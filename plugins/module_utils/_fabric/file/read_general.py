@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Lowering
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS, facts_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     RailTemplates,
     Template,
@@ -136,8 +136,7 @@ def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
         message = "%s stands where a list belongs" % value.kind
         report.add(file_rules.KIND, ("lint",), message, "write - {rule: RY314, place: rails.gpu01, reason: ...}")
         return
-    for at, item in enumerate(value.items):
-        section = section_of(item, ("lint", at), report)
+    for section in top.items("lint") or ():
         if section:
             _lowering(fabric, section, report)
 

@@ -46,11 +46,11 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes
         view = object_components.viewed(document)
         for variant, node in nccl_objects.samples(view).items():
             files["nccl/%s.conf" % variant] = nccl_objects.text(nccl_objects.host(view, node))
-    for chart, values in object_components.values(document, given).items():
-        files["%s/%s.yaml" % (VALUES, chart)] = "---\n" + object_yaml.text(values)
-    for node, own in object_components.node_files(document, given) if nodes else ():
+    for chart, settings in object_components.values(document, given).items():
+        files["%s/%s.yaml" % (VALUES, chart)] = "---\n" + object_yaml.text(settings)
+    for name, own in object_components.node_files(document, given) if nodes else ():
         for path, text in own.items():
-            files["%s/%s%s" % (NODES, node, path)] = text
+            files["%s/%s%s" % (NODES, name, path)] = text
     return dict(sorted(files.items()))
 
 

@@ -125,8 +125,9 @@ def _without(fabric: Fabric, report: Report) -> None:
 
 
 def _operator_drivers(fabric: Fabric) -> t.Iterator[tuple[Path, Setting]]:
-    for holder in (fabric, *fabric.profiles.values(), *fabric.groups.values()):
-        setting = holder.host.get(GPUDIRECT, {}).get("gpu_driver")
+    hosts = [each.host for each in (*fabric.profiles.values(), *fabric.groups.values())]
+    for host in (fabric.host, *hosts):
+        setting = host.get(GPUDIRECT, {}).get("gpu_driver")
         if setting:
             yield setting.path, setting
 
