@@ -218,7 +218,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.verify.verdict": Package(
         "One verdict from all layers, and its output.",
-        "_fabric.plan _fabric.text _fabric.verify.base _fabric.verify.layers _fabric.verify.probing",
+        "_fabric.model _fabric.plan _fabric.text _fabric.verify.base _fabric.verify.layers _fabric.verify.probing",
     ),
     "_fabric.html": Package(
         "The report as one HTML page.", "_common _fabric.findings _fabric.report _fabric.text _fabric.verify.base"

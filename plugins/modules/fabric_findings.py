@@ -43,6 +43,9 @@ options:
     description: Whether warnings count as errors do, in RV(passed) and in the JUnit report.
     type: bool
     default: false
+  schema_file:
+    description: A file on the control node to write the JSON Schema of fabric files to, for editors.
+    type: path
 seealso:
   - module: railyard.fabric.fabric_plan
   - plugin: railyard.fabric.rails

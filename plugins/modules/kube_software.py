@@ -165,6 +165,14 @@ release:
     environment:
       description: Variables with which Helm's module goes to the same cluster, whatever else the environment names.
       type: dict
+fabric:
+  description: The name of the fabric.
+  returned: when state is gathered
+  type: str
+kubernetes:
+  description: Whether the fabric has a Kubernetes side. It has none with C(provider=none).
+  returned: when state is gathered
+  type: bool
 needed:
   description: What the plan needs, in the order of installation.
   returned: when state is gathered

@@ -28,8 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
 
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
@@ -158,11 +157,10 @@ class _Pattern:
         found: dict[str, list[Port | None]] = {}
         for rail, (_key, value) in own.mapping.entries.items() if own else ():
             path = self.path + ("ports", rail)
-            found[rail] = [None] if value.null else self._override(rail, path, value)
+            found[rail] = [None] if value.null else self._override(rail, path, own.section(rail) if own else None)
         return found
 
-    def _override(self, rail: str, path: Path, value: Value) -> list[Port | None]:
-        section = section_of(value, path, self.report)
+    def _override(self, rail: str, path: Path, section: Section | None) -> list[Port | None]:
         if section is None:
             return []
         texts = port_texts(section)

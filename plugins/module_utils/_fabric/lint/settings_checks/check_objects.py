@@ -27,6 +27,8 @@ _RULES: dict[str, Rule] = {"resource": RESOURCE, "network": NETWORK, "interface"
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if not facts_of(fabric.provider).kubernetes:
+        return
     if not fabric.name or report.within(("rails",)) or report.has(("fabric", "name")):
         return
     naming = Naming(fabric.name, fabric.provider, fabric.names)
