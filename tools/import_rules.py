@@ -42,11 +42,8 @@ LONGER = frozenset(
         "_fabric.importers.infer.correlate",
         "_fabric.importers.output.import_build",
         "_fabric.verify.base.verify_codes",
-        "_node.info.node_info",
         "_node.nic.nic_driver",
         "_node.nic.nic_firmware",
-        "_node.ports.network_files",
-        "_node.ports.port_changes",
     )
 )
 
