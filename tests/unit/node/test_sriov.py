@@ -291,7 +291,7 @@ def test_held_since_the_look(kernel: NicKernel) -> None:
     changes = it.changes(it.observe())
     # a pod's macvlan came on top meanwhile
     kernel.tree.write("/sys/class/net/enp5s0v0/upper_pod0", "")
-    with pytest.raises(RailyardError, match="pod0 stands on its netdev enp5s0v0"):
+    with pytest.raises(RailyardError, match="pod0 uses its netdev enp5s0v0"):
         changes[0].act()
     assert len(kernel.settings[PF]) == 2
 
