@@ -166,8 +166,8 @@ def test_what_it_says_of_itself() -> None:
 @pytest.mark.parametrize(
     ("command", "conf", "code", "said"),
     [
-        ("ADD", "{", 6, "is no JSON object"),
-        ("ADD", "[]", 6, "is no JSON object"),
+        ("ADD", "{", 6, "is not a JSON object"),
+        ("ADD", "[]", 6, "is not a JSON object"),
         ("ADD", {"table": "x", "priority": 1}, 7, "table, priority or routes"),
         ("ADD", {"sysctl": {"../../ip_forward": 1}}, 7, "sysctl"),
         ("ADD", {"mtu": "wide"}, 7, "mtu"),
@@ -205,7 +205,9 @@ def test_an_address_gets_the_rails_table(node: LiveNode) -> None:
     assert len(rules()) == 1
     ip("-n", "pod", "route", "del", "default", "table", "101")
     status, answer = on_pod("CHECK")
-    assert (status, answer["code"]) == (1, 100) and "0.0.0.0/0 via 172.16.11.254 is not in table 101" in answer["msg"]
+    assert (status, answer["code"]) == (1, 100) and "0.0.0.0/0 via 172.16.11.254 is missing in table 101" in answer[
+        "msg"
+    ]
     ip("-n", "pod", "rule", "del", "priority", "10001")
     status, answer = on_pod("CHECK")
     assert status == 1 and "from 172.16.11.5 lookup 101 is not there" in answer["msg"]
@@ -250,7 +252,7 @@ def test_what_was_cut_off_is_taken_away_whole(node: LiveNode) -> None:
     # the runtime was killed before it kept the result: it has none to give
     assert on_pod("DEL", None) == (0, None)
     assert rules() == []
-    # a rule of somebody else stays, though it has the priority
+    # a rule of another program stays, though it has the priority
     ip("-n", "pod", "rule", "add", "from", "10.1.1.1", "lookup", "77", "priority", "10001")
     assert on_pod("DEL") == (0, None)
     assert rules() == [(10001, "10.1.1.1", "77")]
@@ -273,7 +275,7 @@ def test_a_chain_without_address_or_interface_is_refused(node: LiveNode) -> None
     other = dict(RESULT, interfaces=[{"name": "net2"}], ips=[{"interface": 0, "address": "172.16.11.5/24"}])
     assert on_pod("ADD", other)[0] == 1
     status, answer = on_pod("ADD", dict(RESULT, interfaces=[{"name": "net2"}], ips=other["ips"]), "net2")
-    assert status == 1 and "there is no interface net2" in answer["msg"]
+    assert status == 1 and "the interface net2 does not exist" in answer["msg"]
     # a gateway that is on no network of the pod
     status, answer = on_pod("ADD", routes=[{"dst": "0.0.0.0/0", "gw": "192.0.2.1"}])
     assert status == 1 and "ENETUNREACH" in answer["msg"]
@@ -439,7 +441,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             print(len(sock.recv(9000)))
             break
         except OSError:
-            pass  # nobody listens yet
+            pass  # the server does not listen yet
     try:
         sock.sendto(bytes(4200 - 27), ("172.16.12.254", 7))
     except OSError as error:

@@ -383,8 +383,8 @@ def test_the_stack_is_not_restarted_under_the_connection(node: DebianNode) -> No
     driver = made(node, options, branch)
     driver.changes(driver.observe())
     assert driver.warnings == [
-        "The driver stack is not restarted: 0000:05:00.0 uses this driver, and eth0 carries this connection. The driver takes"
-        " effect after a reboot."
+        "The driver stack is not restarted: 0000:05:00.0 uses this driver, and eth0 carries this connection. The driver"
+        " takes effect after a reboot."
     ]
     # another NIC of the node carries it: then others who use the stack are in the way, and VFs
     os.makedirs("/sys/module/ib_core/holders/rdma_rxe")

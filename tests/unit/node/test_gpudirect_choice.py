@@ -184,7 +184,7 @@ def test_the_choice_over_every_pair_of_answers() -> None:
         (
             {"generation": "volta", "flavour": "proprietary"},
             "peermem",
-            "they need Turing or later, and a GPU here is Volta",
+            "need Turing or later, and a GPU here is Volta",
         ),
         ({"flavour": "proprietary", "module": "stale"}, "none", "against another RDMA core than the installed one"),
         ({"generation": "blackwell", "flavour": "proprietary"}, "none", "require the open kernel modules"),
