@@ -46,8 +46,8 @@ options:
       - With V(present), the cluster has the manifest's objects, or all that a chart's release needs beforehand.
       - With V(started), the object of the plan by which an operator defines more kinds is applied, and these are waited
         for; NVIDIA's network operator defines nv-ipam's after the NicClusterPolicy. Others need no start.
-      - With V(absent), a manifest's objects are deleted, but not its CustomResourceDefinitions; a chart's release may be
-        removed then. It is refused while objects of a fabric exist whose finalizers only this software removes.
+      - With V(absent), a manifest's objects are deleted, but not its CustomResourceDefinitions; a chart's release may
+        be removed then. It is refused while objects of a fabric exist whose finalizers only this software removes.
       - With V(purged), the CustomResourceDefinitions that this module created are deleted, with all objects of their
         kinds. It is refused while one of these has a finalizer, because it would never be removed.
       - With V(gathered), the cluster is not contacted, and RV(needed) lists what the plan needs.
@@ -60,8 +60,8 @@ options:
     default: ""
   source:
     description:
-      - Where the file is. A directory of the control node or a URL (V(https://), or V(oci://) for a chart) that contains
-        it under upstream's own name, or the file itself, or a directory with an unpacked chart.
+      - Where the file is. A directory of the control node or a URL (V(https://), or V(oci://) for a chart) that
+        contains it under upstream's own name, or the file itself, or a directory with an unpacked chart.
     type: str
     default: ""
   version:
@@ -76,8 +76,8 @@ options:
     description:
       - What to change in a manifest. Charts have no settings.
       - C(interface), the netdev between nodes, which must not be a rail port; C(autodetection), how Calico finds a
-        node's address, as Calico spells it; C(mtu) of pods in bytes; C(pod_cidr); C(encapsulation); C(bin_dir) and C(conf_dir) of
-        the kubelet's CNI.
+        node's address, as Calico spells it; C(mtu) of pods in bytes; C(pod_cidr); C(encapsulation);
+        C(bin_dir) and C(conf_dir) of the kubelet's CNI.
       - Flannel has all but C(autodetection), Multus the two directories.
     type: dict
     default: {}
