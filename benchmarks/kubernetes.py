@@ -52,24 +52,33 @@ class Run(t.NamedTuple):
 
 
 def main() -> int:
-    from lab.cluster import lifecycle
     from lab.cluster.proxy import Proxy
 
-    wish = lifecycle.Wish(NAME, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
-    lacks = lifecycle.lacks(wish)
-    if lacks:
-        print("The benchmark of the cluster is left out: %s" % lacks, flush=True)
+    def figures(place: Path, cluster: t.Any) -> int:
+        proxy = Proxy(cluster)
+        try:
+            return _figures(place, cluster, proxy)
+        finally:
+            proxy.close()
+
+    return on_cluster(NAME, figures)
+
+
+def on_cluster(name: str, figures: t.Callable[[Path, t.Any], int]) -> int:
+    """Call ``figures`` with a scratch directory and a new cluster of ``NODES`` nodes; nothing if it cannot be built."""
+    from lab.cluster import lifecycle
+
+    spec = lifecycle.Wish(name, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
+    missing = lifecycle.lacks(spec)
+    if missing:
+        print("The benchmark %s is skipped: %s" % (name, missing), flush=True)
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            cluster, _done = lifecycle.up(wish, fresh=True)
-            proxy = Proxy(cluster)
-            try:
-                return _figures(Path(scratch), cluster, proxy)
-            finally:
-                proxy.close()
+            cluster, _done = lifecycle.up(spec, fresh=True)
+            return figures(Path(scratch), cluster)
         finally:
-            lifecycle.down(NAME)
+            lifecycle.down(name)
 
 
 def _figures(place: Path, cluster: t.Any, proxy: t.Any) -> int:
@@ -193,7 +202,7 @@ def _compared(place: Path, kubeconfig: Path, rival: str, pools: t.Sequence[t.Any
 
 
 def _alike(pool: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The same pool under another name, and nobody's, so that none of our runs takes it away."""
+    """The same pool under another name and without labels, so that our runs do not delete it."""
     return dict(pool, metadata={"name": "k8s-" + pool["metadata"]["name"]})
 
 

@@ -12,31 +12,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 import time
 import typing as t
 from pathlib import Path
 
 from benchmarks.figures import PAIRS, say, spread
-from benchmarks.kubernetes import NODES, OPTIONS, plain_fabric, planned, play
+from benchmarks.kubernetes import NODES, OPTIONS, on_cluster, plain_fabric, planned, play
 
 NAME = "bench-webhooks"
 
 
 def main() -> int:
-    from lab.cluster import lifecycle
-
-    wish = lifecycle.Wish(NAME, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
-    lacks = lifecycle.lacks(wish)
-    if lacks:
-        print("The benchmark with webhooks is left out: %s" % lacks, flush=True)
-        return 0
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            cluster, _done = lifecycle.up(wish, fresh=True)
-            return _figures(Path(scratch), cluster)
-        finally:
-            lifecycle.down(NAME)
+    return on_cluster(NAME, _figures)
 
 
 def _figures(place: Path, cluster: t.Any) -> int:

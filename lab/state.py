@@ -209,8 +209,13 @@ def write_file(place: Path, text: str, mode: int = 0o600) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Remove the state and sockets of a lab's guests; its cluster, which comes and goes by itself, is left alone."""
+    """Remove the state and sockets of a lab's guests; its cluster, which comes and goes by itself, is left alone.
+
+    The consoles of the last guests stay beside the directory, to explain a guest that did not come up.
+    """
     shutil.rmtree(run_directory(directory), ignore_errors=True)
+    for console in directory.glob("*.console.log"):
+        os.replace(console, directory.parent / (".%s.%s" % (directory.name, console.name)))
     for entry in directory.iterdir() if directory.exists() else ():
         if entry.is_dir() and not entry.is_symlink():
             if entry.name != CLUSTER:

@@ -14,11 +14,9 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
-    PROVIDERS,
     link_layer_of,
-    mode_refused,
-    served_by,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 
 Section = t.Dict[str, t.Any]
 MODES = ("subnet", "block", "prefix", "link", "none")
@@ -54,9 +52,9 @@ class FabricFile:
     def __init__(self, number: int) -> None:
         self._random = random.Random(number)
         choose = self._random.choice
-        self.provider = choose(PROVIDERS)
-        self.attachment = choose(served_by(self.provider))
-        modes = [mode for mode in MODES if not mode_refused(self.provider, mode)]
+        self.provider = choose(list(PROVIDERS))
+        self.attachment = choose(PROVIDERS[self.provider].served)
+        modes = [mode for mode in MODES if not PROVIDERS[self.provider].mode_refused(mode)]
         self.mode = choose([mode for mode in modes if mode != "link" or self.attachment == "host-device"])
         self.families = () if self.mode == "none" else choose([(4,), (4,), (6,), (4, 6)])
         self.vfs = choose((1, 2, 4, 8, 16, 64, 127))
@@ -225,7 +223,7 @@ class FabricFile:
 
     def _other(self) -> str:
         """An attachment that some nodes have: of the fabric's link layer, with few exceptions."""
-        served = served_by(self.provider)
+        served = PROVIDERS[self.provider].served
         alike = [each for each in served if link_layer_of(each) == link_layer_of(self.attachment)]
         return str(self._random.choice(served if self._chance(0.1) else alike))
 

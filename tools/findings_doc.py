@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes docs/findings.md from the rules themselves; with --check only reports whether it is up to date."""
+"""Writes docs/findings.md from the rules; with --check it only reports whether the page is up to date."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ FAMILIES = {
     "RY2": "Names",
     "RY3": "Addresses, routing and MTU",
     "RY4": "Rails, profiles and nodes",
-    "RY5": "Attachment, rdma mode and firmware",
+    "RY5": "Attachment, RDMA mode and firmware",
     "RY6": "SR-IOV and InfiniBand",
     "RY7": "QoS",
-    "RY8": "Kubernetes and its providers",
+    "RY8": "Kubernetes and providers",
     "RY90": "GPUs and their rails",
     "RY95": "Scale",
-    "RY96": "What nodes are given: PCI and limits",
-    "RY97": "What nodes are given: GPUDirect",
+    "RY96": "PCI and limits of nodes",
+    "RY97": "GPUDirect",
 }
 
 HEAD = """\
 <!-- Written by tools/findings_doc.py from the rules. Change a rule and run it; do not change this file. -->
 # Findings
 
-Every finding about a [fabric file](fabric-file.md) has a code that stays, a place, and a remedy. An **error** stops
-before any host is contacted; a **warning** is shown. Findings marked so can be suppressed for a reason, by the file's
-section [lint](fabric-file.md#lint-suppressed-findings); they are then shown as a **note**. All findings come at once,
-in the order of the file, and one mistake gives one finding. The shape is
+Every finding about a [fabric file](fabric-file.md) has a permanent name and code, a place, and a remedy. An **error**
+stops a playbook before any host is contacted; a **warning** is only shown. Findings marked "can be suppressed" are
+suppressed by the file's section [lint](fabric-file.md#lint-suppressed-findings), which takes the name or the code,
+with a reason; they are then shown as a **note**. All findings are reported at once, in the order of the file, and one
+mistake gives one finding. The format is
 
-    FILE:LINE: CODE PLACE: what is wrong. Remedy: what to do.
+    FILE:LINE: NAME (CODE) PLACE: what is wrong. Remedy: what to do.
 
-Below each rule are a bad example, its finding, and a good example. An example is a part of this file, and its
-sections replace those of the same name here:
+Each rule has a bad example, its finding, and a good example. The sections of an example replace those of the same
+name in this file:
 
 ```yaml
 %s```
@@ -60,9 +61,12 @@ def page() -> str:
     parts = [HEAD % example_file.BASE]
     for prefix, family in FAMILIES.items():
         rules = [rule for code, rule in sorted(RULES.items()) if code.startswith(prefix)]
-        parts.append("## %s: %s\n\n| code | severity | what is wrong |\n|---|---|---|" % (prefix.ljust(5, "x"), family))
+        parts.append(
+            "## %s: %s\n\n| name | code | severity | title |\n|---|---|---|---|" % (prefix.ljust(5, "x"), family)
+        )
         parts[-1] += "".join(
-            "\n| [%s](#%s) | %s | %s |" % (rule.code, rule.code.lower(), rule.severity, rule.title) for rule in rules
+            "\n| [%s](#%s) | %s | %s | %s |" % (rule.name, rule.code.lower(), rule.code, rule.severity, rule.title)
+            for rule in rules
         )
         parts[-1] += "\n"
         parts.extend(_entry(rule) for rule in rules)
@@ -71,9 +75,10 @@ def page() -> str:
 
 def _entry(rule: Rule) -> str:
     (finding,) = lint(example_file.whole(rule.bad).encode("utf-8")).findings
-    severity = rule.severity + (", may be suppressed" if rule.lowers else "")
-    return "### %s\n\n%s (%s).%sBad:\n\n%s\n    %s\n\nGood:\n\n%s" % (
-        rule.code,
+    severity = rule.severity + (", can be suppressed" if rule.suppressible else "")
+    return '<a id="%s"></a>\n\n### %s\n\n%s (%s).%sBad:\n\n%s\n    %s\n\nGood:\n\n%s' % (
+        rule.code.lower(),
+        rule.label,
         rule.title,
         severity,
         "\n\n%s\n\n" % textwrap.fill(rule.why, 120) if rule.why else " ",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the findings of docs/import.md from the import's rules; with --check only reports whether it is up to date."""
+"""Writes the findings of docs/import.md from the import rules; with --check it only compares."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ MARK = "<!-- Below this line: written by tools/import_doc.py from the rules. Cha
 
 
 def page() -> str:
-    """The whole page: the text above the mark unchanged, and below it the rules."""
+    """The whole page: the text above the mark unchanged, and the rules below it."""
     head, mark, _old = DOC.read_text(encoding="utf-8").partition(MARK)
     if not mark:
-        sys.exit("docs/import.md has lost its mark. Remedy: put this line above the findings: %s" % MARK.strip())
+        sys.exit("docs/import.md has no mark. Remedy: put this line above the findings: %s" % MARK.strip())
     parts = [head + mark]
     for prefix, family in FAMILIES.items():
         rules = [rule for code, rule in sorted(IMPORT_RULES.items()) if code.startswith(prefix)]
-        table = "## %sxx: %s\n\n| code | severity | what is wrong |\n|---|---|---|" % (prefix, family)
+        table = "## %sxx: %s\n\n| name | code | severity | title |\n|---|---|---|---|" % (prefix, family)
         rows = (
-            "\n| [%s](#%s) | %s | %s |" % (rule.code, rule.code.lower(), rule.severity, rule.title) for rule in rules
+            "\n| [%s](#%s) | %s | %s | %s |" % (rule.name, rule.code.lower(), rule.code, rule.severity, rule.title)
+            for rule in rules
         )
         parts.append(table + "".join(rows) + "\n")
         parts.extend(_entry(rule) for rule in rules)
@@ -51,14 +52,15 @@ def page() -> str:
 
 def _entry(rule: Rule) -> str:
     outcome = run([("example", rule.bad.encode("utf-8", "surrogateescape"))], Options())
-    example = next(found for found in outcome.findings if found.finding.code == rule.code)
+    given = next(found for found in outcome.findings if found.finding.code == rule.code)
     lines = (_shown(rule.bad).splitlines(), _shown(rule.good).splitlines())
     if difflib.SequenceMatcher(None, *lines).ratio() > 0.4:
-        corrected = [line for line in difflib.unified_diff(*lines, n=1, lineterm="") if not _HUNK.match(line)]
-        shown = "Corrected:\n\n```diff\n%s\n```\n" % "\n".join(corrected)
+        fixed = [line for line in difflib.unified_diff(*lines, n=1, lineterm="") if not _HUNK.match(line)]
+        shown = "Fixed:\n\n```diff\n%s\n```\n" % "\n".join(fixed)
     else:
-        shown = "Found in:\n\n```\n%s\n```\n\nNot in:\n\n```\n%s\n```\n" % tuple(map("\n".join, lines))
-    return "### %s\n\n%s (%s). Message:\n\n    %s\n\n%s" % (rule.code, rule.title, rule.severity, example.text(), shown)
+        shown = "Bad:\n\n```\n%s\n```\n\nGood:\n\n```\n%s\n```\n" % tuple(map("\n".join, lines))
+    text = '<a id="%s"></a>\n\n### %s\n\n%s (%s):\n\n    %s\n\n%s'
+    return text % (rule.code.lower(), rule.label, rule.title, rule.severity, given.text(), shown)
 
 
 def _shown(text: str) -> str:

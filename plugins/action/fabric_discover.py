@@ -9,19 +9,17 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import discover_run as discovery
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
-    ATTACHMENTS,
-    PROVIDERS,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadTemplate, Template
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-_WISHES = ("pods", "pods6", "gateway", "gateway6")
+_SHORT_FORMS = ("pods", "pods6", "gateway", "gateway6")
 
 
 class ActionModule(ControllerAction):
-    """Makes a fabric file of running nodes; documented in ``plugins/modules/fabric_discover.py``."""
+    """Creates a fabric file from running nodes; documented in ``plugins/modules/fabric_discover.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         "nodes": {"type": "dict", "required": True},
@@ -35,30 +33,30 @@ class ActionModule(ControllerAction):
         "rail_name": {"type": "str"},
         "mtu": {"type": "int"},
         "lldp": {"type": "dict", "default": {}},
-        **{wish: {"type": "str"} for wish in _WISHES},
+        **{name: {"type": "str"} for name in _SHORT_FORMS},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         addresses = options["addresses"]
-        told = [
-            discovery.Told(str(name), _address(addresses.get(name)), _mapping(result, "nodes.%s" % name))
+        infos = [
+            discovery.NodeInfo(str(name), _address(addresses.get(name)), _mapping(result, "nodes.%s" % name))
             for name, result in options["nodes"].items()
         ]
-        outcome = discovery.run(told, _options(options))
+        outcome = discovery.run(infos, _options(options))
         result: dict[str, t.Any] = {
             "changed": False,
             "text": outcome.text,
-            "findings": [doubt.as_dict() for doubt in outcome.doubts],
-            "counts": discovery.counts(outcome.doubts),
-            "table": discovery.as_table(outcome.doubts),
+            "findings": [finding.as_dict() for finding in outcome.findings],
+            "counts": discovery.counts(outcome.findings),
+            "table": discovery.as_table(outcome.findings),
             "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
             "summary": discovery.summary(outcome),
         }
         if not outcome.text:
-            remedy = "see the table; name nodes with NICs beside the one of the connection"
-            raise RailyardError("no node has a port that can be a rail's\n%s" % result["table"], "nodes", remedy)
+            remedy = "read the table; name nodes that have NICs besides the one that carries the connection"
+            raise RailyardError("no node has a port that can be a rail port\n%s" % result["table"], "nodes", remedy)
         if options["dest"]:
-            refused = "there is another fabric file already, and it may hold what nodes do not say"
+            refused = "a different fabric file exists already, and it may contain what nodes do not show"
             consent = None if options["force"] else "-e discover_force=true"
             result.update(_fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
         return result
@@ -69,8 +67,8 @@ def _options(options: t.Mapping[str, t.Any]) -> Options:
         try:
             Template(options["rail_name"])
         except BadTemplate as error:
-            remedy = "write a name with the rail's number in it, such as gpu{n:02}"
-            raise RailyardError("%s is no template" % error, "rail_name", remedy) from error
+            remedy = "write a name that contains the rail's number, such as gpu{n:02}"
+            raise RailyardError("%s is not a template" % error, "rail_name", remedy) from error
     lldp = {
         str(node): {str(netdev): _mapping(row, "lldp.%s" % node) for netdev, row in _mapping(own, "lldp").items()}
         for node, own in options["lldp"].items()
@@ -82,7 +80,7 @@ def _options(options: t.Mapping[str, t.Any]) -> Options:
         profile=options["profile"],
         rails=options["rail_name"],
         mtu=options["mtu"],
-        wish={wish: options[wish] for wish in _WISHES if options[wish]},
+        given={name: options[name] for name in _SHORT_FORMS if options[name]},
         lldp=lldp,
     )
 
@@ -92,7 +90,7 @@ def _address(value: t.Any) -> str | None:
 
 
 def _mapping(value: t.Any, place: str) -> t.Mapping[str, t.Any]:
-    """What a node told; nothing where it could not be asked."""
+    """The result of a node; empty for a node that could not be reached."""
     if value is None or isinstance(value, dict):
         return value or {}
-    raise RailyardError("it is no mapping", place, "give what rail_info returned, or {node: {netdev: {chassis: NAME}}}")
+    raise RailyardError("not a mapping", place, "give the result of rail_info, or {node: {netdev: {chassis: NAME}}}")

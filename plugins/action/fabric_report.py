@@ -114,7 +114,9 @@ def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Said
     if outcome.plan is None:
         raise _planned.Wrong("\n".join(finding.text(paths[0]) for finding in outcome.errors), paths[0])
     found = [
-        Said(paths[0], each.code, each.severity, each.place, each.line, each.message, each.remedy, each.reason)
+        Said(
+            paths[0], each.code, each.severity, each.place, each.line, each.message, each.remedy, each.reason, each.name
+        )
         for each in outcome.findings
     ]
     made: dict[str, t.Any] = outcome.plan.document()

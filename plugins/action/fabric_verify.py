@@ -196,11 +196,11 @@ def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
     if cluster is None:
         return None
     ready, objects = _answer(cluster, "ready"), _answer(cluster, "objects")
-    for each, key in ((ready, "lacks"), (objects, "changes")):
+    for each, key in ((ready, "missing"), (objects, "changes")):
         if each and key not in each:
             return {"server": None, "error": _first(each.get("msg"))}
     seen = {"server": ready.get("server"), "error": ""}
-    seen.update(lacks=ready.get("lacks") or [], changes=objects.get("changes") or [])
+    seen.update(missing=ready.get("missing") or [], changes=objects.get("changes") or [])
     seen.update(withheld=ready.get("withheld") or [], refused=objects.get("errors") or [])
     pods = _answer(cluster, "pods")
     if pods:

@@ -23,8 +23,8 @@ class ActionModule(ControllerAction):
         nodes: dict[str, list[str]] = {}
         for name, rails in options["nodes"].items():
             if not isinstance(rails, list):
-                remedy = "give {node: [rail, ...]}, an empty list for a node that is well"
-                raise RailyardError("%r is no list of rails" % (rails,), "nodes.%s" % name, remedy)
+                remedy = "give {node: [rail, ...]}, an empty list for a healthy node"
+                raise RailyardError("%r is not a list of rails" % (rails,), "nodes.%s" % name, remedy)
             nodes[str(name)] = [str(rail) for rail in rails]
         done = cordon(_cluster_access.server(options), nodes, MANAGER, check)
         return {"changed": bool(done), "changes": [change.as_dict() for change in done], "diff": as_diff(done)}

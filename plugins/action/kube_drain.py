@@ -9,13 +9,13 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import as_diff
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import MANAGER
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import Drain, Leave
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import Consent, Drain
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Drains a node and gives it back; documented in ``plugins/modules/kube_drain.py``."""
+    """Drains and uncordons a node; documented in ``plugins/modules/kube_drain.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.CONNECTION,
@@ -30,9 +30,9 @@ class ActionModule(ControllerAction):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         for key in ("grace", "timeout"):
             if options[key] is not None and options[key] < 0:
-                raise RailyardError("%d is no number of seconds" % options[key], key, "give 0 or more")
-        leave = Leave(options["empty_dirs"], options["unmanaged"], options["grace"])
-        drain = Drain(_cluster_access.server(options), options["node"], leave, MANAGER, check, _cluster_access.say)
+                raise RailyardError("%d is not a number of seconds" % options[key], key, "give 0 or more")
+        consent = Consent(options["empty_dirs"], options["unmanaged"], options["grace"])
+        drain = Drain(_cluster_access.server(options), options["node"], consent, MANAGER, check, _cluster_access.say)
         if options["state"] == "drained":
             drain.drained(float(options["timeout"]))
         else:

@@ -26,11 +26,11 @@ _SHOWN = 5
 _WHOLE = 256
 # What can be done to an object, as counts and the summary name it.
 _DONE = ("created", "adopted", "changed", "replaced", "removed", "released")
-_MORE = "and %%d objects more that come or go (%s writes all that are planned)" % playbook("render")
+_MORE = "and %%d more objects that are created or deleted (%s writes all that are planned)" % playbook("render")
 
 
 class ActionModule(ControllerAction):
-    """Brings a plan's objects to a cluster, or takes them away; documented in ``plugins/modules/kube_objects.py``."""
+    """Applies a plan's objects to a cluster, or removes them; documented in ``plugins/modules/kube_objects.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.SPEC,
@@ -47,16 +47,16 @@ class ActionModule(ControllerAction):
         present = options["state"] == "present"
         if not present and not check and options["consent"] != plan.fabric:
             raise Refused(
-                "nobody consented to take the networks of fabric %s away from their pods" % plan.fabric,
+                "removing the networks of fabric %s from their pods needs consent" % plan.fabric,
                 "teardown_consent",
-                "see with --check what would go, then consent with -e teardown_consent=%s" % plan.fabric,
+                "see with --check what would be removed, then consent with -e teardown_consent=%s" % plan.fabric,
             )
         _version = server.version
-        apply = Apply(server, plan.wish(options["force"], options["replace"]), check, _cluster_access.say)
+        apply = Apply(server, plan.desired(options["force"], options["replace"]), check, _cluster_access.say)
         labels = Labelling(server, plan.node_labels() if present else {}, {FABRIC: plan.fabric}, LABEL, MANAGER)
         failed: dict[str, t.Any] = {}
         try:
-            # nodes carry their labels before policies look for them, and keep them until these are gone
+            # nodes get their labels before the policies that select by them, and keep them until these are gone
             if present and plan.labels_nodes:
                 labels.run(check, _cluster_access.say)
             if present:
@@ -82,7 +82,7 @@ class ActionModule(ControllerAction):
         }
 
     def _diff(self, labels: t.Sequence[Change], writes: t.Sequence[Write]) -> dict[str, t.Any]:
-        """Whole objects where they come or go, the first of them: nobody reads tens of thousands on a terminal."""
+        """The first objects that are created or deleted are shown as a whole."""
         if not self._task.diff:
             return {}
         ordered = _sorted(writes)
@@ -97,7 +97,7 @@ class ActionModule(ControllerAction):
 
 
 def _sorted(writes: t.Sequence[Write]) -> list[Write]:
-    """By kind as they were sent, within it by name: several at a time end in any order."""
+    """By kind as they were sent, then by name: concurrent writes end in any order."""
     order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
     return sorted(writes, key=lambda write: (write.wanted is None, order[write.key.type], write.key))
 

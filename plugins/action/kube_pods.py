@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
 
 
 def _running(pods_found: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
-    """Node -> the uids to be looked for there, so that no node goes through all pods for its own."""
+    """Node -> the uids of its running pods."""
     found: dict[str, list[str]] = {}
     for each in pods_found:
         if each["running"] and not each["leaving"] and each["node"]:

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 
 
 class ActionModule(ControllerAction):
-    """Asks a cluster whether a plan can be applied; documented in ``plugins/modules/kube_preflight.py``."""
+    """Checks whether a plan can be applied to a cluster; documented in ``plugins/modules/kube_preflight.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.SPEC,
@@ -34,13 +34,13 @@ class ActionModule(ControllerAction):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         plan, server = _cluster_access.Planned(options), _cluster_access.server(options)
-        wish = plan.wish()
+        desired = plan.desired()
         if options["kinds_from"]:
-            wish.makers = dict.fromkeys(wish.makers, options["kinds_from"])
+            desired.makers = dict.fromkeys(desired.makers, options["kinds_from"])
         kinds = ((each["apiVersion"], each["kind"]) for each in plan.objects)
         later = preflight.Later(options["prune"], options["wait"], beside(kinds))
-        raise_all(preflight.problems(server, wish, plan.labels_nodes, _cluster_access.say, plan.secrets(), later))
-        warnings = preflight.overwritten(server, wish, "SpiderMultusConfig", NAD, _cluster_access.say)
+        raise_all(preflight.problems(server, desired, plan.labels_nodes, _cluster_access.say, plan.secrets(), later))
+        warnings = preflight.overwritten(server, desired, "SpiderMultusConfig", NAD, _cluster_access.say)
         if plan.labels_nodes:
             Labelling(server, plan.node_labels(), {FABRIC: plan.fabric}, LABEL, MANAGER).observed()
         return {

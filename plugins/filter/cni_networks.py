@@ -47,14 +47,14 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import cni_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
 
 
 def cni_networks(
     node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any] | None = None
 ) -> list[dict[str, t.Any]]:
     try:
-        return cni_objects.of_node(fabric, node, options)
+        return plain_cni.of_node(fabric, node, options)
     except RailyardError as error:
         raise AnsibleFilterError(str(error)) from error
     except (KeyError, TypeError, AttributeError) as error:

@@ -15,7 +15,7 @@ version_added: 0.2.0
 description:
   - A node with a bad rail gets the label C(health.railyard.fabric/bad-rails) with the rails' names, and is cordoned.
     Pods that run there stay.
-  - A node that is well again loses the label, and is uncordoned where this task had cordoned it. What somebody else has
+  - A node that is well again loses the label, and is uncordoned if this task had cordoned it. What another user has
     cordoned stays so.
 author:
   - Railyard contributors (@railyard)

@@ -18,7 +18,7 @@ description:
   - Pods that go with your consent alone (O(empty_dirs), O(unmanaged)) are named before anything is done. Pods that have
     not ended in time are an error, and the node then takes pods again.
   - With O(state=restored) the node takes pods again where this had cordoned it, as the annotation
-    C(reboot.railyard.fabric/cordoned) says. What somebody else has cordoned stays so.
+    C(reboot.railyard.fabric/cordoned) says. A cordon of another user stays.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.kube
@@ -40,11 +40,11 @@ options:
     choices: [drained, restored]
     default: drained
   empty_dirs:
-    description: Whether pods with data in an emptyDir may go, with which the data ends.
+    description: Whether pods with data in an emptyDir may be evicted, which deletes the data.
     type: bool
     default: false
   unmanaged:
-    description: Whether pods may go that nobody makes anew.
+    description: Whether pods that no controller recreates may be evicted.
     type: bool
     default: false
   grace:

@@ -17,11 +17,11 @@ description:
     brings its objects to a cluster by server-side apply under the field manager C(railyard), or takes them away.
   - What is on the server is read with one list a kind and compared with the plan, field by field and owner by owner.
     Only objects that differ are sent. A run that finds nothing to do sends no write.
-  - A field that somebody edited since it was applied is put right, with a warning that names the manager. A field
+  - A field that was edited since it was applied is corrected, with a warning that names the manager. A field
     that another manager applies, or that was never ours, is a conflict, and an error, unless O(force) takes it over.
   - A field that the server does not know is an error, also on releases before 1.25, where objects of a new shape are
     tried as a dry run first.
-  - An object that somebody else made with the planned values is adopted, with a warning. It keeps the annotation
+  - An object that another manager created with the planned values is adopted, with a warning. It keeps the annotation
     C(railyard.fabric/adopted), and O(state=absent) takes our labels off it and leaves it on the cluster.
   - What people start by hand (the test pods of the component C(workload)) is neither applied nor pruned.
 author:

@@ -15,7 +15,7 @@ version_added: 0.2.0
 description:
   - Reads the pods of the fabric's test workload from the API server, with what Multus says it has attached to each.
     Of a pod that does not run it tells what its status or its newest warning gives as the reason.
-  - The workload is brought by people (C(kubectl apply -k DIR/workload)); where it is not there, that is told, and is
+  - The workload is brought by people (C(kubectl apply -k DIR/workload)); if it does not exist, that is reported, and is
     no error.
 author:
   - Railyard contributors (@railyard)
@@ -57,7 +57,7 @@ running:
   sample: {ai-1: [0f7c1d6a-3c55-4a8c-9d2e-5b1f0a7e6c3d]}
 settings:
   description:
-    - What NCCL and UCX are to be told in its pods, for the C(nodes) of each DaemonSet, C(nccl) in C(/etc/nccl.conf) and
+    - The settings of NCCL and UCX in its pods, for the C(nodes) of each DaemonSet, C(nccl) in C(/etc/nccl.conf) and
       C(ucx) as environment.
   returned: success
   type: list

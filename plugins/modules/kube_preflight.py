@@ -18,7 +18,7 @@ description:
     what is needed, and holds the secrets that what is applied reads, with the keys that are read.
   - All that is missing is one error, a line each with its remedy. Changes nothing; permissions are asked for by
     C(SelfSubjectAccessReview), which leaves nothing behind.
-  - Warns of each NetworkAttachmentDefinition that somebody made by hand under the name of a planned SpiderMultusConfig,
+  - Warns of each NetworkAttachmentDefinition that was created by hand under the name of a planned SpiderMultusConfig,
     because Spiderpool's controller writes over it.
 author:
   - Railyard contributors (@railyard)

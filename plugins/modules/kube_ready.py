@@ -14,9 +14,9 @@ short_description: Wait until every node of a fabric offers every rail to pods
 version_added: 0.2.0
 description:
   - Waits until every node of the plan is a node of the cluster and Ready and reports every rail's resource at the
-    planned number, and every pool, network and policy was taken up by its controller as far as its status says.
-  - Progress is shown while it waits. When the time is up, the task fails and says which node, rail or object lacks
-    what, with the likeliest reason; what lacks alike is one line.
+    planned number, and every pool, network and policy was accepted by its controller according to its status.
+  - Progress is shown while it waits. When the time is up, the task fails and reports what is missing of which
+    node, rail or object, with the likeliest reason; subjects of which the same is missing are one line.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -25,24 +25,24 @@ extends_documentation_fragment:
   - railyard.fabric.kube.plan
 attributes:
   check_mode:
-    description: Looks once, waits for nothing and does not fail, because what was not applied cannot come.
+    description: Looks once, does not wait and does not fail, because what was not applied cannot become ready.
     support: full
   diff_mode:
-    description: There is nothing to differ.
+    description: Nothing is changed.
     support: none
 options:
   timeout:
-    description: Seconds to wait at the most. V(0) looks once.
+    description: The most seconds to wait. V(0) looks once.
     type: int
     default: 600
   interval:
     description:
-      - Seconds between two looks. Each reads all nodes of the cluster and the kinds of the plan's objects, a list a
-        kind. Where a look takes longer than a sixth of that, the pause grows with it.
+      - Seconds between two looks. Each reads all nodes of the cluster and the kinds of the plan's objects, one list per
+        kind. If a look takes longer than a sixth of that, the pause grows with it.
     type: int
     default: 10
   required:
-    description: Whether what still lacks when the time is up is an error. Without that it is told, and no more.
+    description: Whether it is an error if something is still missing at the timeout. Otherwise it is only reported.
     type: bool
     default: true
 seealso:
@@ -58,14 +58,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 summary:
-  description: One line on what is there.
+  description: The result in one line.
   returned: always
   type: str
   sample: "fabric ai: 16 of 16 resources of 2 nodes at the planned number; every object is taken up"
-lacks:
+missing:
   description:
-    - What is not there, with its RV(lacks[].subjects), what they lack, and the likeliest reason; what lacks alike is
-      one item.
+    - What is missing, with the subjects and the likeliest reason. Subjects of which the same is missing for the same
+      reason are one item.
   returned: always
   type: list
   elements: dict
@@ -76,22 +76,30 @@ lacks:
       type: list
       elements: str
     what:
-      description: What they lack.
+      description: What is missing.
       returned: always
       type: str
     reason:
-      description: The likeliest reason, with what to look at.
+      description: The likeliest reason.
+      returned: always
+      type: str
+    field:
+      description: The field that a user set so that it is missing. Empty for other reasons.
+      returned: always
+      type: str
+    command:
+      description: A command that shows more when it is followed by the name of a subject. May be empty.
       returned: always
       type: str
 withheld:
   description:
-    - Pools that are as planned and give fewer addresses, because somebody disabled them (which RV(lacks) has too) or
-      excluded addresses (a warning), in the form of RV(lacks).
+    - Pools that are as planned and give fewer addresses, because a user disabled them (which RV(missing) has too) or
+      excluded addresses (a warning), in the form of RV(missing).
   returned: always
   type: list
   elements: dict
 lines:
-  description: The same as RV(lacks) for people, a line each.
+  description: RV(missing) as text, a line per item.
   returned: always
   type: list
   elements: str

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the actions that talk to a cluster share: how it is reached, and what a plan wishes it to hold."""
+"""What the actions that talk to a cluster share: the connection, and the desired objects of a plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import DesiredObjects
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
 
 # Ansible loads this module once, before it forks a process for each task; none of these then imports the client again,
@@ -51,12 +51,12 @@ FAMILY = {MANAGED_BY: MANAGER}
 
 def server(options: t.Mapping[str, t.Any]) -> Server:
     if options["connections"] < 1:
-        raise RailyardError("%d cannot carry a request" % options["connections"], "connections", "take 1 or more")
+        raise RailyardError("%d is less than 1" % options["connections"], "connections", "use 1 or more")
     return connect(options["kubeconfig"], options["context"], options["connections"], say)
 
 
 class Planned:
-    """A plan with what it wishes of a cluster."""
+    """A plan with its objects of a cluster."""
 
     def __init__(self, options: t.Mapping[str, t.Any]) -> None:
         self.document = _planned.document(options["file"])
@@ -67,21 +67,21 @@ class Planned:
             for component, made in object_components.components(self.document, self.given)
             if component not in ON_DEMAND
         ]
-        # with a rule of Node Feature Discovery nobody else may set the same labels
+        # a rule of Node Feature Discovery must be the only one that sets these labels
         self.labels_nodes = not Options.of(self.given).node_feature_rule
 
-    def wish(self, force: bool = False, replace: bool = False) -> Wish:
-        return Wish(
+    def desired(self, force: bool = False, replace: bool = False) -> DesiredObjects:
+        return DesiredObjects(
             self.objects,
             dict(FAMILY, **{FABRIC: self.fabric}),
             FAMILY,
             list(KINDS),
-            {kind: remedy for kind, remedy in KINDS.items() if remedy},
-            [{COMPONENT: component} for component in ON_DEMAND],
-            MANAGER,
-            force,
-            RULES,
-            replace,
+            makers={kind: remedy for kind, remedy in KINDS.items() if remedy},
+            started=[{COMPONENT: component} for component in ON_DEMAND],
+            manager=MANAGER,
+            force=force,
+            rules=RULES,
+            replace=replace,
         )
 
     def secrets(self) -> list[partition_keys.Secret]:

@@ -85,13 +85,13 @@ class Bench:
         timeout: float = 20,
     ) -> Apply:
         self.proxy.seen.clear()
-        run = Apply(self.server(config), plan.wish(force, replace), check, quiet)
+        run = Apply(self.server(config), plan.desired(force, replace), check, quiet)
         run.present(prune, timeout)
         return run
 
     def absent(self, plan: Planned, timeout: float = 10, check: bool = False) -> Apply:
         self.proxy.seen.clear()
-        run = Apply(self.server(), plan.wish(), check, quiet)
+        run = Apply(self.server(), plan.desired(), check, quiet)
         run.absent(timeout)
         return run
 
@@ -104,8 +104,8 @@ class Bench:
 
     def live(self, plan: Planned) -> dict[str, Object]:
         """What carries the fabric's labels, by kind and name."""
-        wish, made = plan.wish(), self.server()
-        found = observed(made, made.resources(wish.kinds), wish.labels, quiet)
+        desired, made = plan.desired(), self.server()
+        found = observed(made, made.resources(desired.kinds), desired.labels, quiet)
         return {"%s %s" % (key.kind, key.name): each for key, each in found.items()}
 
 
@@ -118,7 +118,9 @@ def made(cluster: Cluster, proxy: Proxy, place: Path, monkeypatch: pytest.Monkey
     found = Bench(cluster, proxy, place)
     yield found
     for name in ("ai", "other"):
-        clean = Apply(connect(str(cluster.kubeconfig), None, 4), found.plan(fabric={"name": name}).wish(), False, quiet)
+        clean = Apply(
+            connect(str(cluster.kubeconfig), None, 4), found.plan(fabric={"name": name}).desired(), False, quiet
+        )
         clean.absent(20)
 
 

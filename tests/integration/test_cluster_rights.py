@@ -116,7 +116,7 @@ def account(cluster: Cluster, namespace: str, tmp_path: Path) -> t.Iterator[Path
 def asked_first(server: Server, plan: Planned, wait: bool = True) -> list[str]:
     """What preflight says."""
     later = preflight.Later(wait=wait, beside=beside((each["apiVersion"], each["kind"]) for each in plan.objects))
-    found = preflight.problems(server, plan.wish(), plan.labels_nodes, quiet, plan.secrets(), later)
+    found = preflight.problems(server, plan.desired(), plan.labels_nodes, quiet, plan.secrets(), later)
     return [error.message for error in found]
 
 
@@ -133,16 +133,16 @@ def after_preflight(server: Server, plan: Planned) -> None:
         return made
 
     assert labels(plan.node_labels()).done
-    first = Apply(server, plan.wish(), False, quiet)
+    first = Apply(server, plan.desired(), False, quiet)
     first.present(True)
     assert first.done
-    again = Apply(server, plan.wish(), False, quiet)
+    again = Apply(server, plan.desired(), False, quiet)
     again.present(True)
     assert again.done == []
     _look(server, Goal(plan.document, plan.given, plan.objects))
     assert cordon(server, {"node-1": ["gpu01"]}, MANAGER, False)
     assert cordon(server, {"node-1": []}, MANAGER, False)
-    Apply(server, plan.wish(), False, quiet).absent(20)
+    Apply(server, plan.desired(), False, quiet).absent(20)
     assert labels({}).done
 
 
@@ -209,27 +209,27 @@ def test_what_only_the_wait_reads_is_asked_for_before_anything_is_written(
 ) -> None:
     plan, server = planned(bench, Case("network-operator", "sriov", "prefix")), bench.server(account)
     without(bench.cluster, "sriovnetworknodestates.sriovnetwork.openshift.io list")
-    lacks = "who asks may not list sriovnetworknodestates.sriovnetwork.openshift.io"
+    lacks = "the user may not list sriovnetworknodestates.sriovnetwork.openshift.io"
     said_until([lacks], lambda: asked_first(server, plan))
     assert asked_first(server, plan, wait=False) == []
     # where Node Feature Discovery labels nodes, nobody but the wait lists them
     without(bench.cluster, "nodes list")
     wait = preflight.Later(wait=True)
     said_until(
-        ["who asks may not list nodes"],
-        lambda: [each.message for each in preflight.problems(server, plan.wish(), False, quiet, (), wait)],
+        ["the user may not list nodes"],
+        lambda: [each.message for each in preflight.problems(server, plan.desired(), False, quiet, (), wait)],
     )
-    assert preflight.problems(server, plan.wish(), False, quiet) == []
+    assert preflight.problems(server, plan.desired(), False, quiet) == []
 
 
 def test_who_may_not_delete_what_an_earlier_plan_left_is_told_before(bench: Bench, account: Path) -> None:  # noqa: F811
     bench.apply(planned(bench, Case("cni", "macvlan", "block")))
     plan, server = planned(bench, Case("spiderpool", "macvlan", "subnet")), bench.server(account)
     without(bench.cluster, "network-attachment-definitions.k8s.cni.cncf.io delete")
-    lacks = "who asks may not delete network-attachment-definitions.k8s.cni.cncf.io"
+    lacks = "the user may not delete network-attachment-definitions.k8s.cni.cncf.io"
     said_until([lacks], lambda: asked_first(server, plan))
     keeps = preflight.Later(prune=False)
-    assert preflight.problems(server, plan.wish(), plan.labels_nodes, quiet, plan.secrets(), keeps) == []
+    assert preflight.problems(server, plan.desired(), plan.labels_nodes, quiet, plan.secrets(), keeps) == []
 
 
 def test_it_suffices_to_look_at_pods(bench: Bench, account: Path, namespace: str) -> None:  # noqa: F811

@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import cni_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from tests.cni_runtime import together
@@ -63,7 +63,7 @@ def planned() -> dict[str, tuple[list[Conf], list[Conf]]]:
     assert plan
     variables = [plan.node_vars(each) for each in plan.nodes]
     return {
-        each["name"]: (cni_objects.of_node(plan.fabric_vars(), each), port_options(each["ports"], "rail_ports"))
+        each["name"]: (plain_cni.of_node(plan.fabric_vars(), each), port_options(each["ports"], "rail_ports"))
         for each in variables
     }
 

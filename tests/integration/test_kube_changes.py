@@ -147,7 +147,7 @@ def test_an_address_that_is_taken_in_the_meantime_stops_the_deletion(bench: Benc
             in_use(bench, "ai-gpu01", **{"10.1.0.1": "default/quick"})
 
     # the first request that writes is the first deletion
-    run = Apply(bench.server(), plan.wish(False, True), False, quiet)
+    run = Apply(bench.server(), plan.desired(False, True), False, quiet)
     run._try = lambda *_words: None  # type: ignore[method-assign]
     bench.proxy.seen.clear()
     bench.proxy.after = take
@@ -190,7 +190,7 @@ def test_a_pool_whose_finalizer_stays_is_named_and_the_next_run_goes_on(bench: B
         api.request("PATCH", POOLS % "ai-gpu01", held, MERGE)
     plan = bench.plan(**RESUBNETTED)
     text = bench.refused(plan, replace=True, timeout=2)
-    assert "SpiderIPPool ai-gpu01: it is deleted and still there; its finalizers: example.org/held" in text
+    assert "SpiderIPPool ai-gpu01: it is deleted and still exists; its finalizers: example.org/held" in text
     with Api(bench.cluster.running) as api:
         api.request("PATCH", POOLS % "ai-gpu01", {"metadata": {"finalizers": None}}, MERGE)
     # what is deleted already needs no consent
@@ -209,13 +209,13 @@ def test_a_pool_of_somebody_else_that_overlaps_is_named_before_anything_is_writt
     assert text.startswith(
         "SpiderIPPool ai-gpu02: 10.2.0.1-10.2.19.128 overlaps with 10.2.0.7-10.2.0.9 of SpiderIPPool"
     )
-    assert "legacy, which Railyard did not make. Remedy: change or delete SpiderIPPool legacy" in text
+    assert "legacy, which Railyard did not create. Remedy: change or delete SpiderIPPool legacy" in text
     assert "report" not in text and bench.proxy.writes == []
     bench.cluster.kubectl("delete", "spiderippool", "legacy")
     bench.apply(bench.plan())
     # another fabric's, which has labels of ours
     text = bench.refused(bench.plan(fabric={"name": "other"}, names={"network": "{fabric}-{rail}"}))
-    assert "of SpiderIPPool ai-gpu01, which is another's: railyard.fabric/fabric=ai" in text
+    assert "of SpiderIPPool ai-gpu01, which belongs to another owner: railyard.fabric/fabric=ai" in text
 
 
 def test_an_object_with_our_values_is_adopted_and_outlives_the_teardown(bench: Bench) -> None:
@@ -230,8 +230,8 @@ def test_an_object_with_our_values_is_adopted_and_outlives_the_teardown(bench: B
     before = bench.cluster.get(made)
     checked = bench.apply(plan, check=True)
     done = bench.apply(plan)
-    told = [line for line in done.warnings if "was there before, made by kubectl-create: it is adopted" in line]
-    assert len(told) == 2 and sorted(checked.warnings) == sorted(done.warnings)
+    adopted = [line for line in done.warnings if "existed before, created by kubectl-create: it is adopted" in line]
+    assert len(adopted) == 2 and sorted(checked.warnings) == sorted(done.warnings)
     adopted = {write.key.name for write in done.done if write.adopts}
     assert adopted == {made["metadata"]["name"], other["metadata"]["name"]}
     assert bench.apply(plan).done == []
@@ -271,7 +271,7 @@ def test_labels_that_somebody_took_away_are_put_back(bench: Bench) -> None:
 def test_an_object_that_comes_while_it_is_sent_is_updated(bench: Bench) -> None:
     """Two runs at once on an empty cluster: the webhook says of each object of the other's that it exists already."""
     plan = bench.plan()
-    other = Apply(bench.server(), plan.wish(), False, quiet)
+    other = Apply(bench.server(), plan.desired(), False, quiet)
     begun: list[int] = []
 
     def meanwhile(writes: int) -> None:
@@ -279,7 +279,7 @@ def test_an_object_that_comes_while_it_is_sent_is_updated(bench: Bench) -> None:
             begun.append(1)
             other.present(True)
 
-    run = Apply(bench.server(), plan.wish(), False, quiet)
+    run = Apply(bench.server(), plan.desired(), False, quiet)
     bench.proxy.after = meanwhile
     try:
         run.present(True)

@@ -19,14 +19,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import node_drain as subject
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import OURS, Drain, Leave
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import OURS, Consent, Drain
 from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
 from tests.integration.kube_bench import kubeconfig
 from tests.playbook import ROOT, Played, play
 
 NODE, PATH = "node-1", "/api/v1/nodes/node-1"
-AT_ONCE = Leave(grace=0)
+AT_ONCE = Consent(grace=0)
 
 
 class Node:
@@ -36,15 +36,15 @@ class Node:
         self.cluster, self.admin, self.namespace = cluster, admin, namespace
         self.pods = "/api/v1/namespaces/%s/pods" % namespace
         self.server = connect(str(cluster.kubeconfig), None, 4, lambda _text: None)
-        self.one_line: list[str] = []
+        self.messages: list[str] = []
 
     def begin(self) -> None:
-        """Wait for what each namespace is given, and make what stands for the controllers of pods."""
+        """Wait for what each namespace gets, and create objects in place of the controllers of pods."""
         self._until(lambda: self.admin.get("/api/v1/namespaces/%s/serviceaccounts" % self.namespace)["items"])
         made = self.admin.request(
             "POST", "/api/v1/namespaces/%s/configmaps" % self.namespace, {"metadata": {"name": "it"}}
         )
-        # whose pods nobody deletes for being too many
+        # whose pods no controller deletes as surplus
         known = {"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "uid": made["metadata"]["uid"]}
         self.owner = dict(known, controller=True)
 
@@ -117,8 +117,8 @@ class Node:
         node = self.admin.get(PATH)
         return bool(node["spec"].get("unschedulable")), OURS in (node["metadata"].get("annotations") or {})
 
-    def drain(self, leave: Leave = AT_ONCE, check: bool = False) -> Drain:
-        return Drain(self.server, NODE, leave, MANAGER, check, self.one_line.append)
+    def drain(self, consent: Consent = AT_ONCE, check: bool = False) -> Drain:
+        return Drain(self.server, NODE, consent, MANAGER, check, self.messages.append)
 
     def clear(self) -> None:
         sets = "/apis/apps/v1/namespaces/%s/daemonsets" % self.namespace
@@ -147,7 +147,7 @@ def done(drain: Drain) -> list[tuple[str, t.Any, t.Any]]:
 
 def test_pods_go_and_those_of_daemonsets_stay(node: Node) -> None:
     node.pod("web-1")
-    # one of a DaemonSet with an emptyDir: it stays, and is in nobody's way
+    # one of a DaemonSet with an emptyDir: it stays, and needs no consent
     agent = node.agent()
     foreseen = node.drain(check=True)
     foreseen.drained(30)
@@ -189,10 +189,10 @@ def test_what_takes_leave_is_named_before_anything_is_done(node: Node) -> None:
         node.drain().drained(30)
     unmanaged, empty = caught.value.errors
     assert isinstance(unmanaged, Refused) and "%s/lone-1" % node.namespace in str(unmanaged)
-    assert "nobody makes these pods anew" in str(unmanaged) and "-e reboot_drain_unmanaged=true" in str(unmanaged)
+    assert "no controller recreates these pods" in str(unmanaged) and "-e reboot_drain_unmanaged=true" in str(unmanaged)
     assert "%s/cache-1" % node.namespace in str(empty) and "-e reboot_drain_empty_dirs=true" in str(empty)
     assert node.cordoned == (False, False) and node.there() == ["cache-1", "lone-1", "web-1"]
-    node.drain(Leave(True, True, 0)).drained(30)
+    node.drain(Consent(True, True, 0)).drained(30)
     assert node.there() == []
 
 
@@ -237,15 +237,15 @@ def test_a_disruption_budget_is_heeded_told_and_waited_for(node: Node, monkeypat
 def test_a_pod_that_does_not_end_is_told_as_that(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "PAUSE", 0.5)
     node.pod("slow-1")
-    with pytest.raises(RailyardError, match="it was told to end and has not within 2 s"):
-        node.drain(Leave()).drained(2)
+    with pytest.raises(RailyardError, match="it was evicted and did not end within 2 s"):
+        node.drain(Consent()).drained(2)
     assert node.cordoned == (False, False)
-    assert any("waiting for 1 pods to end" in line for line in node.one_line)
+    assert any("waiting for 1 pods to end" in line for line in node.messages)
 
 
 def test_a_node_that_the_cluster_does_not_know_is_named(node: Node) -> None:
     with pytest.raises(RailyardError, match="Node node-9: the cluster has no node of this name") as caught:
-        Drain(node.server, "node-9", AT_ONCE, MANAGER, False, node.one_line.append).drained(3)
+        Drain(node.server, "node-9", AT_ONCE, MANAGER, False, node.messages.append).drained(3)
     assert "kubectl get nodes" in str(caught.value)
 
 
@@ -272,7 +272,7 @@ def test_the_rights_that_the_page_prints_are_enough_and_none_is_idle(node: Node,
             node.cluster.apply(dict(role, rules=kept), force=True)
             node.pod("web-%s" % (left_out if left_out is not None else "all"))
             drain = Drain(
-                connect(str(named), None, 4, node.one_line.append), NODE, AT_ONCE, MANAGER, False, node.one_line.append
+                connect(str(named), None, 4, node.messages.append), NODE, AT_ONCE, MANAGER, False, node.messages.append
             )
             if left_out is None:
                 wait_until_allowed(drain)
@@ -333,7 +333,7 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
     refused = role(node, tmp_path)
     assert refused.returncode == 2 and "reboot_allowed=true" in refused.stdout and node.cordoned == (False, False)
 
-    # nobody is logged in to: check mode ends before that
+    # no login happens: check mode ends before that
     foreseen = role(node, tmp_path, "--check", "--diff", connection="ssh")
     assert foreseen.returncode == 0 and "changed=2" in foreseen.stdout, foreseen.text
     assert "Pod %s/web-1" % node.namespace in foreseen.stdout
@@ -341,7 +341,7 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
 
     # the pod has a grace of its own, which no kubelet ends here
     late = role(node, tmp_path, reboot_allowed=True, reboot_drain_timeout=2)
-    assert late.returncode == 2 and "was told to end and has not within 2 s" in late.stdout
+    assert late.returncode == 2 and "was evicted and did not end within 2 s" in late.stdout
     assert "would reboot the control node" not in late.stdout and node.cordoned == (False, False)
 
     node.clear()
@@ -361,10 +361,10 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     given: Object = {"reboot_allowed": True, "reboot_drain_timeout": 2, "reboot_together": True}
     given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
     kept = role(node, tmp_path, "-i", "node-2,", **given)
-    assert kept.returncode == 2 and "was told to end and has not within 2 s" in kept.one_line, kept.text
+    assert kept.returncode == 2 and "was evicted and did not end within 2 s" in kept.one_line, kept.text
     assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.one_line
     assert "would reboot the control node" not in kept.one_line and node.cordoned == (False, False)
-    assert not node.admin.get(other)["spec"].get("unschedulable"), "nobody is told that it is cordoned for nothing"
+    assert not node.admin.get(other)["spec"].get("unschedulable"), "no cordon remains"
 
     # one that waits cordoned since an earlier run is not the one to give back here
     patch = {"spec": {"unschedulable": True}, "metadata": {"annotations": {OURS: "true"}}}

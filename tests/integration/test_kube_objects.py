@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan on a real API server: what is sent, what is refused and how that is told; and the next run converges."""
+"""A plan on a real API server: what is sent, what is refused with which message; and the next run converges."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def test_one_change_is_one_write(bench: Bench) -> None:
     assert bench.proxy.writes == []
     run = bench.apply(plan)
     assert names(run) == ["SpiderIPPool ai-gpu01"] == names(checked)
-    told = [change.as_dict() for write in run.done for change in write.changes()]
-    assert told == [change.as_dict() for write in checked.done for change in write.changes()]
-    assert {change["attribute"] for change in told} == {"spec.ips", "metadata.annotations.railyard.fabric/applied"}
+    changes = [change.as_dict() for write in run.done for change in write.changes()]
+    assert changes == [change.as_dict() for write in checked.done for change in write.changes()]
+    assert {change["attribute"] for change in changes} == {"spec.ips", "metadata.annotations.railyard.fabric/applied"}
     assert [path.partition("?")[0] for _method, path in bench.proxy.writes] == [
         "/apis/spiderpool.spidernet.io/v2beta1/spiderippools/ai-gpu01"
     ]
@@ -97,7 +97,7 @@ def test_what_left_the_plan_is_shown_and_then_pruned(bench: Bench) -> None:
     whole = bench.plan()
     bench.apply(whole)
     stranger = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger", "namespace": "default"}}
-    bench.cluster.apply(stranger, manager="somebody")
+    bench.cluster.apply(stranger, manager="another")
     small = bench.plan(without=["gpu02"])
     left = sorted(set(bench.live(whole)) - {"%s %s" % (o["kind"], o["metadata"]["name"]) for o in small.objects})
     assert "SpiderIPPool ai-gpu02" in left
@@ -152,7 +152,7 @@ def test_an_edit_is_seen_named_and_put_right(bench: Bench) -> None:
     run = bench.apply(plan)
     assert names(run) == ["SpiderIPPool ai-gpu01", "SpiderIPPool ai-gpu02", "SpiderMultusConfig gpu01-macvlan"]
     assert run.warnings == [
-        "SpiderIPPool ai-gpu01: spec.gateway was changed by kubectl-patch since it was applied, and is put right"
+        "SpiderIPPool ai-gpu01: spec.gateway was changed by kubectl-patch since it was applied, and is corrected"
     ]
     assert bench.live(plan)["SpiderIPPool ai-gpu01"]["spec"]["gateway"] == "10.1.255.254"
     assert bench.apply(plan).done == []
@@ -188,7 +188,7 @@ def test_a_field_that_an_old_server_drops_in_silence_is_refused(bench: Bench) ->
 def test_a_server_that_can_be_strict_is_told_so_and_nothing_is_tried(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # what is sent to 1.25 and later; an older server, which this may be, passes over what it is told
+    # what is sent to 1.25 and later; an older server, which this may be, ignores it
     monkeypatch.setattr(api_server.Server, "strict", True)
     plan = bench.plan()
     bench.apply(plan)
@@ -203,28 +203,28 @@ def test_a_missing_kind_names_who_brings_it(bench: Bench) -> None:
         "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: install Node Feature Discovery"
         in bench.refused(plan)
     )
-    found = preflight.problems(bench.server(), bench.plan(options={"node_feature_rule": True}).wish(), False, quiet)
+    found = preflight.problems(bench.server(), bench.plan(options={"node_feature_rule": True}).desired(), False, quiet)
     assert [error.message for error in found] == [
         "the cluster has no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1",
         "the cluster has no namespace spiderpool",
     ]
-    assert preflight.problems(bench.server(), bench.plan().wish(), True, quiet) == []
+    assert preflight.problems(bench.server(), bench.plan().desired(), True, quiet) == []
 
 
 def test_a_namespace_that_is_being_deleted_is_told_with_what_keeps_it(bench: Bench, namespace: str) -> None:
     holds = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["a.example/x"]}}
     bench.cluster.kubectl("-n", namespace, "create", "-f", "-", text=json.dumps(holds))
     bench.cluster.kubectl("delete", "namespace", namespace, "--wait=false")
-    wish = bench.plan(options=dict(OPTIONS, metrics=True, operator_namespace=namespace)).wish()
+    desired = bench.plan(options=dict(OPTIONS, metrics=True, operator_namespace=namespace)).desired()
 
-    def told() -> None:
-        (error,) = preflight.problems(bench.server(), wish, False, quiet)
+    def refused() -> None:
+        (error,) = preflight.problems(bench.server(), desired, False, quiet)
         assert "the namespace %s is being deleted" % namespace in str(error)
         if "a.example/x in 1 resource instances" not in str(error):
             pytest.fail("the server does not say why: %s" % error)
 
     try:
-        _until(told)
+        _until(refused)
     finally:
         patch = '{"metadata": {"finalizers": null}}'
         bench.cluster.kubectl("-n", namespace, "patch", "configmap", "held", "--type=merge", "-p", patch)
@@ -263,16 +263,15 @@ def test_who_may_not_is_told_the_verb_and_the_resource(bench: Bench, namespace: 
         plan = bench.plan()
         text = bench.refused(plan, config=config)
         assert "%s may not patch spiderippools.spiderpool.spidernet.io. Remedy: let a cluster" % who in text
-        found = preflight.problems(bench.server(config), plan.wish(), True, quiet)
+        found = preflight.problems(bench.server(config), plan.desired(), True, quiet)
         assert [error.message for error in found] == [
-            "who asks may not patch nodes",
-            "who asks may not create, delete, patch spiderippools.spiderpool.spidernet.io",
-            "who asks may not create, delete, patch spidermultusconfigs.spiderpool.spidernet.io",
+            "the user may not patch nodes",
+            "the user may not create, delete, patch spiderippools.spiderpool.spidernet.io",
+            "the user may not create, delete, patch spidermultusconfigs.spiderpool.spidernet.io",
         ]
         stranger = kubeconfig(tmp_path / "stranger", cluster.running.url, {"token": "no-token"}, authority)
-        assert "%s: the server does not accept who asks (401). Remedy: renew" % cluster.running.url in bench.refused(
-            plan, config=stranger
-        )
+        text = bench.refused(plan, config=stranger)
+        assert "%s: the server does not accept these credentials (401). Remedy: renew" % cluster.running.url in text
     finally:
         for kind in ("clusterrolebinding", "clusterrole"):
             cluster.kubectl("delete", kind, namespace)
@@ -280,7 +279,7 @@ def test_who_may_not_is_told_the_verb_and_the_resource(bench: Bench, namespace: 
 
 
 def test_a_server_that_is_not_there_is_one_line(bench: Bench, tmp_path: Path) -> None:
-    text = bench.refused(bench.plan(), config=kubeconfig(tmp_path / "nobody", "https://127.0.0.1:1"))
+    text = bench.refused(bench.plan(), config=kubeconfig(tmp_path / "unreachable", "https://127.0.0.1:1"))
     assert (
         text.startswith("https://127.0.0.1:1: the API server does not answer: ")
         and "refused" in text
@@ -334,7 +333,7 @@ def test_a_server_that_starts_again_in_mid_run_is_awaited(bench: Bench, monkeypa
         bench.proxy.after = lambda writes: None
         if again.ident:
             again.join()
-    assert again.ident, "nobody was killed"
+    assert again.ident, "no process was killed"
     assert ("GET", "/readyz") in bench.proxy.seen
     assert len(run.done) == len(plan.objects) == len(bench.live(plan)) and run.warnings == []
     assert bench.apply(plan).done == []
@@ -345,7 +344,7 @@ def test_what_lacks_can_be_told_and_no_error(bench: Bench) -> None:
     options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
     options.update(context=None, connections=4, timeout=0, interval=1, required=False)
     found = kube_ready.ActionModule.__new__(kube_ready.ActionModule).work(options, False)
-    assert "failed" not in found and found["lacks"]
+    assert "failed" not in found and found["missing"]
     assert found["lines"][0].startswith("node-1, node-2: is not Ready. Likely: its kubelet does not run")
 
 
@@ -448,8 +447,8 @@ def test_objects_of_another_fabric_are_left_alone(bench: Bench) -> None:
     before = {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()}
     text = bench.refused(bench.plan(fabric={"name": "other"}))
     assert (
-        "SpiderMultusConfig kube-system/gpu01-macvlan: it is there already and is another's: railyard.fabric/fabric=ai"
-        in text
+        "SpiderMultusConfig kube-system/gpu01-macvlan: it exists already and belongs to another owner:"
+        " railyard.fabric/fabric=ai" in text
     )
     assert bench.proxy.writes == []
     assert {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()} == before
@@ -466,17 +465,17 @@ def test_another_fabrics_policy_of_the_operator_is_not_taken_over(bench: Bench) 
     given = {"kubeconfig": str(bench.kubeconfig), "context": None, "connections": 4, "kubernetes": options}
     for force in (False, True):
         wanted = {**given, "name": "network-operator", "version": "", "force": force, "timeout": 5}
-        with pytest.raises(RailyardError, match="nic-cluster-policy: it is there already and is another's: .*=ai"):
-            kube_software._Run(wanted, other.document, False).started()
-        # and it is told before the operator's release has the other's values
+        with pytest.raises(RailyardError, match="nic-cluster-policy: it exists already and belongs to .*=ai"):
+            kube_software.SoftwareRun(wanted, other.document, False).started()
+        # and it is refused before the operator's release has the other's values
         with pytest.raises(RailyardError, match="serves fabric ai already, and takes the NicClusterPolicy of one"):
-            kube_software._Run(wanted, other.document, False)._see_others()
+            kube_software.SoftwareRun(wanted, other.document, False).check_other_fabrics()
     assert bench.live(plan)["NicClusterPolicy nic-cluster-policy"]["metadata"]["resourceVersion"] == before
     mine = {**given, "name": "network-operator", "version": "", "force": False, "timeout": 5}
-    run = kube_software._Run(mine, plan.document, False)
-    run._see_others()
+    run = kube_software.SoftwareRun(mine, plan.document, False)
+    run.check_other_fabrics()
     run.started()
-    assert run.changes() == []
+    assert run.writer.changes == []
 
 
 def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> None:
@@ -489,14 +488,14 @@ def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> Non
     with pytest.raises(RailyardError) as error:
         bench.absent(plan, timeout=1.5)
     assert str(error.value).startswith(
-        "SpiderIPPool ai-gpu01: it is deleted and still there; its finalizers: spiderpool.spidernet.io/spiderippool"
+        "SpiderIPPool ai-gpu01: it is deleted and still exists; its finalizers: spiderpool.spidernet.io/spiderippool"
     )
     kinds = [path.split("/")[-2] for method, path in bench.proxy.seen if method == "DELETE"]
     # the last applied first; what came before the pools is still there for their controller
     assert kinds.index("spidermultusconfigs") < kinds.index("spiderippools")
     assert "ConfigMap" in {name.split()[0] for name in bench.live(plan)}
     # while it hangs it is neither applied over nor deleted again
-    assert "is deleted and still there" in bench.refused(plan, timeout=1)
+    assert "is deleted and still exists" in bench.refused(plan, timeout=1)
     assert bench.proxy.writes == []
     with pytest.raises(RailyardError, match="its finalizers"):
         bench.absent(plan, timeout=1)
@@ -510,7 +509,7 @@ def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> Non
 
 
 def test_teardown_waits_for_all_kinds_that_somebody_deleted_before(bench: Bench) -> None:
-    """One kind that goes in a moment and, beside it, another that hangs: both are waited for, and the second told."""
+    """One kind that goes in a moment and, beside it, another that hangs: both are awaited, the second is reported."""
     plan = bench.plan()
     bench.apply(plan)
     hung = [("spidermultusconfig", "gpu01-macvlan", "-n", "kube-system"), ("spiderippool", "ai-gpu02")]
@@ -521,7 +520,7 @@ def test_teardown_waits_for_all_kinds_that_somebody_deleted_before(bench: Bench)
     let_go = '{"metadata":{"finalizers":null}}'
     first = threading.Timer(2, bench.cluster.kubectl, ("patch", *hung[0], "--type=merge", "-p", let_go))
     first.start()
-    with pytest.raises(RailyardError, match="SpiderIPPool ai-gpu02: it is deleted and still there"):
+    with pytest.raises(RailyardError, match="SpiderIPPool ai-gpu02: it is deleted and still exists"):
         bench.absent(plan, timeout=5)
     first.join()
     assert "ConfigMap" in {name.split()[0] for name in bench.live(plan)}
@@ -587,7 +586,7 @@ def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
         found = observed(made, made.resources(goal.kinds), FAMILY, quiet)
         found.update(observed(made, made.resources(goal.beside()), {}, quiet))
         live = {(key.kind, key.namespace, key.name): each for key, each in found.items()}
-        return ["%s %s" % (lack.subject, lack.what) for lack in goal.lacks(nodes, live)]
+        return ["%s %s" % (each.subject, each.what) for each in goal.missing(nodes, live)]
 
     said = look()
     assert "node-1 is not Ready" in said and "node-1 reports none of its 2 rails' resources" in said
@@ -608,12 +607,12 @@ def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
 
 
 def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(_cluster_access, "say", told.append)
+    shown: list[str] = []
+    monkeypatch.setattr(_cluster_access, "say", shown.append)
     bench.apply(bench.plan())
     options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
     options.update(context=None, connections=4, timeout=4, interval=1, required=True)
-    door = kube_ready.ActionModule.__new__(kube_ready.ActionModule)
+    action = kube_ready.ActionModule.__new__(kube_ready.ActionModule)
 
     def away(value: bool) -> None:
         bench.proxy.away = value
@@ -621,14 +620,14 @@ def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monke
     timers = [threading.Timer(0.7, away, (True,)), threading.Timer(2.2, away, (False,))]
     for timer in timers:
         timer.start()
-    found = door.work(options, False)
+    found = action.work(options, False)
     for timer in timers:
         timer.join()
     assert found["failed"] and "0 of 4 resources of 2 nodes" in found["msg"]
-    assert [line for line in told if "the API server does not answer" in line]
+    assert [line for line in shown if "the API server does not answer" in line]
     away(True)
     with pytest.raises(RailyardError, match="does not answer"):
-        door.work(options, False)
+        action.work(options, False)
     away(False)
 
 

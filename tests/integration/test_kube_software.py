@@ -179,7 +179,7 @@ def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> No
     assert rc == 0 and "changed=0" in said, said
     # and it goes: the release, then by leave the definitions
     rc, said = bench.play("teardown", teardown_consent=FABRIC)
-    assert rc == 0 and "spiderpool" in bench.releases(), "the software stays unless somebody says so"
+    assert rc == 0 and "spiderpool" in bench.releases(), "the software stays without teardown_software"
     rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
     assert rc == 0 and bench.releases() == {} and "smallpools.%s" % GROUP in bench.cluster.crds(), said
     rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
@@ -210,7 +210,7 @@ def test_helm_goes_to_the_cluster_that_was_named(bench: Bench, chart: Path) -> N
 
 
 def certificate(bench: Bench) -> tuple[str, str]:
-    """The controller's certificate, and what its pods are told of the release that they are of."""
+    """The controller's certificate, and the annotation of its pods that names their release."""
     secret = bench.get("Secret", "spiderpool-controller-server-certs", "spiderpool")
     deployment = bench.get("Deployment", "spiderpool-controller", "spiderpool", "apps/v1")
     assert secret and deployment
@@ -236,7 +236,7 @@ def test_a_certificate_that_each_rendering_makes_anew_is_no_change_and_restarts_
     assert "3.9.14" in listed.stdout
     rc, said = bench.play("cluster", env=plugins)
     assert rc == 0 and "changed=0" in said and certificate(bench) == first, said
-    # other values are another release, with another certificate, and the controller's pods begin anew
+    # other values are another release, with another certificate, and the controller's pods restart
     rc, said = bench.play("cluster", cluster_values={"spiderpool": {"spiderpoolController": {"replicas": 3}}})
     assert rc == 0, said
     second = certificate(bench)
@@ -264,9 +264,9 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     acted("has no checksum here", checksums={}, version="9.9.9")
     acted("should have " + "0" * 64, checksums={chart.name: "0" * 64})
     acted("should have", checksums={})  # the small chart is not the pinned one
-    acted("no source is configured for", source="")
-    acted("is not a program", helm="/nowhere/helm")
-    # what nobody would read is no name of software
+    acted("nobody says where", source="")
+    acted("is no program", helm="/nowhere/helm")
+    # a name that no software has
     known = "take one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
     played("cluster_versions.spider_pool: there is nothing of this name", known, cluster_versions={"spider_pool": "2"})
     played("cluster_values.flannel: there is no chart of this name", cluster_values={"flannel": {"mtu": 1400}})
@@ -396,7 +396,7 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
     bench.cluster.kubectl("patch", "smallpool", "one", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     done = bench.act("spiderpool", "purged")
     assert not done.failed and "smallpools.%s" % GROUP not in bench.cluster.crds(), done.one_line
-    # what a release of somebody's holds is that release's
+    # the objects of another release belong to that release
     held = software_files.definition(GROUP, "SmallPool")
     held["metadata"] = {"name": held["metadata"]["name"], "annotations": {"meta.helm.sh/release-name": "theirs"}}
     bench.cluster.kubectl("create", "-f", "-", text=json.dumps(held))
@@ -426,9 +426,8 @@ def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path
     newer = software_files.definition(GROUP, "SmallPool", rdma={"type": "string"}, mtu={"type": "integer"})
     there(newer)
     done = bench.act("spiderpool")
-    assert not done.failed and "is newer (it has v1.spec.mtu and 1 more) and is left as it is" in done.one_line, (
-        done.one_line
-    )
+    stays = "is newer (it has v1.spec.mtu and 1 more) and stays unchanged"
+    assert not done.failed and stays in done.one_line, done.one_line
     assert fields() == {"note", "rdma", "mtu"}
     # one that has less is renewed, as after an installation by hand
     older = software_files.definition(GROUP, "SmallPool")
@@ -493,7 +492,7 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     assert made["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "--iface=eth0"
     rc, said = bench.play("cluster", **settings)
     assert rc == 0 and "changed=0" in said, said
-    # what somebody took away comes again
+    # what was deleted is created again
     bench.cluster.kubectl("-n", "kube-flannel", "delete", "configmap", "kube-flannel-cfg")
     done = bench.act("flannel", **options)
     assert (
@@ -512,7 +511,7 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     bench.vouch("flannel", flannel)
     done = bench.act("flannel", **options)
     assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel") is None, done.one_line
-    # a rail is no pod network
+    # a rail cannot be the pod network
     for wrong, why in (("enp11s0np0", "the port of rail"), (".*", "flanneld takes no pattern")):
         done = bench.act("flannel", settings={"interface": wrong})
         assert done.failed and why in done.one_line, done.one_line

@@ -14,6 +14,7 @@ from tests.integration.conftest import Failed
 pytestmark = pytest.mark.lab_node("node-1")
 
 ONE, TWO = "0000:05:00.0", "0000:06:00.0"
+CHANGE = {"subject": "0000:05:00.0", "port": {"pci": "0000:05:00.0", "netdev": "enp5s0"}}
 NETDEVS = {ONE: "enp5s0", TWO: "enp6s0"}
 NAMESPACE = "railyard-sriov"
 BOOT = "python3 /usr/local/lib/railyard/boot.pyz"
@@ -112,7 +113,7 @@ def test_what_the_driver_cannot_is_told_before_anything_is_done(guest: t.Any) ->
         "ports[1].attributes[0].link_state: the driver igb cannot set link_state: VF 0 of 0000:05:00.0 (enp5s0). "
         "Remedy: leave it out for this PF.",
         "ports[2].count: 8 VFs are more than the 7 that 0000:07:00.0 (enp7s0) has. "
-        "Remedy: ask for fewer, or raise the firmware's limit (mlx_linktype, num_of_vfs) and reboot.",
+        "Remedy: request fewer, or raise the firmware's limit (mlx_linktype, num_of_vfs) and reboot.",
     ]
 
 
@@ -121,7 +122,7 @@ def test_made_as_predicted_and_read_back(guest: t.Any) -> None:
     assert vfs(guest, ONE) == []
     done = run(guest, ports=PORTS)
     assert done["changes"] == predicted["changes"]
-    assert {"subject": ONE, "attribute": "sriov_numvfs", "before": 0, "after": 2} in done["changes"]
+    assert dict(CHANGE, attribute="sriov_numvfs", before=0, after=2) in done["changes"]
     assert_as_wanted(guest)
     ports = done["gathered"]["ports"]
     assert [port["count"] for port in ports] == [2, 1]
@@ -135,7 +136,7 @@ def test_made_as_predicted_and_read_back(guest: t.Any) -> None:
 
 def test_another_number_only_with_leave(guest: t.Any) -> None:
     text = refusal(guest, ports=[{"pci": ONE, "count": 3}])
-    assert "ports[0].count: 0000:05:00.0 (enp5s0) has 2 VFs; to have 3 all are taken away first" in text
+    assert "ports[0].count: 0000:05:00.0 (enp5s0) has 2 VFs, which are all removed to have 3" in text
     assert "allow_recreate: true" in text
 
 
@@ -185,7 +186,7 @@ def test_another_mac_rebinds_that_vf_alone(guest: t.Any) -> None:
     ports = [{"pci": ONE, "attributes": [FIRST, dict(SECOND, mac="02:52:00:05:00:77")]}]
     done = run(guest, ports=ports, persist=False)
     assert done["changes"] == [
-        {"subject": ONE + " vf 1", "attribute": "mac", "before": SECOND["mac"], "after": "02:52:00:05:00:77"}
+        dict(CHANGE, subject=ONE + " vf 1", attribute="mac", before=SECOND["mac"], after="02:52:00:05:00:77")
     ]
     after = indices(guest)
     assert after[0] == before[0] and after[1] != before[1]
@@ -250,7 +251,7 @@ def test_killed_anywhere_the_next_run_converges(guest: t.Any, moment: str | floa
 def test_killed_between_unbind_and_bind(guest: t.Any) -> None:
     guest.run("cd /sys/bus/pci/devices/%s/virtfn1; echo 0000:05:10.2 > driver/unbind" % ONE)
     done = run(guest, ports=PORTS, persist=False)
-    assert done["changes"] == [{"subject": ONE + " vf 1", "attribute": "bound", "before": False, "after": True}]
+    assert done["changes"] == [dict(CHANGE, subject=ONE + " vf 1", attribute="bound", before=False, after=True)]
     assert_as_wanted(guest)
 
 

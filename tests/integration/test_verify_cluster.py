@@ -83,7 +83,7 @@ class Ground:
     def failures(self) -> list[t.Any]:
         ready = action(self.bench, "kube_ready", **self.options)
         objects = action(self.bench, "kube_objects", **self.options)
-        seen = {"server": "it", "error": "", "lacks": ready["lacks"], "changes": objects["changes"]}
+        seen = {"server": "it", "error": "", "missing": ready["missing"], "changes": objects["changes"]}
         plans = {node["name"]: node for node in self.plan.document["nodes"]}
         told = [
             Told(name, plan, {"system": {"boot_id": "x", "rdma_mode": plan["rdma_mode"]}}, {})
@@ -199,7 +199,7 @@ def pods_made_for(pod: Object) -> str:
 
 def judged(ground: Ground, seen: Object, inside: dict[str, Object]) -> list[t.Any]:
     """What the layer of pods makes of it."""
-    known = {"server": "it", "error": "", "lacks": [], "changes": [], "pods": seen}
+    known = {"server": "it", "error": "", "missing": [], "changes": [], "pods": seen}
     plans = {node["name"]: node for node in ground.plan.document["nodes"]}
     told = [Told(name, plan, {"system": {}}, {}, inside=inside.get(name)) for name, plan in plans.items()]
     asked = Asked(list(plans), ["pods"])

@@ -120,7 +120,7 @@ class Site:
         ]
         settings = test_workload.settings(self.view, Options.of(None), test_workload.names(self.view))
         known = {"there": True, "nodes": list(NAMES), "remedy": "", "pods": self.pods, "settings": settings}
-        seen = {"server": "it", "error": "", "lacks": [], "changes": [], "pods": known}
+        seen = {"server": "it", "error": "", "missing": [], "changes": [], "pods": known}
         asked = Asked(list(self.plans), ["pods", "nccl"])
         verdict = judge(VERIFY, self.document["fabric"], told, asked, (), seen, [list(NAMES)])
         return verdict.run.failures

@@ -52,10 +52,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What headings can be called by, as code hosts make it of their text."""
+    """Explicit anchors, and those that code hosts derive from the text of headings."""
     found: dict[str, int] = {}
-    names = set()
     text = BLOCK.sub("", page.read_text())
+    names = set(re.findall(r'^<a id="([^"]+)"></a>$', text, re.MULTILINE))
     for heading in re.findall(r"^#+ +(.*?) *$", text, re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")

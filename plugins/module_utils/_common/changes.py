@@ -2,39 +2,70 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Changes: what is said in check mode and what is done are one list."""
+"""Changes: check mode prints the same list that a run applies."""
 
 from __future__ import annotations
 
 import typing as t
 
+#: ``kind`` of a change that only removes what an interrupted run left; it is not drift
+INTERRUPTED = "interrupted"
+
+Act = t.Callable[[], None]
+
 
 class NotTaken(Exception):
-    """Raised by a change's act when the kernel will not have it just now, and the subsystem tells why afterwards."""
+    """Raised by the function of a change that the kernel does not accept at this moment; the subsystem explains it."""
 
 
 class Change:
-    """One attribute of one thing, from what it is to what it shall be, and how.
+    """One attribute of one thing: observed value, desired value, and the function that applies it.
 
     :param subject: what is changed: a netdev, a PCI address, a file.
     :param attribute: which attribute of it, in the kernel's or the vendor's spelling.
-    :param before: its value now; None where it is absent.
-    :param after: its value then; None where it is taken away.
-    :param act: does it. Raises :class:`RailyardError`, or :class:`NotTaken`.
+    :param before: the observed value; None if it is absent.
+    :param after: the desired value; None if it is removed.
+    :param act: applies it. Raises :class:`RailyardError`, or :class:`NotTaken`.
+    :param kind: what the change is for, where ``subject`` and ``attribute`` do not tell it.
+    :param port: the port that is changed, as ``pci`` and ``netdev``; None if the change is not about a single port.
     """
 
-    def __init__(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: t.Callable[[], None]) -> None:
+    def __init__(
+        self,
+        subject: str,
+        attribute: str,
+        before: t.Any,
+        after: t.Any,
+        act: Act,
+        kind: str = "",
+        port: t.Mapping[str, str | None] | None = None,
+    ) -> None:
         self.subject = subject
         self.attribute = attribute
         self.before = before
         self.after = after
         self.act = act
+        self.kind = kind
+        self.port = port
 
     def as_dict(self) -> dict[str, t.Any]:
-        return {"subject": self.subject, "attribute": self.attribute, "before": self.before, "after": self.after}
+        row = {"subject": self.subject, "attribute": self.attribute, "before": self.before, "after": self.after}
+        if self.kind:
+            row["kind"] = self.kind
+        if self.port:
+            row["port"] = dict(self.port)
+        return row
 
     def __repr__(self) -> str:
         return "<%s %s: %r -> %r>" % (self.subject, self.attribute, self.before, self.after)
+
+
+def batch(rows: t.Iterable[tuple[str, str, t.Any, t.Any]], act: Act, **fields: t.Any) -> list[Change]:
+    """Changes that are applied together: the function of the first applies them all."""
+    changes = [Change(*row, act=lambda: None, **fields) for row in rows]
+    if changes:
+        changes[0].act = act
+    return changes
 
 
 def as_diff(changes: t.Sequence[Change]) -> dict[str, dict[str, t.Any]]:

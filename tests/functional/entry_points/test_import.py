@@ -69,7 +69,7 @@ def test_a_directory_without_a_file_to_write_is_shown(tmp_path: Path) -> None:
     ("variables", "message"),
     [
         ({}, "No manifests are named. Remedy: add -e import_from=PATHS"),
-        ({"import_from": "README.md"}, "IM104 nothing in this file says what a rail is. Remedy: "),
+        ({"import_from": "README.md"}, "nothing-imported (IM104) nothing in this file describes a rail. Remedy: "),
         (
             {"import_from": "tests/recordings/manifests/network-operator.yml", "fabric_file": "/proc/none/fabric.yml"},
             "Remedy: name a file that you may write, with -e fabric_file=OUT.",

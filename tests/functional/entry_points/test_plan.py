@@ -115,7 +115,7 @@ def test_a_plan_that_is_to_fail_on_differences_from_nothing_reports_so() -> None
 
 def test_a_plan_of_a_bad_file_reports_its_errors(bad: Path) -> None:
     done = play("plan.yml", fabric_file=str(bad))
-    assert done.returncode == 2 and "RY112 fabric.mtu: jumbo is not a whole number" in done.text
+    assert done.returncode == 2 and "wrong-type (RY112) fabric.mtu: jumbo is not a whole number" in done.text
 
 
 # -- which files, and writing them

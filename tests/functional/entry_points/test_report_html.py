@@ -100,7 +100,7 @@ def test_the_file_that_is_named_is_checked_and_planned(tmp_path: Path) -> None:
 
 def test_a_fabric_file_with_errors_is_reported(tmp_path: Path) -> None:
     (tmp_path / "fabric.yml").write_bytes(Sample(2).file.replace(b"mtu: 4200", b"mtu: jumbo"))
-    with pytest.raises(RailyardError, match="RY112 fabric.mtu: jumbo is not a whole number"):
+    with pytest.raises(RailyardError, match=r"wrong-type \(RY112\) fabric.mtu: jumbo is not a whole number"):
         _work(tmp_path / "out", file=str(tmp_path / "fabric.yml"))
     assert not (tmp_path / "out").exists()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import cni_chain
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import cni_plugins, rail_plugin
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -51,7 +51,7 @@ def test_the_program_holds_just_what_it_reaches() -> None:
 
 
 def test_the_plan_names_the_plugin_as_it_is_installed() -> None:
-    assert cni_chain.RAIL == rail_plugin.NAME
+    assert plain_cni.RAIL == rail_plugin.NAME
 
 
 def built() -> bytes:

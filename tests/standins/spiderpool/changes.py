@@ -62,7 +62,7 @@ def _reserved(made: Object) -> None:
 def merged(version: int, ranges: t.Sequence[str]) -> list[str]:
     """Ranges sorted and joined where they touch or overlap.
 
-    :raises ValueError: for what is not a range of this family.
+    :raises ValueError: for anything but a range of this family.
     :raises Exhausted: for more addresses than the controller can list.
     """
     spans = sorted(span(version, each) for each in ranges)

@@ -68,7 +68,7 @@ class Denied(Exception):
 
 
 class Exhausted(Exception):
-    """The controller lists so many addresses that it runs out of memory: the process ends, and no answer comes."""
+    """The controller lists so many addresses that it runs out of memory: the process ends and does not answer."""
 
 
 def webhook(kind: str) -> str:
@@ -102,7 +102,7 @@ def is_cidr(version: int, subnet: str) -> bool:
 
 
 def span(version: int, text: str) -> tuple[int, int]:
-    """A range's first and last address as numbers. :raises ValueError: for what is not one of this family."""
+    """A range's first and last address as numbers. :raises ValueError: for other families."""
     parts = [ipaddress.ip_address(each) for each in text.split("-")]
     if len(parts) > 2 or any(each.version != version for each in parts) or int(parts[0]) > int(parts[-1]):
         raise ValueError(text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import NodeInfo
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 Row = t.Dict[str, t.Any]
@@ -27,13 +27,13 @@ UNSET = {
 MANAGEMENT = "0000:e1:00.0"
 
 
-def told(plan: Plan) -> list[Told]:
+def told(plan: Plan) -> list[NodeInfo]:
     """Every node of the plan."""
     layer = plan.fabric.link_layer or "ethernet"
     found = []
     for planned in plan.nodes:
         node = plan.node_vars(planned)
-        found.append(Told(node["name"], planned.node.address, result(node, layer)))
+        found.append(NodeInfo(node["name"], planned.node.address, result(node, layer)))
     return found
 
 

@@ -652,14 +652,14 @@ def common(
 GOOD = {"gateway": ".254", "pods": ".1-.200", "hosts": ".201-.253"}
 WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]] = [
     ("whole", common(**GOOD), None, Demand(2, 53, 3), [], ""),
-    ("too small", common(network=net("172.16.11.0/32")), None, Demand(), [("size", "subnet")], "take a /31 or larger"),
+    ("too small", common(network=net("172.16.11.0/32")), None, Demand(), [("size", "subnet")], "use a /31 or larger"),
     (
         "too small, IPv6",
         common(network=net("fd00::/128")),
         None,
         Demand(),
         [("size", "subnet6")],
-        "take a /127 or larger",
+        "use a /127 or larger",
     ),
     ("back to back", common(network=net("172.16.11.0/31"), hosts="+0-+1"), None, Demand(2, 2), [], ""),
     ("back to back, IPv6", common(network=net("fd00::/127"), hosts="+0-+1"), None, Demand(2, 2), [], ""),
@@ -669,7 +669,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("outside", "gateway")],
-        "take an address from 172.16.11.1 to 172.16.11.254",
+        "use an address from 172.16.11.1 to 172.16.11.254",
     ),
     (
         "gateway is the network's",
@@ -824,7 +824,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         [("unusable", "hosts")],
         "holds the broadcast address",
     ),
-    ("no link", common("link", net("10.0.0.0/32")), None, Demand(), [("size", "subnet")], "take a /31 or larger"),
+    ("no link", common("link", net("10.0.0.0/32")), None, Demand(), [("size", "subnet")], "use a /31 or larger"),
     (
         "unused ranges",
         common("prefix", node_prefix=27, pods=".1-.9", hosts=".10-.20"),
@@ -865,14 +865,14 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         [("small", "node_prefix6")],
         "write 126 or less",
     ),
-    ("pods of a link", common("link"), None, Demand(1, 1, 8), [("small", "pods_per_node")], "take the mode prefix"),
+    ("pods of a link", common("link"), None, Demand(1, 1, 8), [("small", "pods_per_node")], "use the mode prefix"),
     (
         "taken at the beginning",
         common("prefix", node_prefix=27, taken={"switches": ".1-.9"}),
         None,
         Demand(1),
         [("taken", "taken.switches")],
-        "take addresses at the end of 172.16.11.0/24",
+        "use addresses at the end of 172.16.11.0/24",
     ),
     (
         "taken of those to come",
@@ -949,7 +949,7 @@ def test_each_mistake_has_its_key_and_its_values(
             "full",
             "subnet",
             "172.16.11.0/24 has room for 8 nodes, a /27 each, and ai-1 has index 9",
-            "take a /23 or larger",
+            "use a /23 or larger",
         ),
         (
             common("link"),
@@ -958,7 +958,7 @@ def test_each_mistake_has_its_key_and_its_values(
             "units",
             "subnet",
             "172.16.11.0/24 has room for 4 units of 32 nodes, a /26 each, and ai-1 is in unit 5",
-            "take a /23 or larger",
+            "use a /23 or larger",
         ),
         (
             common("prefix", net("fd00:11::/76"), node_prefix=80),
@@ -967,7 +967,7 @@ def test_each_mistake_has_its_key_and_its_values(
             "full",
             "subnet6",
             "fd00:11::/76 has room for 16 nodes, a /80 each, and ai-1 has index 17",
-            "take a /75 or larger",
+            "use a /75 or larger",
         ),
     ],
 )
@@ -982,7 +982,7 @@ def test_a_supernet_has_room_for_its_rails() -> None:
     found = address_planner.supernet_problem(net("172.16.0.0/12"), 16, 17)
     assert found and (found.kind, found.key) == ("rails", "supernet")
     assert found.message == "172.16.0.0/12 has room for 16 rails, a /16 each, and there are 17"
-    assert found.remedy == "take a /11 or larger"
+    assert found.remedy == "use a /11 or larger"
     found = address_planner.supernet_problem(net("fd00::/48"), 40, 1)
     assert found and (found.kind, found.key) == ("size", "rail_prefix6")
     assert found.remedy == "write a number from 48 to 128"

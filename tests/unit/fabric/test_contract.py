@@ -13,7 +13,8 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import object_names
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS, table
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,7 +72,15 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
 
 def test_the_page_of_the_file_has_the_table_of_attachments() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", _page("fabric-file.md"), re.M)
-    assert [row for row in rows if row[0] in ATTACHMENTS] == list(table())
+    assert [row for row in rows if row[0] in ATTACHMENTS] == [
+        (
+            each.name,
+            ", ".join(each.link_layers),
+            ", ".join(each.modes),
+            ", ".join(provider for provider, facts in PROVIDERS.items() if not facts.refused(each.name)),
+        )
+        for each in ATTACHMENTS.values()
+    ]
 
 
 def test_the_page_of_the_file_names_every_template() -> None:

@@ -15,11 +15,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import open_questions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import discover_findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import (
+    NodeInfo,
     Outcome,
-    Told,
     as_table,
     counts,
     run,
@@ -57,8 +57,8 @@ def options_of(plan: Plan, template: str | None = None) -> Options:
     )
 
 
-def on_hosts(plan: Plan, told: t.Sequence[Told]) -> dict[str, Row]:
-    """What hosts.yml gives each module on each node; attributes of VFs without those that are nobody's wish."""
+def on_hosts(plan: Plan, told: t.Sequence[NodeInfo]) -> dict[str, Row]:
+    """What hosts.yml gives each module on each node; attributes of VFs without those that are nobody's given."""
     found: dict[str, Row] = {}
     live = {each.name: each.result for each in told}
     for each in plan.nodes:
@@ -75,11 +75,11 @@ def on_hosts(plan: Plan, told: t.Sequence[Told]) -> dict[str, Row]:
 
 
 def codes(outcome: Outcome) -> set[str]:
-    return {doubt.code for doubt in outcome.doubts}
+    return {finding.code for finding in outcome.findings}
 
 
-def of(outcome: Outcome, code: str) -> list[open_questions.Doubt]:
-    return [doubt for doubt in outcome.doubts if doubt.code == code]
+def of(outcome: Outcome, code: str) -> list[discover_findings.DiscoverFinding]:
+    return [finding for finding in outcome.findings if finding.code == code]
 
 
 @pytest.mark.parametrize("name", WORKED)
@@ -103,7 +103,7 @@ def test_a_worked_inventory_comes_back(name: str) -> None:
     addresses = {each.node.name: each.node.address for each in plan.nodes}
     assert {each.node.name: each.node.address for each in again.nodes} == addresses
     # DS310: nodes do not tell how large their blocks are
-    assert counts(outcome.doubts)["error"] == (1 if plan.fabric.provider == "cni" else 0), as_table(outcome.doubts)
+    assert counts(outcome.findings)["error"] == (1 if plan.fabric.provider == "cni" else 0), as_table(outcome.findings)
     assert "DS404" not in codes(outcome)
 
 
@@ -238,7 +238,7 @@ NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial",
 @pytest.mark.parametrize("name", ["macvlan-roce", "sriov-roce-prefix", "mixed-models", "lab-sriov", "dual-stack"])
 @pytest.mark.parametrize("seed", range(12))
 def test_however_little_nodes_tell(name: str, seed: int) -> None:
-    """A kernel that does not know, a driver that does not say, a node without root: doubts, and never an exception."""
+    """Values that kernel or driver do not report, or that need root, give findings and never an exception."""
     draw = random.Random(seed)
     told = live_nodes.told(plan_of(name))[:4]
     for each in told:
@@ -257,7 +257,7 @@ def test_however_little_nodes_tell(name: str, seed: int) -> None:
         assert read["rails"] and read["profiles"] and read["nodes"]
         # Lint can read all of it; only a rail without addresses, which is said (DS301), misses its subnet.
         assert not {finding.code for finding in outcome.lint if finding.code < "RY2"} - {"RY111"}, outcome.lint
-        if not any(doubt.severity == "error" for doubt in outcome.doubts):
+        if not any(finding.severity == "error" for finding in outcome.findings):
             wrong = {finding.code for finding in lint(outcome.text.encode()).errors}
             # A port that shows no netdev is said (DS102), and macvlan needs one, the same on all models. Where no node
             # shows VFs, how many there are to be is left to lint.
@@ -301,39 +301,39 @@ def text_of_six() -> str:
 
 
 @pytest.fixture
-def told() -> list[Told]:
+def told() -> list[NodeInfo]:
     """Six nodes like those of the inventory."""
     return live_nodes.told(planned(text_of_six()))
 
 
-def look(told: t.Sequence[Told], **more: t.Any) -> Outcome:
+def look(told: t.Sequence[NodeInfo], **more: t.Any) -> Outcome:
     wished = {"name": "ai-10-1-16", "attachment": "macvlan", "provider": "spiderpool"}
     return run(told, Options(**dict(wished, **more)))
 
 
-def address(told: list[Told], node: int, netdev: str, text: str) -> None:
+def address(told: list[NodeInfo], node: int, netdev: str, text: str) -> None:
     for row in told[node].result["ip"]["addresses"]:
         if row["netdev"] == netdev:
             row["address"] = text
 
 
-def nic(told: list[Told], node: int, netdev: str) -> Row:
+def nic(told: list[NodeInfo], node: int, netdev: str) -> Row:
     return next(row for row in told[node].result["nics"] if row["netdev"] == netdev)
 
 
-def test_nothing_is_in_doubt_but_what_nodes_do_not_say(told: list[Told]) -> None:
+def test_nothing_is_in_doubt_but_what_nodes_do_not_say(told: list[NodeInfo]) -> None:
     assert codes(look(told)) == {"DS306"}
-    assert codes(look(told, wish={"pods": ".1-.200"})) == set()
+    assert codes(look(told, given={"pods": ".1-.200"})) == set()
     bare = run(told, Options())
     assert codes(bare) == {"DS306", "DS501", "DS502", "DS503"} and "name: discovered" in bare.text
 
 
-def test_an_address_that_is_not_at_its_place(told: list[Told]) -> None:
+def test_an_address_that_is_not_at_its_place(told: list[NodeInfo]) -> None:
     address(told, 3, "enp13s0f0np0", "172.16.13.250/24")
     outcome = look(told)
-    (doubt,) = of(outcome, "DS302")
-    assert (doubt.place, doubt.nodes) == (("rails", "gpu03"), ("ai-10-1-16-4",))
-    assert doubt.message == "has 172.16.13.250, and the plan gives 172.16.13.204"
+    (finding,) = of(outcome, "DS302")
+    assert (finding.place, finding.nodes) == (("rails", "gpu03"), ("ai-10-1-16-4",))
+    assert finding.message == "has 172.16.13.250, and the plan gives 172.16.13.204"
     assert re.search(r"# DECIDE DS302: has 172.16.13.250.*\n(  # .*\n)*  gpu03:", outcome.text)
     assert lint(outcome.text.encode()).plan
 
@@ -342,8 +342,8 @@ def test_a_stray_address_widens_no_subnet() -> None:
     told = live_nodes.told(plan_of("routed-31"))
     address(told, 5, "r2p2", "10.192.63.10/31")
     outcome = run(told, Options(name="ai-routed"))
-    (doubt,) = of(outcome, "DS302")
-    assert (doubt.place, doubt.nodes) == (("rails", "r2p2"), ("b300-su1-06",))
+    (finding,) = of(outcome, "DS302")
+    assert (finding.place, finding.nodes) == (("rails", "r2p2"), ("b300-su1-06",))
     planes = yaml.safe_load(outcome.text)["rails"]["r2"]["planes"]
     assert planes[1]["subnet"] == "10.192.48.0/24"
     assert re.search(
@@ -375,7 +375,7 @@ def test_indexes_where_names_cannot_say_them() -> None:
     }
 
 
-def test_a_node_without_addresses_has_room(told: list[Told]) -> None:
+def test_a_node_without_addresses_has_room(told: list[NodeInfo]) -> None:
     told[5].result["ip"] = {"addresses": [], "routes": [], "rules": []}
     outcome = look(told)
     assert codes(outcome) == {"DS306", "DS311"} and of(outcome, "DS311")[0].nodes == ("ai-10-1-16-6",)
@@ -383,23 +383,23 @@ def test_a_node_without_addresses_has_room(told: list[Told]) -> None:
     assert again.node_vars(again.nodes[5])["ports"][0]["address"] == "172.16.11.206/24"
 
 
-def test_an_address_of_another_rail(told: list[Told]) -> None:
+def test_an_address_of_another_rail(told: list[NodeInfo]) -> None:
     address(told, 1, "enp11s0f0np0", "172.16.12.202/24")
     address(told, 1, "enp12s0f0np0", "172.16.11.202/24")
-    found = [(doubt.place, doubt.message, doubt.nodes) for doubt in of(look(told), "DS302")]
+    found = [(finding.place, finding.message, finding.nodes) for finding in of(look(told), "DS302")]
     assert found == [
         (("rails", "gpu01"), "172.16.12.202 is not in 172.16.11.0/24", ("ai-10-1-16-2",)),
         (("rails", "gpu02"), "172.16.11.202 is not in 172.16.12.0/24", ("ai-10-1-16-2",)),
     ]
 
 
-def test_one_address_twice(told: list[Told]) -> None:
+def test_one_address_twice(told: list[NodeInfo]) -> None:
     address(told, 4, "enp14s0f0np0", "172.16.14.201/24")
-    (doubt,) = of(look(told), "DS305")
-    assert doubt.message == "172.16.14.201 is on gpu04 of ai-10-1-16-1 and on gpu04 of ai-10-1-16-5"
+    (finding,) = of(look(told), "DS305")
+    assert finding.message == "172.16.14.201 is on gpu04 of ai-10-1-16-1 and on gpu04 of ai-10-1-16-5"
 
 
-def test_another_prefix_length_gateway_mtu_table_and_a_second_address(told: list[Told]) -> None:
+def test_another_prefix_length_gateway_mtu_table_and_a_second_address(told: list[NodeInfo]) -> None:
     address(told, 2, "enp11s0f0np0", "172.16.11.203/23")
     ip = told[1].result["ip"]
     next(row for row in ip["routes"] if row["via"] == "172.16.12.254")["via"] = "172.16.12.253"
@@ -416,7 +416,7 @@ def test_another_prefix_length_gateway_mtu_table_and_a_second_address(told: list
     assert "gateway: 172.16.12.254" in outcome.text
 
 
-def given(told: t.Sequence[Told], address: str, **more: t.Any) -> None:
+def given(told: t.Sequence[NodeInfo], address: str, **more: t.Any) -> None:
     """An address for a time on each port, in the kernel's order, which is none."""
     for number, each in enumerate(told, 1):
         for row in each.result["nics"]:
@@ -425,7 +425,7 @@ def given(told: t.Sequence[Told], address: str, **more: t.Any) -> None:
                 each.result["ip"]["addresses"].insert(0, dict(found, **more))
 
 
-def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[Told]) -> None:
+def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[NodeInfo]) -> None:
     before = look(told)
     # as leaves advertise it, with routes of theirs; the NIC of the management network has a lease, as it should
     given(told, "2001:db8:77::%d/64")
@@ -434,9 +434,9 @@ def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[Told]) -> N
         each.result["ip"]["routes"] += [dict(way, to="2001:db8::/32", dynamic=True) for way in ways]
     outcome = look(told)
     found = of(outcome, "DS312")
-    assert [doubt.place[1] for doubt in found] == ["gpu%02d" % rail for rail in range(1, 9)]
-    assert {doubt.nodes for doubt in found} == {tuple(each.name for each in told)}
-    assert {doubt.message for doubt in found} == {
+    assert [finding.place[1] for finding in found] == ["gpu%02d" % rail for rail in range(1, 9)]
+    assert {finding.nodes for finding in found} == {tuple(each.name for each in told)}
+    assert {finding.message for finding in found} == {
         "a router's advertisement or DHCP gave ports IPv6 addresses such as 2001:db8:77::1/64"
     }
     assert codes(outcome) - codes(before) == {"DS312"}
@@ -444,7 +444,7 @@ def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[Told]) -> N
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
-def test_a_default_route_is_no_rails_whoever_gave_it(told: list[Told], dynamic: bool) -> None:
+def test_a_default_route_is_no_rails_whoever_gave_it(told: list[NodeInfo], dynamic: bool) -> None:
     for each in told:
         more = next(dict(row) for row in each.result["nics"] if row["netdev"] == "enp11s0f0np0")
         more.update(netdev="ens99", pci="0001:99:00.0", serial="other", rdma=["mlx5_99"], speed=200000)
@@ -455,22 +455,22 @@ def test_a_default_route_is_no_rails_whoever_gave_it(told: list[Told], dynamic: 
     assert ports["ens99"]["role"] == "management"
 
 
-def test_ports_with_leases_alone_have_no_addresses(told: list[Told]) -> None:
+def test_ports_with_leases_alone_have_no_addresses(told: list[NodeInfo]) -> None:
     for each in told:
         for row in each.result["ip"]["addresses"]:
             row["dynamic"] = True
         each.result["ip"]["rules"], each.result["ip"]["routes"] = [], []
     outcome = look(told)
     assert {"DS301", "DS312"} <= codes(outcome) and "DS303" not in codes(outcome)
-    assert of(outcome, "DS301")[0].message == "no port of the rail has an address of its own"
+    assert of(outcome, "DS301")[0].message == "no port of the rail has an address"
     assert "172.16.11.0/24" not in outcome.text
 
 
-def test_a_node_that_could_not_be_asked_and_one_without_ports(told: list[Told]) -> None:
+def test_a_node_that_could_not_be_asked_and_one_without_ports(told: list[NodeInfo]) -> None:
     told[2] = told[2]._replace(result={})
     told[3].result["nics"] = [row for row in told[3].result["nics"] if row["branch"]]
     outcome = look(told)
-    assert [doubt.nodes for doubt in of(outcome, "DS101") + of(outcome, "DS201")] == [
+    assert [finding.nodes for finding in of(outcome, "DS101") + of(outcome, "DS201")] == [
         ("ai-10-1-16-3",),
         ("ai-10-1-16-4",),
     ]
@@ -479,23 +479,23 @@ def test_a_node_that_could_not_be_asked_and_one_without_ports(told: list[Told]) 
     assert nothing.text == "" and summary(nothing) == "0 nodes give 0 rails; to decide: 0, to check: 0"
 
 
-def test_a_card_in_another_slot_is_a_profile_of_its_own(told: list[Told]) -> None:
+def test_a_card_in_another_slot_is_a_profile_of_its_own(told: list[NodeInfo]) -> None:
     moved = yaml.safe_load(yaml.safe_dump(told[5].result).replace("0000:12:00.0", "0000:c1:00.0"))
     told[5] = told[5]._replace(result=moved)
     outcome = look(told)
-    (doubt,) = of(outcome, "DS207")
-    assert doubt.message == "it is server but for the NICs at 0000:12:00.0, 0000:c1:00.0"
+    (finding,) = of(outcome, "DS207")
+    assert finding.message == "it is server but for the NICs at 0000:12:00.0, 0000:c1:00.0"
     again = planned(outcome.text)
     assert again.node_vars(again.nodes[5])["ports"][7]["pci"] == "0000:c1:00.0"
     assert again.node_vars(again.nodes[5])["ports"][7]["address"] == "172.16.18.206/24"
 
 
-def test_names_that_differ_on_a_node(told: list[Told]) -> None:
+def test_names_that_differ_on_a_node(told: list[NodeInfo]) -> None:
     text = yaml.safe_dump(told[1].result).replace("enp11s0f0np0", "ens1").replace("mlx5_gpu02", "mlx5_x")
     told[1] = told[1]._replace(result=yaml.safe_load(text))
     said = ["its RDMA device is not mlx5_gpu02", "the port of gpu01 is ens1, and on most nodes enp11s0f0np0"]
     outcome = look(told)
-    assert [doubt.message for doubt in of(outcome, "DS405")] == said
+    assert [finding.message for finding in of(outcome, "DS405")] == said
     # macvlan needs one name on all nodes: hosts.yml renames. Others keep what they have.
     again = planned(outcome.text)
     assert {again.node_vars(each)["ports"][0]["netdev"] for each in again.nodes} == {"enp11s0f0np0"}
@@ -505,7 +505,7 @@ def test_names_that_differ_on_a_node(told: list[Told]) -> None:
     assert names == ["enp11s0f0np0", "ens1", "enp11s0f0np0"]
 
 
-def kernel_names(told: t.Sequence[Told]) -> list[Told]:
+def kernel_names(told: t.Sequence[NodeInfo]) -> list[NodeInfo]:
     """The same nodes before anybody gave names: RDMA devices and netdevs say nothing of rails."""
     return [
         each._replace(result=yaml.safe_load(re.sub(r"mlx5_gpu0(\d)", r"mlx5_\1", yaml.safe_dump(each.result))))
@@ -513,7 +513,7 @@ def kernel_names(told: t.Sequence[Told]) -> list[Told]:
     ]
 
 
-def bare(told: t.Sequence[Told]) -> list[Told]:
+def bare(told: t.Sequence[NodeInfo]) -> list[NodeInfo]:
     """Without anything that is set on ports."""
     return [
         each._replace(result=dict(each.result, ip={"addresses": [], "routes": [], "rules": []}))
@@ -521,7 +521,7 @@ def bare(told: t.Sequence[Told]) -> list[Told]:
     ]
 
 
-def test_rails_of_bare_nodes_follow_their_gpus(told: list[Told]) -> None:
+def test_rails_of_bare_nodes_follow_their_gpus(told: list[NodeInfo]) -> None:
     told = bare(told)
     swapped = {"0000:0b:00.0": "0000:12:00.0", "0000:12:00.0": "0000:0b:00.0"}
     for each in told:
@@ -540,12 +540,12 @@ def test_rails_of_bare_nodes_follow_their_gpus(told: list[Told]) -> None:
     assert "DS209" in codes(kept)
 
 
-def test_names_can_be_said(told: list[Told]) -> None:
+def test_names_can_be_said(told: list[NodeInfo]) -> None:
     outcome = look(kernel_names(told), rails="rail{n}")
     assert list(yaml.safe_load(outcome.text)["rails"]) == ["rail%d" % number for number in range(1, 9)]
 
 
-def test_tables_say_the_order_where_names_do_not(told: list[Told]) -> None:
+def test_tables_say_the_order_where_names_do_not(told: list[NodeInfo]) -> None:
     told = kernel_names(told)
     for each in told:
         for row in each.result["ip"]["rules"] + each.result["ip"]["routes"]:
@@ -555,32 +555,32 @@ def test_tables_say_the_order_where_names_do_not(told: list[Told]) -> None:
     assert ports["gpu01"]["pci"] == "0000:0c:00.0" and "DS209" in codes(outcome) and "DS308" in codes(outcome)
 
 
-def heard(told: t.Sequence[Told]) -> Row:
+def heard(told: t.Sequence[NodeInfo]) -> Row:
     return {
         each.name: {"enp%ds0f0np0" % (10 + rail): {"chassis": "leaf-%d" % rail, "port": "swp1"} for rail in range(1, 9)}
         for each in told
     }
 
 
-def test_leaves_agree_with_rails_or_it_is_said(told: list[Told]) -> None:
+def test_leaves_agree_with_rails_or_it_is_said(told: list[NodeInfo]) -> None:
     lldp = heard(told)
     assert codes(look(told, lldp=lldp)) == {"DS306"}
     swapped = copy.deepcopy(lldp)
     own = swapped["ai-10-1-16-3"]
     own["enp12s0f0np0"], own["enp15s0f0np0"] = own["enp15s0f0np0"], own["enp12s0f0np0"]
     found = of(look(told, lldp=swapped), "DS210")
-    assert [(doubt.place, doubt.nodes) for doubt in found] == [
+    assert [(finding.place, finding.nodes) for finding in found] == [
         (("rails", "gpu02"), ("ai-10-1-16-3",)),
         (("rails", "gpu05"), ("ai-10-1-16-3",)),
     ]
     assert found[0].message == "the port hears the leaf leaf-5, which on most nodes is on gpu05"
     one = {node: {netdev: {"chassis": "only"} for netdev in own} for node, own in lldp.items()}
-    assert [doubt.message for doubt in of(look(told, lldp=one), "DS210")] == [
+    assert [finding.message for finding in of(look(told, lldp=one), "DS210")] == [
         "the leaf only is heard on %s alike" % ", ".join("gpu%02d" % number for number in range(1, 9))
     ]
 
 
-def test_leaves_say_which_port_of_another_model_is_on_which_rail(told: list[Told]) -> None:
+def test_leaves_say_which_port_of_another_model_is_on_which_rail(told: list[NodeInfo]) -> None:
     told, other = bare(told), bare(told)[5]
     lldp = heard(told)
     lldp[other.name] = {"enp%ds0f0np0" % (10 + rail): {"chassis": "leaf-%d" % (9 - rail)} for rail in range(1, 9)}
@@ -597,7 +597,7 @@ def test_leaves_say_which_port_of_another_model_is_on_which_rail(told: list[Told
     assert not of(plain, "DS210")
 
 
-def test_networks_say_which_port_of_another_model_is_on_which_rail(told: list[Told]) -> None:
+def test_networks_say_which_port_of_another_model_is_on_which_rail(told: list[NodeInfo]) -> None:
     told = kernel_names(told)
     for row in told[5].result["nics"]:
         row["device"] = "1017" if row["rdma"] else row["device"]
@@ -611,7 +611,7 @@ def test_networks_say_which_port_of_another_model_is_on_which_rail(told: list[To
     assert (ports["gpu01"]["netdev"], ports["gpu08"]["netdev"]) == (last, first)
 
 
-def without_card(node: Told, pci: str, netdev: str) -> Told:
+def without_card(node: NodeInfo, pci: str, netdev: str) -> NodeInfo:
     """The node after a card has fallen off its bus."""
     result = yaml.safe_load(yaml.safe_dump(node.result))
     for part in ("nics", "rdma"):
@@ -623,7 +623,7 @@ def without_card(node: Told, pci: str, netdev: str) -> Told:
     return node._replace(result=result)
 
 
-def test_a_card_that_half_of_the_nodes_lack_is_a_rail_in_its_place(told: list[Told]) -> None:
+def test_a_card_that_half_of_the_nodes_lack_is_a_rail_in_its_place(told: list[NodeInfo]) -> None:
     outcome = look([without_card(told[0], "0000:0d:00.0", "enp13s0f0np0"), told[1]])
     names = ["gpu%02d" % number for number in range(1, 9)]
     assert list(yaml.safe_load(outcome.text)["rails"]) == names and of(outcome, "DS207")
@@ -633,7 +633,7 @@ def test_a_card_that_half_of_the_nodes_lack_is_a_rail_in_its_place(told: list[To
     assert ports[0] == {name: "172.16.%d.201/24" % (10 + at) for at, name in enumerate(names, 1) if name != "gpu03"}
 
 
-def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(told: list[Told]) -> None:
+def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(told: list[NodeInfo]) -> None:
     """Devices have the kernel's names, and by networks two cards are known as none of the first model's."""
     told = kernel_names(told)
     first = without_card(without_card(told[0], "0000:0d:00.0", "enp13s0f0np0"), "0000:0f:00.0", "enp15s0f0np0")
@@ -645,7 +645,7 @@ def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(told: lis
     assert held == {"172.16.%d.202/24" % number for number in range(11, 19)}
 
 
-def _taken(told: list[Told], node: int, netdev: str) -> str:
+def _taken(told: list[NodeInfo], node: int, netdev: str) -> str:
     """A pod holds the port, its RDMA device with it; the port's PCI address comes back."""
     result, row = told[node].result, nic(told, node, netdev)
     result["rdma"] = [each for each in result["rdma"] if each["pci"] != row["pci"]]
@@ -667,39 +667,42 @@ def test_ports_that_pods_hold_make_no_model_of_their_own() -> None:
     kept, shown = yaml.safe_load(whole.text), yaml.safe_load(outcome.text)
     assert list(kept.pop("nodes")) == ["solo-[01:04]"] and list(shown.pop("nodes")) == ["solo-[01:03]"]
     assert shown == kept
-    found = {(node, doubt.message) for doubt in of(outcome, "DS102") for node in doubt.nodes}
-    assert found == {(told[node].name, "%s shows no netdev" % pci) for (node, _), pci in zip(held[:2], addresses)}
+    found = {(node, finding.message) for finding in of(outcome, "DS102") for node in finding.nodes}
+    assert found == {(told[node].name, "%s has no netdev" % pci) for (node, _), pci in zip(held[:2], addresses)}
     (alone,) = of(outcome, "DS201")
     assert alone.nodes == (told[3].name,) and "pod" in alone.message
     assert {"DS202", "DS203", "DS207", "DS311", "DS402"}.isdisjoint(codes(outcome))
 
 
-def test_a_port_that_lost_its_rdma_device_is_still_its_rails(told: list[Told]) -> None:
+def test_a_port_that_lost_its_rdma_device_is_still_its_rails(told: list[NodeInfo]) -> None:
     row = nic(told, 2, "enp12s0f0np0")
     row["rdma"] = []
     told[2].result["rdma"] = [each for each in told[2].result["rdma"] if each["pci"] != row["pci"]]
     outcome = look(told)
     assert list(yaml.safe_load(outcome.text)["profiles"]) == ["server"]
-    (doubt,) = of(outcome, "DS402")
-    assert doubt.nodes == (told[2].name,)
+    (finding,) = of(outcome, "DS402")
+    assert finding.nodes == (told[2].name,)
 
 
-def test_slots_agree_or_it_is_said(told: list[Told]) -> None:
+def test_slots_agree_or_it_is_said(told: list[NodeInfo]) -> None:
     for at in range(6):
         for number in range(1, 9):
             nic(told, at, "enp%ds0f0np0" % (10 + number))["slot"] = str(20 + number)
     assert not of(look(told), "DS211")
     nic(told, 2, "enp11s0f0np0")["slot"] = "9"
-    (doubt,) = of(look(told), "DS211")
-    assert (doubt.message, doubt.nodes) == ("0000:0b:00.0 is in the slot 9, and on most nodes in 21", ("ai-10-1-16-3",))
+    (finding,) = of(look(told), "DS211")
+    assert (finding.message, finding.nodes) == (
+        "0000:0b:00.0 is in the slot 9, and on most nodes in 21",
+        ("ai-10-1-16-3",),
+    )
     for at in range(6):
         nic(told, at, "enp12s0f0np0")["slot"] = "21"
     assert "0000:0b:00.0 and 0000:0c:00.0 are two cards, and both are in the slot 21" in [
-        doubt.message for doubt in of(look(told), "DS211")
+        finding.message for finding in of(look(told), "DS211")
     ]
 
 
-def test_nics_for_storage_and_management_are_told_apart(told: list[Told]) -> None:
+def test_nics_for_storage_and_management_are_told_apart(told: list[NodeInfo]) -> None:
     for each in told:
         extra = [
             dict(live_nodes._bare("0000:a1:00.0", "stor1"), device="101d", speed=200000, rdma=["mlx5_70"]),
@@ -723,17 +726,17 @@ def test_vfs_of_another_name_or_number() -> None:
     gone = told[1].result["vfs"].pop()
     assert gone["index"] == 7
     found = of(run(told, options_of(plan)), "DS403")
-    assert [(doubt.message, doubt.nodes) for doubt in found] == [("ports have 7 and 8 VFs", ("ai-10-1-16-2",))]
+    assert [(finding.message, finding.nodes) for finding in found] == [("ports have 7 and 8 VFs", ("ai-10-1-16-2",))]
     told[0].result["vfs"][0]["attributes"]["vlan"] = 7
     assert "VFs have different values of vlan: 0, 7" in [
-        doubt.message for doubt in of(run(told, options_of(plan)), "DS403")
+        finding.message for finding in of(run(told, options_of(plan)), "DS403")
     ]
 
 
-def test_the_rdma_mode_is_kept_or_said(told: list[Told]) -> None:
+def test_the_rdma_mode_is_kept_or_said(told: list[NodeInfo]) -> None:
     told[0].result["system"]["rdma_mode"] = "exclusive"
-    (doubt,) = of(look(told), "DS407")
-    assert doubt.nodes == ("ai-10-1-16-1",)
+    (finding,) = of(look(told), "DS407")
+    assert finding.nodes == ("ai-10-1-16-1",)
     plan = plan_of("sriov-roce")
     shared = live_nodes.told(plan)
     for each in shared:
@@ -749,22 +752,22 @@ def test_soft_devices_with_a_name_of_the_kernel_and_ports_without_any() -> None:
             dict(row, device="rxe0") if row["device"] == "rxe_gpu01" else row for row in each.result["rdma"]
         ]
     outcome = run(told, Options(name="lab", rails="gpu{n:02}"))
-    assert {doubt.place for doubt in of(outcome, "DS406")} == {("profiles", "server", "ports", "gpu01")}
+    assert {finding.place for finding in of(outcome, "DS406")} == {("profiles", "server", "ports", "gpu01")}
     for each in told:
         each.result["rdma"] = []
     outcome = run(told, Options(name="lab", rails="gpu{n:02}"))
     assert len(of(outcome, "DS402")) == 8 and "soft_rdma" not in yaml.safe_load(outcome.text)["profiles"]["server"]
 
 
-def test_every_code_is_said_somewhere_and_in_the_page() -> None:
+def test_every_code_is_used_and_documented() -> None:
     page = (ROOT / "docs" / "discover.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (DS[0-9]{3}) \| (error|warning) \| (.*) \|$", page, re.M)
-    assert rows == [(code, severity, title) for code, (severity, title) in open_questions.CODES.items()]
+    rows = re.findall(r"^\| (DS[0-9]{3}) \| (.*) \| (error|warning) \| (.*) \|$", page, re.M)
+    assert rows == [(code, *rest) for code, rest in discover_findings.CODES.items()]
     folder = ROOT / "plugins" / "module_utils" / "_fabric" / "discover"
     used = {
         code
         for path in folder.glob("*.py")
-        if path.name != "open_questions.py"
+        if path.name != "discover_findings.py"
         for code in re.findall(r'"(DS[0-9]{3})"', path.read_text())
     }
-    assert used == set(open_questions.CODES)
+    assert used == set(discover_findings.CODES)

@@ -12,7 +12,11 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import Outcome, Told, run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import (
+    NodeInfo,
+    Outcome,
+    run,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
@@ -123,16 +127,16 @@ def discovered(server: Server, count: int = 2) -> tuple[Outcome, list[tuple[str,
     """The outcome, and each rail with its port's name and GPUs."""
     result = server.look()
     outcome = run(
-        [Told("ai-%d" % number, None, result) for number in range(1, count + 1)], Options(name="ai", mtu=9000)
+        [NodeInfo("ai-%d" % number, None, result) for number in range(1, count + 1)], Options(name="ai", mtu=9000)
     )
     ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
     return outcome, [(rail, port["netdev"], port.get("gpu")) for rail, port in ports.items()]
 
 
-def doubts(outcome: Outcome) -> dict[str, list[str]]:
+def findings(outcome: Outcome) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for doubt in outcome.doubts:
-        found.setdefault(doubt.code, []).append(doubt.message)
+    for finding in outcome.findings:
+        found.setdefault(finding.code, []).append(finding.message)
     return {code: found[code] for code in found if code[:3] == "DS2"}
 
 
@@ -158,7 +162,7 @@ def test_eight_gpus_each_with_a_switch(tmp_path: Path) -> None:
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("hgx-h100")))
     wanted = [0, 1, 2, 4, 5, 6, 7, 8]
     assert rails == [("gpu%02d" % (at + 1), "nic%d" % nic, at) for at, nic in enumerate(wanted)]
-    assert doubts(outcome) == {} and others(outcome) == {"nic3": "storage", "eno1": "management"}
+    assert findings(outcome) == {} and others(outcome) == {"nic3": "storage", "eno1": "management"}
     assert "gpu_distance: PIX" in outcome.text and "speed: 400" in outcome.text
 
 
@@ -173,7 +177,7 @@ def test_pairs_of_gpus_with_pairs_of_nics(tmp_path: Path) -> None:
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("dgx-a100")))
     wanted = [0, 1, 2, 3, 6, 7, 4, 5]
     assert rails == [("gpu%02d" % (at + 1), "nic%d" % nic, at) for at, nic in enumerate(wanted)]
-    assert doubts(outcome) == {
+    assert findings(outcome) == {
         "DS203": [
             "nic%d and nic%d are equally near to GPUs %d, %d" % (nic, nic + 1, gpu, gpu + 1)
             for gpu, nic in ((0, 0), (2, 2), (4, 6), (6, 4))
@@ -183,10 +187,10 @@ def test_pairs_of_gpus_with_pairs_of_nics(tmp_path: Path) -> None:
 
 
 def test_four_gpus_with_two_cards_of_two_ports(tmp_path: Path) -> None:
-    """Each processor has two GPUs and a card of two ports: four rails, and a doubt, for nothing tells ports apart."""
+    """Each processor has two GPUs and a card of two ports: four rails, and a finding, for nothing tells ports apart."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("four-gpu")))
     assert rails == [("gpu%02d" % (at + 1), "nic%d" % at, at) for at in range(4)]
-    assert doubts(outcome) == {
+    assert findings(outcome) == {
         "DS203": [
             "nic0 and nic1 are equally near to GPUs 0, 1",
             "nic2 and nic3 are equally near to GPUs 2, 3",
@@ -200,7 +204,7 @@ def test_cards_of_two_ports_beside_each_gpu_are_planes(tmp_path: Path) -> None:
     assert rails == [
         ("gpu%02dp%d" % (gpu + 1, plane + 1), "nic%d" % (2 * gpu + plane), gpu) for gpu in range(8) for plane in (0, 1)
     ]
-    assert doubts(outcome) == {}
+    assert findings(outcome) == {}
     assert others(outcome) == {"nic16": "storage", "nic17": "storage", "eno1": "management"}
 
 
@@ -208,7 +212,7 @@ def test_ports_that_gpus_cannot_share_evenly(tmp_path: Path) -> None:
     """Three GPUs and a card of two ports: it is said why no rail is sure."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("three-gpu")))
     assert [netdev for _rail, netdev, _gpu in rails] == ["nic0", "nic1"]
-    assert doubts(outcome)["DS202"] == ["nic0 and nic1 do not share GPUs 0, 1, 2 evenly"]
+    assert findings(outcome)["DS202"] == ["nic0 and nic1 do not share GPUs 0, 1, 2 evenly"]
     assert "# DECIDE DS202" in outcome.text
 
 
@@ -216,7 +220,7 @@ def test_grace_tells_no_distance(tmp_path: Path) -> None:
     """GB200: each GPU has a PCI domain of its own, and every NIC is SYS: the model alone tells the rails' ports."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("gb200")))
     assert rails == [("gpu%02d" % (at + 1), "nic%d" % at, at) for at in range(4)]
-    said = doubts(outcome)
+    said = findings(outcome)
     assert said["DS204"] == ["every NIC is as far from every GPU as another (SYS)"] and "# DECIDE DS204" in outcome.text
     assert said["DS206"] == ["nic4 and nic5 are not on the rails by model, for GPUs 0, 1, 2, 3"]
     assert others(outcome) == {"nic4": "storage", "nic5": "storage", "eno1": "management"}
@@ -226,9 +230,9 @@ def test_speed_decides_where_models_do_not(tmp_path: Path) -> None:
     told = dict(recorded("gb200"), nics=["1021"] * 6)
     outcome, rails = discovered(Server(Tree(tmp_path), told, speeds=[400, 400, 100, 100, 400, 400]))
     assert [netdev for _rail, netdev, _gpu in rails] == ["nic0", "nic1", "nic4", "nic5"]
-    assert "DS206" in doubts(outcome)
+    assert "DS206" in findings(outcome)
     alike, rails = discovered(Server(Tree(tmp_path / "alike"), told))
-    assert len(rails) == 6 and doubts(alike)["DS202"] == [
+    assert len(rails) == 6 and findings(alike)["DS202"] == [
         "nic0, nic1, nic2, nic3, nic4 and nic5 are equally near to GPUs 0, 1, 2, 3"
     ]
 
@@ -256,12 +260,12 @@ def test_a_server_with_more_cards_than_gpus(tmp_path: Path) -> None:
     branch = Branch.observe(tree.system())
     assert branch.why_card("0000:5f:00.0") == "ens39f1np1 is part of br-ex, which carries the default route"
     result = nodes.node(tree, links, branch_of=lambda system: branch).look(["nics", "gpus", "vfs"])
-    outcome = run([Told("ai-%d" % number, None, result) for number in (1, 2)], Options(name="ai", mtu=9000))
+    outcome = run([NodeInfo("ai-%d" % number, None, result) for number in (1, 2)], Options(name="ai", mtu=9000))
     ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
     first = ["18", "3a", "4d", "5d", "9b", "ba", "ca", "db"]
     assert [port["pci"][5:7] for port in ports.values()] == first + ["1a", "cc"]
     assert [port.get("gpu") for port in ports.values()] == list(range(8)) + [None, None]
-    assert doubts(outcome) == {
+    assert findings(outcome) == {
         "DS202": [
             "ens40f0np0 and ens42f0np0 are equally near to GPU 0",
             "ens36f0np0 and ens34f0np0 are equally near to GPU 6",

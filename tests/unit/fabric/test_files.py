@@ -18,12 +18,8 @@ from hypothesis import strategies as st
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import render
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
-    ATTACHMENTS,
-    PROVIDERS,
-    mode_refused,
-    refused,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 from .wrong_files import GOOD
@@ -61,10 +57,10 @@ _POD_KEYS6 = 'gateway6: "::1", pods6: "::4:0-::4:fff", hosts6: "::8:0-::8:ffff"'
 @st.composite
 def files(draw: t.Callable[..., t.Any]) -> File:
     """A good file: an attachment and provider that go together, in any mode, with any families, planes and units."""
-    provider = draw(st.sampled_from(PROVIDERS))
-    attachment = draw(st.sampled_from([name for name in ATTACHMENTS if not refused(provider, name)]))
+    provider = draw(st.sampled_from(list(PROVIDERS)))
+    attachment = draw(st.sampled_from(PROVIDERS[provider].served))
     alone = attachment == "host-device"
-    modes = [mode for mode in MODES if not mode_refused(provider, mode) and (mode != "link" or alone)]
+    modes = [mode for mode in MODES if not PROVIDERS[provider].mode_refused(mode) and (mode != "link" or alone)]
     # nv-ipam begins at a subnet's first address, which these ranges do not.
     modes = [mode for mode in modes if provider != "network-operator" or mode != "subnet"]
     mode = draw(st.sampled_from(modes))

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Net
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
     Found,
-    Mended,
+    ImportFinding,
     Place,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES
@@ -64,7 +64,7 @@ def codes(outcome: Outcome) -> list[tuple[int, str]]:
     return sorted(places)
 
 
-def _lines(found: Mended) -> list[int]:
+def _lines(found: ImportFinding) -> list[int]:
     return [found.finding.line, *(place.line for place in found.also)]
 
 

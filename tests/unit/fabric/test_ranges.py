@@ -221,8 +221,8 @@ def test_a_value_of_one_rail_keeps_its_own_remedy() -> None:
     (found,) = findings(
         fabric("gpu01: {subnet: 10.1.0.0/24, hosts: .1.9}, gpu02: {subnet: 10.2.0.0/24, hosts: .9-.10}", nodes=1)
     )
-    assert "RY306 rails.gpu01.hosts: 10.1.1.9 is not in 10.1.0.0/24." in found
-    assert found.endswith("Remedy: take addresses from 10.1.0.1 to 10.1.0.254.")
+    assert "address-outside-subnet (RY306) rails.gpu01.hosts: 10.1.1.9 is not in 10.1.0.0/24." in found
+    assert found.endswith("Remedy: use addresses from 10.1.0.1 to 10.1.0.254.")
 
 
 @given(st.integers(0, 2**40), st.integers(8, 30), st.booleans())
@@ -291,7 +291,7 @@ def test_counts_are_written_as_people_write_them() -> None:
     (found,) = findings(fabric(one.replace(", hosts: +0", "")))
     assert "gpu01 and 1 more rail have no hosts: their ports" in found and found.endswith("such as hosts: +0-+1.")
     (found,) = findings(fabric("gpu01: {subnet: 10.1.0.0/24, hosts: .1-.9}, gpu02: {subnet: 10.2.0.0/24}"))
-    assert "RY314 rails.gpu02: gpu02 has no hosts: its ports" in found
+    assert "no-host-addresses (RY314) rails.gpu02: gpu02 has no hosts: its ports" in found
     (found,) = findings(
         fabric("gpu01: {}, gpu02: {}", "mode: prefix, supernet: 10.0.0.0/8, rail_prefix: 27, node_prefix: 27")
     )

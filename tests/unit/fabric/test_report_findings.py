@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Findings as a table, as JSON, SARIF and JUnit XML: each tells all of them, and machines can read it."""
+"""Findings as a table, JSON, SARIF and JUnit XML: each contains all findings, in a valid format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text impor
 
 GOOD = example_file.BASE.encode("utf-8")
 BAD = GOOD.replace(b"mtu: 4200", b"mtu: jumbo").replace(b"172.16.12.0/24", b"172.16.11.0/24")
-WARNED = Finding("RY112", WARNING, "fabric.mtu", 7, 3, "a <warning> & more", "none")
+WARNED = Finding("RY112", "wrong-type", WARNING, "fabric.mtu", 7, 3, "a <warning> & more", "none")
 
 
 def _checked() -> list[tuple[str, list[Finding]]]:
@@ -36,21 +36,21 @@ def _checked() -> list[tuple[str, list[Finding]]]:
     return [("inventories/a b/fabric.yml", found), ("/srv/good.yml", lint(GOOD).findings), ("w.yml", [WARNED])]
 
 
-def test_the_table_says_every_word_and_is_no_wider_than_a_terminal() -> None:
+def test_the_table_contains_every_word_and_fits_a_terminal() -> None:
     checked = _checked()
     table = finding_report.as_table(checked)
     assert max(map(len, table.splitlines())) <= text_table.WIDTH
     words = re.sub(r"\s+", " ", table)
     for _file, found in checked:
         for finding in found:
-            assert finding.code in words and finding.place in words
+            assert finding.label in words and finding.place in words
             assert "Remedy: " in words
             for word in (finding.message + " " + finding.remedy).split():
                 assert word in words
     assert table.splitlines()[-1] == "3 files: %d errors, 1 warning" % len(checked[0][1])
 
 
-def test_a_clean_file_is_said_to_be_clean() -> None:
+def test_a_file_without_findings() -> None:
     checked = [("fabric.yml", lint(GOOD).findings)]
     assert finding_report.as_table(checked) == "fabric.yml: no findings"
     assert finding_report.worst(checked) is None
@@ -70,8 +70,8 @@ def test_json_holds_each_finding_whole() -> None:
     assert data["counts"] == {"error": len(checked[0][1]), "warning": 1, "note": 0} and data["worst"] == "error"
     assert [each["file"] for each in data["files"]] == [file for file, _found in checked]
     for (_file, found), said in zip(checked, data["files"]):
-        assert [(each["code"], each["line"], each["message"]) for each in said["findings"]] == [
-            (each.code, each.line, each.message) for each in found
+        assert [(each["code"], each["name"], each["line"], each["message"]) for each in said["findings"]] == [
+            (each.code, each.name, each.line, each.message) for each in found
         ]
 
 
@@ -81,7 +81,8 @@ def test_sarif_names_every_rule_and_places_every_result() -> None:
     assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == sorted(RULES) and run["tool"]["driver"]["version"] == "1.2.3"
+    assert [(rule["id"], rule["name"]) for rule in rules] == [(code, RULES[code].name) for code in sorted(RULES)]
+    assert run["tool"]["driver"]["version"] == "1.2.3"
     results = run["results"]
     assert len(results) == sum(len(found) for _file, found in checked)
     for result in results:
@@ -113,6 +114,8 @@ def test_junit_fails_what_fails(strict: bool) -> None:
     assert [suite.get("name") for suite in suites] == [file for file, _found in checked]
     failed = {case.get("name", "")[:5] for case in suites[0].iter("testcase") if case.find("failure") is not None}
     assert failed == {finding.code for finding in checked[0][1] if finding.severity == ERROR}
+    names = [case.get("name", "") for case in suites[0].iter("testcase")]
+    assert names == ["%s %s: %s" % (code, RULES[code].name, RULES[code].title) for code in sorted(RULES)]
     assert not suites[1].findall(".//failure") and len(suites[1].findall("testcase")) == len(RULES)
     (case,) = [case for case in suites[2].iter("testcase") if len(case)]
     out = case.find("failure" if strict else "system-out")

@@ -311,10 +311,10 @@ def state(module: str, **change: t.Any) -> Harm:
     return act
 
 
-def lacks(*subjects: str, what: str, reason: str) -> Harm:
+def missing(*subjects: str, what: str, reason: str) -> Harm:
     def act(world: World) -> None:
         assert world.cluster is not None
-        world.cluster["lacks"].append({"subjects": list(subjects), "what": what, "reason": reason})
+        world.cluster["missing"].append({"subjects": list(subjects), "what": what, "reason": reason})
 
     return act
 
@@ -325,15 +325,15 @@ def differs(world: World) -> None:
     world.cluster["changes"] += [change, dict(change, attribute="spec.gateway")]
 
 
-def withheld(what: str) -> Harm:
-    """As ``kube_ready`` says it: a pool that is disabled is missing to pods too."""
+def withheld(field: str) -> Harm:
+    """As ``kube_ready`` returns it: a disabled pool is missing too."""
 
     def act(world: World) -> None:
         assert world.cluster is not None
-        found = {"subjects": ["SpiderIPPool ai-gpu03"], "what": what, "reason": "set it back"}
+        found = {"subjects": ["SpiderIPPool ai-gpu03"], "what": "gives less", "reason": "set it back", "field": field}
         world.cluster["withheld"] = [found]
-        if "disable" in what:
-            world.cluster["lacks"].append(found)
+        if field == "spec.disable":
+            world.cluster["missing"].append(found)
 
     return act
 
@@ -406,16 +406,16 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("no API server", lambda w: (w.cluster or {}).update(error="refused"), "RV900", None, None),
     (
         "resource short",
-        lacks(NODE, what="reports 1 of 2 spidernet.io/gpu03_sriov (rail gpu03)", reason="see NODE"),
+        missing(NODE, what="reports 1 of 2 spidernet.io/gpu03_sriov (rail gpu03)", reason="x"),
         *("RV901", NODE, RAIL),
     ),
     ("pool edited", differs, "RV902", None, RAIL),
-    ("pool disabled", withheld("is disabled (spec.disable)"), "RV905", None, RAIL),
-    ("addresses excluded", withheld("excludes addresses (spec.excludeIPs a)"), "RV906", None, RAIL),
+    ("pool disabled", withheld("spec.disable"), "RV905", None, RAIL),
+    ("addresses excluded", withheld("spec.excludeIPs"), "RV906", None, RAIL),
     ("object refused", refused, "RV907", None, RAIL),
     (
         "network not taken up",
-        lacks("SpiderMultusConfig gpu03-sriov", what="has no NetworkAttachmentDefinition", reason="x"),
+        missing("SpiderMultusConfig gpu03-sriov", what="has no NetworkAttachmentDefinition", reason="x"),
         *("RV903", None, RAIL),
     ),
 ]
@@ -842,6 +842,16 @@ def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -
     (warning,) = world.document()["warnings"]
     assert (warning["code"], warning["node"]) == ("RV550", NODE) and path in warning["found"]
     assert found(world, DRIFT) == [("RV550", NODE, None)]
+
+
+def test_a_change_belongs_to_its_port_and_leftovers_are_not_drift(world: World) -> None:
+    change = {"subject": "vf 1", "attribute": "trust", "before": False, "after": True}
+    change["port"] = {"pci": "0000:03:00.0", "netdev": None}
+    mark = {"subject": "/run/railyard/mark", "attribute": "any", "before": True, "after": None, "kind": "interrupted"}
+    world.states[NODE]["sriov_vfs"] = {"changes": [mark]}
+    assert found(world, DRIFT) == []
+    world.states[NODE]["sriov_vfs"] = {"changes": [mark, change]}
+    assert found(world, DRIFT) == [("RV206", NODE, RAIL)]
 
 
 def test_an_edited_mode_of_the_next_boot_drifts(world: World) -> None:

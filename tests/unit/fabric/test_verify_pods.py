@@ -290,7 +290,7 @@ def test_what_failed_below_is_not_told_again_of_pods(world: World) -> None:
     pending("Unschedulable: 1 Insufficient spidernet.io/gpu03_sriov")(world)
     assert world.cluster is not None
     short = {"subjects": [NODE], "what": "reports 0 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "reason": "x"}
-    world.cluster["lacks"].append(short)
+    world.cluster["missing"].append(short)
     assert found(world) == [("RV901", NODE, RAIL)]
 
 

@@ -4,14 +4,24 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import RULES, WARNING
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    ERROR,
+    NOTE,
+    RULES,
+    WARNING,
+    Rule,
+    register,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import nearest
 
@@ -55,6 +65,37 @@ def test_several_mistakes_are_said_at_once_in_the_order_of_the_file() -> None:
         text = text.replace(old, new)
     found = [(finding.code, finding.line) for finding in lint(text.encode("utf-8")).findings]
     assert found == [("RY112", 8), ("RY306", 18), ("RY114", 24), ("RY108", 34), ("RY411", 40)]
+
+
+def test_every_rule_has_a_name_of_its_own() -> None:
+    imported = [rule.name for rule in IMPORT_RULES.values()]
+    names = [*(rule.name for rule in RULES.values()), *imported, *(name for name, _severity, _title in CODES.values())]
+    assert len(names) == len(set(names)) == len(RULES) + len(IMPORT_RULES) + len(CODES)
+    assert [name for name in names if not re.fullmatch(r"[a-z]+[0-9]*(-[a-z0-9]+)+", name)] == []
+
+
+@pytest.mark.parametrize("header", ["RY311 other: Other", "RY999 rail-subnet-overlap: Other", "RY999: Without a name"])
+def test_codes_and_names_are_registered_once(header: str) -> None:
+    rules: dict[str, Rule] = {}
+    register(rules, "RY311 rail-subnet-overlap: Overlapping rail subnets", "a", "b", ERROR)
+    with pytest.raises(ValueError, match="registered already"):
+        register(rules, header, "a", "b", ERROR)
+
+
+@pytest.mark.parametrize("text", ["RY314", "no-host-addresses"])
+def test_a_finding_is_suppressed_by_code_or_name(text: str) -> None:
+    raw = GOOD["macvlan"].replace("    hosts: .201-.253\n", "")
+    entry = "lint:\n  - {rule: %s, place: rails.gpu03, reason: verified by hand}\n" % text
+    (finding,) = lint((raw + entry).encode("utf-8")).findings
+    assert (finding.severity, finding.reason, finding.label) == (NOTE, "verified by hand", "no-host-addresses (RY314)")
+    (finding,) = lint((raw + entry.replace(text, text[:-1])).encode("utf-8")).errors
+    assert finding.code == "RY117" and "unknown rule %s" % text[:-1] in finding.message
+
+
+def test_a_suppression_with_a_typo_names_the_rule() -> None:
+    entry = "lint:\n  - {rule: no-host-adresses, place: rails.gpu03, reason: verified by hand}\n"
+    (finding,) = lint((GOOD["macvlan"] + entry).encode("utf-8")).findings
+    assert "did you mean no-host-addresses?" in finding.message
 
 
 @pytest.mark.parametrize("code", RULES)
@@ -105,7 +146,7 @@ def test_the_neighbour_tables_are_those_that_nodes_are_given(
     ) % (limits % fabric if fabric else "", limits % group if group else "")
     found = [(finding.code, finding.message, finding.remedy) for finding in lint(text.encode()).findings]
     message = "2,000 nodes and their pods on gpu01 are 2,000 neighbours, and the table holds {:,}".format(holds or 0)
-    remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to 4096 or more"
+    remedy = "use the mode prefix, or set gc_thresh3 of limits.neighbours to 4096 or more"
     assert found == ([("RY952", message, remedy)] if holds else [])
 
 

@@ -82,7 +82,7 @@ class World:
         self.dark: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         self.others: dict[str, list[Row]] = {}
-        self.cluster: Row | None = {"server": "https://[::1]:6443", "error": "", "lacks": [], "changes": []}
+        self.cluster: Row | None = {"server": "https://[::1]:6443", "error": "", "missing": [], "changes": []}
         self.insides: dict[str, Row] = {}
         self.pod_probes: dict[str, list[Row]] = {name: [] for name in self.plans}
         self.pod_refused: dict[str, str] = {}

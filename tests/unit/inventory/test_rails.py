@@ -81,7 +81,7 @@ def test_every_wrong_file_is_refused_or_warned_of(wrong: t.Any, tmp_path: Path) 
     path = tmp_path / "fabric.yml"
     path.write_bytes(wrong.text)
     warnings: list[str] = []
-    line = "%s:%d: %s " % (path, wrong.line, wrong.code)
+    line = "%s:%d: %s " % (path, wrong.line, RULES[wrong.code].label)
     try:
         inventory = parse(path, warnings)
     except AnsibleParserError as error:
@@ -215,17 +215,18 @@ def test_infiniband_without_addresses() -> None:
     assert _ports("ipoib", "ib-2")[0]["pods"]["first"] == "172.17.1.9"
 
 
-def test_a_suppressed_finding_is_a_note_with_its_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rule", ["RY314", "no-host-addresses"])
+def test_a_suppressed_finding_is_a_note_with_its_reason(rule: str, tmp_path: Path) -> None:
     path = tmp_path / "fabric.yml"
     path.write_text(
         TABLE.MACVLAN.replace("    hosts: .201-.253\n", "")
-        + "lint:\n  - {rule: RY314, place: rails.gpu03, reason: proven by hand}\n"
+        + "lint:\n  - {rule: %s, place: rails.gpu03, reason: proven by hand}\n" % rule
     )
     done = run("-i", str(path), "--list")
     assert done.returncode == 0 and json.loads(done.stdout)
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("[NOTE]: %s:16: RY314 rails.gpu03: " % path)
-    assert line.endswith("It stands because: proven by hand.")
+    assert line.startswith("[NOTE]: %s:16: no-host-addresses (RY314) rails.gpu03: " % path)
+    assert line.endswith("Suppressed: proven by hand.")
 
 
 def test_the_macvlan_example_is_the_cluster_that_was_asked_for() -> None:
@@ -260,10 +261,10 @@ def test_the_command_ends_with_every_finding_once_and_no_traceback(own_config: b
     assert done.returncode != 0 and done.stdout == ""
     # as ansible-core spells it from 2.19 on
     assert re.sub(r"^ERROR! ", "[ERROR]: ", done.stderr.strip()).splitlines() == [
-        "[ERROR]: %s:8: RY112 fabric.mtu: jumbo is not a whole number."
+        "[ERROR]: %s:8: wrong-type (RY112) fabric.mtu: jumbo is not a whole number."
         " Remedy: write a whole number of bytes from 576 to 9978." % path,
-        "%s:18: RY306 rails.gpu03.gateway: 172.16.31.254 is not in 172.16.13.0/24."
-        " Remedy: take an address from 172.16.13.1 to 172.16.13.254." % path,
+        "%s:18: address-outside-subnet (RY306) rails.gpu03.gateway: 172.16.31.254 is not in 172.16.13.0/24."
+        " Remedy: use an address from 172.16.13.1 to 172.16.13.254." % path,
     ]
 
 

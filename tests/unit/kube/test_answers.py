@@ -24,7 +24,7 @@ def said(status: int, message: str, **more: t.Any) -> t.Any:
 
 
 CASES = [
-    (401, "Unauthorized", True, "does not accept who asks", "kubernetes_context"),
+    (401, "Unauthorized", True, "does not accept these credentials", "kubernetes_context"),
     (
         403,
         'spiderippools.spiderpool.spidernet.io "ai-gpu01" is forbidden: User "jane" cannot patch resource '
@@ -45,7 +45,7 @@ CASES = [
         'configmaps "x" is forbidden: unable to create new content in namespace rails because it is being terminated',
         False,
         "is being terminated",
-        "let a cluster administrator",
+        "have a cluster administrator",
     ),
     (
         500,
@@ -68,7 +68,7 @@ CASES = [
         'Internal error occurred: failed calling webhook "pool.spiderpool.io": Post "https://x": connection refused',
         True,
         "the webhook pool.spiderpool.io does not answer",
-        "pods behind it run",
+        "check that its pods run",
     ),
     (
         400,
@@ -82,7 +82,7 @@ CASES = [
         'admission webhook "policy.example" denied the request without explanation',
         False,
         "denies it: it gives no reason",
-        "ask who runs this webhook",
+        "see the log of the webhook's service",
     ),
     (
         422,
@@ -105,12 +105,12 @@ CASES = [
         "already exists.",
         "run again",
     ),
-    (409, 'spiderippools "ai-gpu01" already exists', False, "made or changed meanwhile", "run again"),
+    (409, 'spiderippools "ai-gpu01" already exists', False, "created or changed meanwhile", "run again"),
     (
         403,
         'forbidden: User "system:anonymous" cannot get path "/apis/nfd.k8s-sigs.io/v1alpha1"',
         True,
-        "the request names nobody",
+        "the request has no credentials",
         "exec plugin",
     ),
     (503, "the server is currently unable to handle the request", True, "not ready (503)", "run again"),
@@ -136,7 +136,7 @@ def test_a_conflict_names_fields_and_managers() -> None:
     one = said(409, "Apply failed", details={"causes": [cause("argocd", ".spec.mtu")]})
     assert isinstance(one, Conflict) and one.owners == [("argocd", "spec.mtu")]
     assert str(one).startswith(
-        PLACE + ": spec.mtu is owned by argocd. Remedy: take these fields out of what argocd sets, or"
+        PLACE + ": spec.mtu is owned by argocd. Remedy: remove these fields from what argocd applies, or"
     )
     causes = [cause("argocd" if number % 2 else "flux", ".spec.f%d" % number) for number in range(8)]
     many = str(said(409, "Apply failed", details={"causes": causes}))
@@ -146,7 +146,7 @@ def test_a_conflict_names_fields_and_managers() -> None:
 
 def test_what_is_missing_is_a_namespace_or_the_object() -> None:
     missing = said(404, 'namespaces "rails" not found', details={"kind": "namespaces", "name": "rails"})
-    assert "its namespace rails is not there" in str(missing) and "kubectl create namespace rails" in missing.remedy
+    assert "its namespace rails does not exist" in str(missing) and "kubectl create namespace rails" in missing.remedy
     assert isinstance(said(404, "not found"), Gone)
 
 

@@ -117,18 +117,18 @@ def test_a_field_that_is_right_but_not_ours_is_to_be_owned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "difference"),
     [
         ("spec.mtu", ("spec.mtu", 4200, None)),
         ("spec.selector", ("spec.selector", {"rail": "gpu01"}, None)),
         ("metadata.labels", ("metadata.labels", {"a": "1"}, None)),
     ],
 )
-def test_a_field_of_ours_that_is_no_longer_wanted_goes(path: str, told: tuple[str, t.Any, t.Any]) -> None:
+def test_a_field_of_ours_that_is_no_longer_wanted_goes(path: str, difference: tuple[str, t.Any, t.Any]) -> None:
     wanted = copy.deepcopy(WANTED)
     parent, _dot, last = path.partition(".")
     del wanted[parent][last]
-    assert paths(live(), wanted) == [told]
+    assert paths(live(), wanted) == [difference]
 
 
 def test_items_of_lists_come_and_go() -> None:

@@ -119,7 +119,7 @@ def test_a_named_context_counts_before_the_environments_for_helm_too(monkeypatch
     assert for_helm(None, "it") == {"K8S_AUTH_CONTEXT": "it", "HELM_KUBECONTEXT": "it"}
     assert for_helm(None, None)["HELM_KUBECONTEXT"] == "elsewhere"
     monkeypatch.setenv("K8S_AUTH_SSL_CA_CERT", "/ca.crt")
-    with pytest.raises(RailyardError, match="K8S_AUTH_CONTEXT: .* none beside K8S_AUTH_SSL_CA_CERT.*unset one of the"):
+    with pytest.raises(RailyardError, match="K8S_AUTH_CONTEXT: .* together with K8S_AUTH_SSL_CA_CERT.*unset one"):
         for_helm(None, "it")
 
 
@@ -145,11 +145,11 @@ def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.Monkey
     [
         (
             {"HOST": "10.1.16.10:6443", "API_KEY": TOKEN},
-            "K8S_AUTH_HOST: 10.1.16.10:6443 is no URL. Remedy: write https",
+            "K8S_AUTH_HOST: 10.1.16.10:6443 is not a URL. Remedy: write https",
         ),
-        ({"HOST": "https://a:1"}, "K8S_AUTH_HOST: it is set, and nothing says who asks. Remedy: set K8S_AUTH_API_KEY"),
+        ({"HOST": "https://a:1"}, "K8S_AUTH_HOST: it is set without credentials. Remedy: set K8S_AUTH_API_KEY"),
         ({"HOST": "https://a:1", "CERT_FILE": "/none"}, "K8S_AUTH_CERT_FILE: /none cannot be read. Remedy: "),
-        ({"HOST": "https://a:1", "API_KEY": TOKEN, "VERIFY_SSL": "maybe"}, "K8S_AUTH_VERIFY_SSL: maybe is neither"),
+        ({"HOST": "https://a:1", "API_KEY": TOKEN, "VERIFY_SSL": "maybe"}, "K8S_AUTH_VERIFY_SSL: maybe is not a"),
         ({"HOST": "https://a:1", "API_KEY": TOKEN, "SSL_CA_CERT": "/none"}, "K8S_AUTH_SSL_CA_CERT: /none cannot be"),
     ],
 )
@@ -198,7 +198,7 @@ def test_an_exec_plugin_that_is_missing_is_named(tmp_path: Path, capfd: pytest.C
     with pytest.raises(RailyardError) as error:
         connect(hint, None, 1)
     assert error.value.remedy == "Get it from the portal"
-    # the client's own log would stand in the midst of Ansible's lines
+    # the client's own log would appear among Ansible's lines
     assert capfd.readouterr() == ("", "")
 
 

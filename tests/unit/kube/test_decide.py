@@ -21,7 +21,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     marked,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import patches
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish, decided, going
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
+    DesiredObjects,
+    decided,
+    going,
+)
 
 OURS = {"managed-by": "railyard", "fabric": "ai"}
 POOL, NETWORK = ("example/v1", "Pool"), ("example/v1", "Network")
@@ -50,15 +54,15 @@ def seen(wanted: Object, **metadata: t.Any) -> Object:
     return found
 
 
-def wish(*objects: Object) -> Wish:
-    return Wish(objects, OURS, {"managed-by": "railyard"}, [POOL, NETWORK], started=[HAND])
+def desired(*objects: Object) -> DesiredObjects:
+    return DesiredObjects(objects, OURS, {"managed-by": "railyard"}, [POOL, NETWORK], started=[HAND])
 
 
 def live(*objects: Object) -> dict[Key, Object]:
     return {Key.of(each): each for each in objects}
 
 
-def told(writes: t.Sequence[t.Any]) -> list[tuple[str, str]]:
+def actions(writes: t.Sequence[t.Any]) -> list[tuple[str, str]]:
     return [
         ("create" if write.live is None else "delete" if write.wanted is None else "change", write.key.name)
         for write in writes
@@ -66,35 +70,35 @@ def told(writes: t.Sequence[t.Any]) -> list[tuple[str, str]]:
 
 
 def test_kinds_are_applied_as_they_first_come_and_deleted_the_other_way_round() -> None:
-    wanted = wish(made(POOL, "p1"), made(NETWORK, "n1"), made(POOL, "p2"))
+    wanted = desired(made(POOL, "p1"), made(NETWORK, "n1"), made(POOL, "p2"))
     gone = live(seen(made(POOL, "old-p")), seen(made(NETWORK, "old-n")), seen(made(POOL, "p2")))
     writes, warnings = decided(wanted, RESOURCES, gone, prune=True)
-    assert told(writes) == [("create", "p1"), ("create", "n1"), ("delete", "old-n"), ("delete", "old-p")]
+    assert actions(writes) == [("create", "p1"), ("create", "n1"), ("delete", "old-n"), ("delete", "old-p")]
     assert warnings == []
-    assert told(decided(wanted, RESOURCES, gone, prune=False)[0]) == [("create", "p1"), ("create", "n1")]
+    assert actions(decided(wanted, RESOURCES, gone, prune=False)[0]) == [("create", "p1"), ("create", "n1")]
 
 
 def test_what_people_started_stays_until_all_goes() -> None:
     test = made(POOL, "test", **HAND)
     there = live(seen(made(NETWORK, "n1")), seen(test))
-    assert told(decided(wish(made(NETWORK, "n1"), test), RESOURCES, there, prune=True)[0]) == []
-    assert told(decided(wish(), RESOURCES, there, prune=True)[0]) == [("delete", "n1")]
-    assert told(going(wish(), RESOURCES, there, all_of=True)) == [("delete", "test"), ("delete", "n1")]
+    assert actions(decided(desired(made(NETWORK, "n1"), test), RESOURCES, there, prune=True)[0]) == []
+    assert actions(decided(desired(), RESOURCES, there, prune=True)[0]) == [("delete", "n1")]
+    assert actions(going(desired(), RESOURCES, there, all_of=True)) == [("delete", "test"), ("delete", "n1")]
 
 
 def test_another_fabrics_object_is_an_error_and_never_pruned() -> None:
     theirs = seen(made(POOL, "p1", fabric="bi"))
-    with pytest.raises(RailyardError, match="Pool p1: it is there already and is another's: fabric=bi"):
-        decided(wish(made(POOL, "p1")), RESOURCES, live(theirs), prune=True)
-    assert decided(wish(), RESOURCES, live(theirs), prune=True) == ([], [])
+    with pytest.raises(RailyardError, match="Pool p1: it exists already and belongs to another owner: fabric=bi"):
+        decided(desired(made(POOL, "p1")), RESOURCES, live(theirs), prune=True)
+    assert decided(desired(), RESOURCES, live(theirs), prune=True) == ([], [])
 
 
 def test_what_is_going_is_not_deleted_again_nor_applied_over() -> None:
     going = seen(made(POOL, "p1"), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example/held"])
-    writes, warnings = decided(wish(), RESOURCES, live(going), prune=True)
-    assert writes == [] and warnings == ["Pool p1: it is deleted and still there; its finalizers: example/held"]
+    writes, warnings = decided(desired(), RESOURCES, live(going), prune=True)
+    assert writes == [] and warnings == ["Pool p1: it is deleted and still exists; its finalizers: example/held"]
     # one that is planned is waited for, and created again
-    writes, warnings = decided(wish(made(POOL, "p1")), RESOURCES, live(going), prune=True)
+    writes, warnings = decided(desired(made(POOL, "p1")), RESOURCES, live(going), prune=True)
     assert [(write.replaces, write.wanted is None) for write in writes] == [(True, False)] and warnings == []
 
 
@@ -112,7 +116,7 @@ def test_nodes_lose_labels_with_our_prefix_alone() -> None:
         "n1": {"ry/fabric": "ai", "ry/rack": "r1", "rack": "7"},
         "n2": {"ry/fabric": "ai", "ry/old": "x", "rack": "8"},
         "n3": {"ry/fabric": "bi"},
-        "n4": {"rack": "9", "ry/unit": "left by somebody"},
+        "n4": {"rack": "9", "ry/unit": "left over"},
     }
     wanted = {"n2": {"ry/fabric": "ai", "ry/rack": "r2"}, "n4": {"ry/fabric": "ai"}, "n9": {"ry/fabric": "ai"}}
     assert [patch[:2] for patch in patches(wanted, there, {"ry/fabric": "ai"}, "ry/")] == [

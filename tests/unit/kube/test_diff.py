@@ -25,9 +25,9 @@ def write(number: int, *fields: Difference, there: bool = False, wanted: bool = 
 
 
 def shown(writes: list[Write], diff: bool = True) -> dict[str, t.Any]:
-    door = ActionModule.__new__(ActionModule)
-    door._task = types.SimpleNamespace(diff=diff)
-    return door._diff([], writes)
+    action = ActionModule.__new__(ActionModule)
+    action._task = types.SimpleNamespace(diff=diff)
+    return action._diff([], writes)
 
 
 def test_objects_that_come_and_go_are_whole_and_others_by_field() -> None:

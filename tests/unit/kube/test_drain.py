@@ -33,13 +33,13 @@ def pod(owner: str | None = "ReplicaSet", phase: str = "Running", **more: t.Any)
         (pod("DaemonSet", phase="Failed"), False, ()),
         (pod(None, metadata={"annotations": {MIRROR: "x"}}), True, ()),
         (pod(None), False, ("unmanaged",)),
-        # leave for the one is none for the other
+        # consent for the one is not consent for the other
         (pod(None, volumes=EMPTY), False, ("unmanaged", "empty_dirs")),
         (pod(volumes=EMPTY), False, ("empty_dirs",)),
         (pod(volumes=[{"name": "own", "configMap": {"name": "it"}}]), False, ()),
         # what has ended loses nothing
         (pod(None, phase="Succeeded", volumes=EMPTY), False, ()),
-        # an owner that is no controller makes nothing anew
+        # an owner that is not a controller recreates nothing
         (pod(None, metadata={"ownerReferences": [{"kind": "ConfigMap", "name": "it"}]}), False, ("unmanaged",)),
     ],
 )

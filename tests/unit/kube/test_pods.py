@@ -118,4 +118,4 @@ def test_which_daemon_sets_there_are() -> None:
     assert workload_pods.there(Far(say).server(), "default", ["one", "two"]) == ["one"]
     with pytest.raises(RailyardError) as caught:
         workload_pods.there(Far(say).server(), "default", ["three"])
-    assert "u may not get daemonsets.apps. Remedy: let a cluster administrator grant" in str(caught.value)
+    assert "u may not get daemonsets.apps. Remedy: have a cluster administrator grant" in str(caught.value)

@@ -24,7 +24,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     marked,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_replacement import Arranged, arranged
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Wish, Write, decided
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
+    DesiredObjects,
+    Write,
+    decided,
+)
 
 OURS = {"managed-by": "railyard", "fabric": "ai"}
 POOL = ("example/v1", "Pool")
@@ -78,10 +82,10 @@ class Done(t.NamedTuple):
 
 
 def arrange(wanted: t.Sequence[Object], live: t.Sequence[Object], prune: bool = True) -> Done:
-    wish = Wish(wanted, OURS, {"managed-by": "railyard"}, [POOL], rules={POOL: RULE})
+    desired = DesiredObjects(wanted, OURS, {"managed-by": "railyard"}, [POOL], rules={POOL: RULE})
     found = {Key.of(each): each for each in live}
-    writes, _warnings = decided(wish, RESOURCES, found, prune)
-    plan = arranged(wish, writes, found, prune)
+    writes, _warnings = decided(desired, RESOURCES, found, prune)
+    plan = arranged(desired, writes, found, prune)
     early = {write.key.name for write in plan.early}
 
     def word(write: Write) -> str:
@@ -96,7 +100,7 @@ def test_another_value_of_an_immutable_field_is_a_replacement() -> None:
     done = arrange([pool("a", 2, 1, 9)], [there(pool("a", 1, 1, 9))])
     assert done.steps == [(0, "replace", "a")]
     assert done.plan.lines() == ["Pool a (1 to 2): spec.net cannot be changed"]
-    # a change of another field is none
+    # a change of another field does not matter
     assert arrange([pool("a", 1, 1, 8)], [there(pool("a", 1, 1, 9))]).plan == Arranged()
 
 
@@ -112,7 +116,7 @@ def test_what_left_the_plan_goes_first_where_a_planned_one_takes_its_numbers() -
     assert done.steps == [(0, "create", "new"), (0, "delete", "aside"), (0, "delete first", "old")]
     assert done.plan.lines() == ["Pool old (1-9): it left the plan, and a planned object takes its addresses"]
     (error,) = arrange([pool("new", 1, 1, 9)], old, prune=False).errors()
-    assert "it left the plan and still has 1-9, which Pool new is to have" in error and "kubernetes_prune=true" in error
+    assert "it left the plan and still has 1-9, which Pool new needs" in error and "kubernetes_prune=true" in error
 
 
 def test_what_gives_numbers_up_is_changed_before_what_takes_them() -> None:
@@ -151,7 +155,7 @@ def test_nothing_is_deleted_of_which_something_is_in_use() -> None:
     assert "and 1 more. Remedy: end these pods" in error
     (error,) = arrange([pool("new", 1, 1, 9)], [there(pool("old", 1, 1, 9), used)]).errors()
     assert error.startswith("Pool old: it must be deleted first")
-    # numbers that stay are no matter, and those that would be lost are
+    # numbers that stay do not matter, those that would be lost do
     assert arrange([pool("a", 1, 1, 8)], [there(pool("a", 1, 1, 9), {"8": "x"})]).errors() == []
     (error,) = arrange([pool("a", 1, 1, 8)], [there(pool("a", 1, 1, 9), {"9": "x"})]).errors()
     assert "it loses addresses, and 1 of its addresses is in use by x (9)" in error
@@ -168,13 +172,13 @@ def test_what_left_the_plan_alone_is_told_with_its_users() -> None:
 def test_what_others_made_is_never_deleted() -> None:
     theirs = there(pool("a", 1, 1, 9), ours=False)
     (error,) = arrange([pool("a", 2, 1, 9)], [theirs]).errors()
-    assert "it is there already with another spec.net (1 to 2), which cannot be changed, and is not Railyard's" in error
+    assert "it exists already with another spec.net (1 to 2), which cannot be changed, and does not belong to" in error
     (error,) = arrange([pool("b", 1, 5, 15)], [theirs]).errors()
-    assert error.startswith("Pool b: 5-15 overlaps with 1-9 of Pool a, which Railyard did not make. Remedy: change or")
+    assert error.startswith("Pool b: 5-15 overlaps with 1-9 of Pool a, which Railyard did not create. Remedy: change")
     another = there(pool("a", 1, 1, 9))
     another["metadata"]["labels"] = dict(OURS, fabric="bi")
     (error,) = arrange([pool("b", 1, 5, 15)], [another]).errors()
-    assert "of Pool a, which is another's: fabric=bi" in error
+    assert "of Pool a, which belongs to another owner: fabric=bi" in error
     adopted = there(pool("a", 1, 1, 9))
     adopted["metadata"]["annotations"] = {ADOPTED: "kubectl-create"}
     done = arrange([pool("b", 1, 5, 15)], [adopted])

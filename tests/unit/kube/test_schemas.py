@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_versions import lacking
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_versions import missing
 
 TEXT = {"type": "string"}
 
@@ -34,17 +34,17 @@ def of(**fields: t.Any) -> dict[str, t.Any]:
         (one({"x-kubernetes-preserve-unknown-fields": True}), one(of(a=TEXT)), []),
         (one({"additionalProperties": TEXT}), one(of(a=TEXT)), []),
         (one({"additionalProperties": True}), one(of(a=TEXT)), []),
-        # a version that nobody is served can go
+        # a version that is not served can be removed
         (one(of(), "v2"), one(of()), ["v1"]),
         (one(of(), "v2"), one(of(), served=False), []),
     ],
 )
 def test_what_would_be_dropped(made: t.Any, found: t.Any, said: list[str]) -> None:
-    assert lacking(made, found) == said
+    assert missing(made, found) == said
 
 
 def test_what_each_object_has_is_no_field_of_one() -> None:
     found = one(of())
     found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].update(kind=TEXT, metadata=of())
-    assert lacking(one(of()), found) == []
-    assert lacking(one(of()), {"spec": {"versions": [{"name": "v1", "served": True}]}}) == []
+    assert missing(one(of()), found) == []
+    assert missing(one(of()), {"spec": {"versions": [{"name": "v1", "served": True}]}}) == []

@@ -20,7 +20,7 @@ WANTED = Secret("operator", "ufm", UFM_KEYS)
 WHOLE = {key: "eA==" for key in UFM_KEYS}
 
 
-def told(status: int, data: dict[str, str] | None) -> list[str]:
+def shown(status: int, data: dict[str, str] | None) -> list[str]:
     def send(method: str, url: str, _headers: t.Any, _body: t.Any) -> tuple[int, bytes]:
         assert (method, url) == ("GET", "https://far:6443/api/v1/namespaces/operator/secrets/ufm")
         return status, json.dumps({"data": data} if status < 400 else {"kind": "Status", "code": status}).encode()
@@ -30,19 +30,19 @@ def told(status: int, data: dict[str, str] | None) -> list[str]:
 
 
 def test_a_whole_secret_and_one_that_may_not_be_seen_say_nothing() -> None:
-    assert told(200, WHOLE) == [] and told(403, None) == []
+    assert shown(200, WHOLE) == [] and shown(403, None) == []
 
 
 @pytest.mark.parametrize(
     ("status", "data", "words"),
     [
-        (404, None, "secret operator/ufm: is not there"),
+        (404, None, "secret operator/ufm: does not exist"),
         (200, {"UFM_USER": "eA==", "UFM_PASSWORD": "eA==", "UFM_ADDRESS": "eA=="}, "has no UFM_USERNAME. Remedy"),
         (200, dict(WHOLE, UFM_ADDRESS="", UFM_PASSWORD=""), "has no UFM_PASSWORD and no UFM_ADDRESS. Remedy"),
         (200, None, "has no UFM_USERNAME and no UFM_PASSWORD and no UFM_ADDRESS"),
     ],
 )
-def test_what_is_missing_is_named_and_no_value_is_told(status: int, data: dict[str, str] | None, words: str) -> None:
-    (line,) = told(status, data)
+def test_what_is_missing_is_named_and_no_value_is_shown(status: int, data: dict[str, str] | None, words: str) -> None:
+    (line,) = shown(status, data)
     assert words in line and "eA==" not in line
     assert "kubectl create secret generic ufm -n operator --from-literal=UFM_USERNAME=..." in line

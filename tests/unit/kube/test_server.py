@@ -24,7 +24,7 @@ class Far:
 
     def __init__(self, say: t.Callable[[str, str, dict[str, str]], Answer]) -> None:
         self.asked: list[tuple[str, str, dict[str, str]]] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.headers: list[dict[str, str]] = []
         self._say = say
 
@@ -38,7 +38,7 @@ class Far:
         return status, value if isinstance(value, bytes) else json.dumps(value).encode()
 
     def server(self) -> Server:
-        return Server("https://far:6443", self.send, lambda: {"authorization": "Bearer x"}, 4, self.told.append)
+        return Server("https://far:6443", self.send, lambda: {"authorization": "Bearer x"}, 4, self.reported.append)
 
     def paths(self) -> list[str]:
         return [path for _method, path, _query in self.asked]
@@ -61,7 +61,7 @@ def named(numbers: t.Iterable[int]) -> list[dict[str, t.Any]]:
     return [{"metadata": {"name": "p%d" % number}, "spec": {"large": "x"}} for number in numbers]
 
 
-def test_a_list_is_read_page_by_page_and_keeps_what_it_is_told_to() -> None:
+def test_a_list_is_read_page_by_page_and_keeps_what_it_is_reported_to() -> None:
     pages = {None: (named(range(3)), "two"), "two": (named(range(3, 6)), "three"), "three": (named([6]), "")}
 
     def say(_method: str, _path: str, query: dict[str, str]) -> Answer:
@@ -91,18 +91,18 @@ def test_a_list_whose_moment_the_server_forgot_begins_anew_and_not_forever() -> 
     # nothing of the lists that were given up is in the one that came to its end
     assert [item["metadata"]["name"] for item in far.server().list(PODS)] == ["p5", "p99"]
     left[0] = 99
-    with pytest.raises(RailyardError, match="list of pods takes longer than the server remembers"):
+    with pytest.raises(RailyardError, match="list of pods takes longer than the server keeps"):
         far.server().list(PODS)
 
 
-def test_a_first_call_that_nobody_takes_is_told_soon(quick: list[float]) -> None:
+def test_a_first_call_that_nobody_takes_is_reported_soon(quick: list[float]) -> None:
     def say(*_words: t.Any) -> Answer:
         raise OSError("connection refused")
 
     far = Far(say)
     with pytest.raises(Unreachable, match="does not answer: connection refused"):
         far.server().get("/version")
-    assert quick[0] < 2 and far.told == []
+    assert quick[0] < 2 and far.reported == []
 
 
 def test_a_wrong_certificate_is_not_tried_again() -> None:
@@ -116,7 +116,7 @@ def test_a_wrong_certificate_is_not_tried_again() -> None:
 
 
 def test_a_server_that_starts_again_is_asked_when_it_is_ready(quick: list[float]) -> None:
-    """Between its first breath and its readiness it refuses what it has not read yet; that must reach nobody."""
+    """Until it is ready it refuses what it has not read yet; no caller may get that answer."""
 
     def say(_method: str, path: str, _query: dict[str, str]) -> Answer:
         if 10 <= quick[0] < 25:
@@ -131,14 +131,14 @@ def test_a_server_that_starts_again_is_asked_when_it_is_ready(quick: list[float]
     assert made.get("/one") == {"path": "/one"}
     quick[0] = 10
     assert made.get("/two") == {"path": "/two"}
-    assert far.told == ["https://far:6443 does not answer (connection refused); waiting for it for 60 s"]
+    assert far.reported == ["https://far:6443 does not answer (connection refused); waiting for it for 60 s"]
     # afterwards nothing is asked beside the request
     before = len(far.asked)
     made.get("/three")
     assert far.paths()[before:] == ["/three"]
 
 
-def test_a_server_that_stays_away_is_told_after_a_minute(quick: list[float]) -> None:
+def test_a_server_that_stays_away_is_reported_after_a_minute(quick: list[float]) -> None:
     def say(*_words: t.Any) -> Answer:
         if quick[0]:
             raise OSError("connection refused")

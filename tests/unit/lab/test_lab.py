@@ -148,6 +148,15 @@ def test_down_ends_every_process_even_when_the_state_is_gone(labs: Path) -> None
     assert state.names() == []
 
 
+def test_down_keeps_the_consoles_of_the_last_guests(labs: Path) -> None:
+    for text in ("first", "second"):
+        lab = make()
+        lab.console(1).write_text(text)
+        assert cli.main(["down", "--name", "one"]) == 0
+        assert (lab.directory.parent / ".one.node-1.console.log").read_text() == text
+        assert not lab.directory.exists() and state.names() == []
+
+
 def test_status_tells_what_is_not_running(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(nodes=1, rails=2)
     assert cli.main(["status", "--name", "one"]) == 1

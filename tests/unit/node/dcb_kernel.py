@@ -127,15 +127,15 @@ class Nic:
 
 
 class DcbKernel:
-    """Netdevs by name; None stands for one whose driver has no DCB. In place of a netlink socket, or behind one.
+    """Netdevs by name; None: a driver without DCB. Replaces a netlink socket, or serves one.
 
-    ``fail``: (command, attribute) -> error number, once for each time that it is listed. ``told``: what was asked.
+    ``fail``: (command, attribute) -> error number, once for each time that it is listed. ``requests``: what was sent.
     """
 
     def __init__(self, **netdevs: Nic | None) -> None:
         self.netdevs = netdevs
         self.fail: list[tuple[tuple[int, int], int]] = []
-        self.told: list[tuple[int, int]] = []
+        self.requests: list[tuple[int, int]] = []
         self.cut_after = -1
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class DcbKernel:
         self.cut_after -= 1
         if command == 23:
             flags = held[14][0]
-            self.told.append((command, flags))
+            self.requests.append((command, flags))
             refused = nic.keeps_dcbx or bool(flags & 2) or not flags & 1
             if not refused:
                 nic.dcbx = flags
@@ -177,7 +177,7 @@ class DcbKernel:
         assert command in (20, 27), command
         number = 0
         for part, value in parts(held[13]).items():
-            self.told.append((command, part))
+            self.requests.append((command, part))
             number = number or self._set(nic, command, part, value)
         return head + attribute(13, struct.pack("=b", -number)), 0
 
@@ -225,7 +225,7 @@ def _walk(data: bytes) -> t.Iterator[tuple[int, bytes]]:
 
 
 class Server:
-    """Lets another program talk to the kernel above, over a UNIX socket that stands in for netlink's."""
+    """Lets another program talk to the kernel above, over a UNIX socket instead of netlink's."""
 
     def __init__(self, path: str, kernel: DcbKernel) -> None:
         self.kernel = kernel

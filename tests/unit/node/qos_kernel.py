@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node with RoCE NICs: a fake tree, DCB's stand-in behind it, and the files of mlx5's driver and of configfs."""
+"""A node with RoCE NICs: a fake tree, a fake of DCB, and the files of mlx5's driver and of configfs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.node.trees import Tree
 
 
 class QosKernel(System):
-    """Two ConnectX PFs, ``rail1`` and ``rail2``, with NVIDIA's driver unless told otherwise, and ``mgmt0``.
+    """Two ConnectX PFs, ``rail1`` and ``rail2``, with NVIDIA's driver by default, and ``mgmt0``.
 
     ``kill_at``: the run ends before the write of this number, from 0.
     """

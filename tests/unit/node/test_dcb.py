@@ -127,7 +127,7 @@ def test_this_kernel_has_none_on_the_loopback() -> None:
         with pytest.raises(NetlinkError) as caught:
             sock.read("nothing0")
     except NetlinkError as error:
-        pytest.skip("this kernel has no DCB: %s" % error)
+        pytest.skip("this kernel does not support DCB: %s" % error)
     assert caught.value.errno == errno.ENODEV
     sock.close()
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Firmware parameters, held against the stand-in for mstconfig and a fake sysfs tree."""
+"""Firmware parameters, compared with a fake mstconfig and a fake sysfs tree."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CALM = {"reboot_required": False, "reboot_reasons": [], "firmware_differs": []}
 
 
 def load(path: Path) -> t.Any:
-    """The stand-in as a module, so that a test need not start a process for each of its answers."""
+    """The fake as a module, so that a test does not start a process for each reply."""
     loader = importlib.machinery.SourceFileLoader("standin", str(path))
     spec = importlib.util.spec_from_loader("standin", loader)
     assert spec
@@ -72,7 +72,7 @@ def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
 
 
 class Lab:
-    """Two cards (two ports, one port) with the stand-in as their tool."""
+    """Two cards (two ports, one port) with the fake as their tool."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tree = Tree(tmp_path / "root")
@@ -193,7 +193,7 @@ def test_two_ports_of_one_card_that_disagree(lab: Lab) -> None:
     with pytest.raises(RailyardError) as caught:
         lab.firmware({"pci": FIRST, "num_of_vfs": 8}, {"pci": SECOND, "num_of_vfs": 4})
     assert caught.value.place == "ports[1].num_of_vfs"
-    assert "ports[0].num_of_vfs says 8" in caught.value.message
+    assert "and 8 in ports[0].num_of_vfs" in caught.value.message
 
 
 def test_each_port_its_own_type(lab: Lab) -> None:
@@ -284,7 +284,7 @@ def test_a_card_that_is_not_vpi(lab: Lab) -> None:
     with pytest.raises(Unsupported) as caught:
         lab.predict({"pci": FIRST, "link_type": "ib"})
     assert caught.value.message == (
-        "%s has no parameter LINK_TYPE_P1: its link type is fixed to eth (it is no VPI card)" % FIRST
+        "%s does not have the parameter LINK_TYPE_P1: its link type is fixed to eth (not a VPI card)" % FIRST
     )
     assert caught.value.place == "ports[0].link_type"
 
@@ -316,7 +316,7 @@ def test_all_that_is_wrong_is_said_at_once(lab: Lab) -> None:
         ({"pci": FIRST, "parameters": {"A B": 1}}, "ports[0].parameters.A B"),
     ],
 )
-def test_wishes_that_make_no_sense(lab: Lab, port: dict[str, t.Any], place: str) -> None:
+def test_invalid_specs(lab: Lab, port: dict[str, t.Any], place: str) -> None:
     with pytest.raises(RailyardError) as caught:
         lab.firmware(port)
     assert caught.value.place == place and caught.value.remedy
@@ -405,7 +405,7 @@ def test_a_value_that_needs_more_than_a_reset_is_reset_for_once(lab: Lab) -> Non
     ]
     done, again = lab.apply(port, reset="allowed")
     assert done == [] and again == outcome
-    # another wish is another reason
+    # another spec is another reason
     done, _outcome = lab.apply(dict(port, num_of_vfs=4), reset="allowed")
     assert [each.attribute for each in done] == ["NUM_OF_VFS", "reset"]
 
@@ -457,7 +457,7 @@ def test_a_card_that_does_not_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatc
         os.unlink(lab.tree.root / "sys/bus/pci/devices" / SECOND / "driver")
 
     monkeypatch.setattr(firmware._tool, "reset", lose)
-    with pytest.raises(RailyardError, match="did not come back"):
+    with pytest.raises(RailyardError, match="did not return"):
         converge(firmware, {}, changes, [])
 
 
@@ -582,7 +582,7 @@ def test_every_port_is_each_that_the_card_has(lab: Lab) -> None:
     put_in(lab, CNP_DSCP_P1=MARKS["CNP_DSCP_P1"])
     done, _outcome = lab.apply({"pci": FIRST, "parameters": {"CNP_DSCP_P*": 40}})
     assert [each.attribute for each in done] == ["CNP_DSCP_P1"]
-    with pytest.raises(Unsupported, match="has no parameter CNP_802P_PRIO_P1") as caught:
+    with pytest.raises(Unsupported, match="does not have the parameter CNP_802P_PRIO_P1") as caught:
         lab.predict({"pci": FIRST, "parameters": {"CNP_802P_PRIO_P*": 6}})
     assert caught.value.place == "ports[0].parameters.CNP_802P_PRIO_P*"
 
@@ -611,7 +611,7 @@ def test_a_parameter_that_another_one_hides_waits_for_it(lab: Lab) -> None:
     done, outcome = lab.apply(port)
     assert [each.attribute for each in done] == ["ADVANCED_PCI_SETTINGS"]
     assert outcome["reboot_reasons"][-1] == (
-        "%s: MAX_ACC_OUT_READ does not show before ADVANCED_PCI_SETTINGS is in force; the run after the reboot sets it"
+        "%s: MAX_ACC_OUT_READ is hidden until ADVANCED_PCI_SETTINGS is in force; the run after the reboot sets it"
         % FIRST
     )
     assert lab.apply(port) == ([], outcome)
@@ -629,7 +629,7 @@ def test_a_reset_shows_a_hidden_parameter_and_the_next_run_sets_it(lab: Lab) -> 
     done, outcome = lab.apply(port, reset="allowed")
     assert [each.attribute for each in done] == ["ADVANCED_PCI_SETTINGS", "reset"]
     assert outcome["reboot_reasons"] == [
-        "%s: MAX_ACC_OUT_READ shows now that ADVANCED_PCI_SETTINGS is in force; the next run sets it" % FIRST
+        "%s: MAX_ACC_OUT_READ is visible now that ADVANCED_PCI_SETTINGS is in force; the next run sets it" % FIRST
     ]
     done, outcome = lab.apply(port, reset="allowed")
     assert [each.attribute for each in done] == ["MAX_ACC_OUT_READ", "reset"] and outcome == CALM
@@ -640,10 +640,10 @@ def test_a_hidden_parameter_without_what_shows_it(lab: Lab) -> None:
     put_in(lab, ADVANCED_PCI_SETTINGS=number(0, bool=True))
     with pytest.raises(Unsupported) as caught:
         lab.predict({"pci": FIRST, "parameters": {"MAX_ACC_OUT_READ": 128}})
-    assert caught.value.remedy.startswith("ask for ADVANCED_PCI_SETTINGS: true too")
+    assert caught.value.remedy.startswith("set ADVANCED_PCI_SETTINGS: true too")
     # in force, and still not there: the card has none
     lab.put("ADVANCED_PCI_SETTINGS", current=1, next=1)
-    with pytest.raises(Unsupported, match="has no parameter MAX_ACC_OUT_READ"):
+    with pytest.raises(Unsupported, match="does not have the parameter MAX_ACC_OUT_READ"):
         lab.predict({"pci": FIRST, "parameters": {"max_acc_out_read": 128, "advanced_pci_settings": True}})
 
 
@@ -662,9 +662,9 @@ def test_the_version_is_reported_against_the_wanted_one(lab: Lab) -> None:
         {"card": FIRST, "wanted": "20.43.2566", "version": "20.31.1014"},
         {"card": OTHER, "wanted": "20.43.2566", "version": None},
     ]
-    assert [warning.partition(" and ")[0] for warning in firmware.warnings] == [
-        "%s: the firmware is 20.31.1014," % FIRST,
-        "%s: the firmware is not told by any driver," % OTHER,
+    assert [warning.partition(" 20.43")[0] for warning in firmware.warnings] == [
+        "%s: the firmware is 20.31.1014, not" % FIRST,
+        "%s: the firmware is not reported by a driver, not" % OTHER,
     ]
     firmware = lab.firmware({"pci": FIRST, "version": "20.31.1014"})
     assert firmware.outcome(firmware.observe(), []) == CALM and not firmware.warnings
@@ -683,7 +683,7 @@ def test_the_version_of_a_card_without_an_rdma_device(lab: Lab) -> None:
 def test_two_versions_of_one_card(lab: Lab) -> None:
     with pytest.raises(RailyardError) as caught:
         lab.firmware({"pci": FIRST, "version": "1"}, {"pci": SECOND, "version": "2"})
-    assert caught.value.place == "ports[1].version" and "ports[0].version says 1" in caught.value.message
+    assert caught.value.place == "ports[1].version" and "and 1 in ports[0].version" in caught.value.message
 
 
 def test_a_bluefield_tells_its_mode_and_is_not_reset(lab: Lab) -> None:

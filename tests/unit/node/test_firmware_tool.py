@@ -90,8 +90,8 @@ def test_what_the_card_is() -> None:
 
 def test_a_card_whose_name_the_tool_does_not_know() -> None:
     assert firmware_tool.parse_text(recording("connectx4lx-without-name")).about == {"device_type": "ConnectX4LX"}
-    told = {"Device #1": {"device_type": "ConnectX4LX", "name": "N/A", "tlv_configuration": {}}}
-    assert firmware_tool.parse_json(json.dumps(told)).about == {"device_type": "ConnectX4LX"}
+    reply = {"Device #1": {"device_type": "ConnectX4LX", "name": "N/A", "tlv_configuration": {}}}
+    assert firmware_tool.parse_json(json.dumps(reply)).about == {"device_type": "ConnectX4LX"}
 
 
 def test_read_only_marks_and_values_without_a_blank_between() -> None:
@@ -214,7 +214,7 @@ def test_lockdown_is_explained(tmp_path: Path, name: str) -> None:
     (tmp_path / "sys/kernel/security").mkdir(parents=True)
     (tmp_path / "sys/kernel/security/lockdown").write_text("none [integrity] confidentiality\n")
     node = Node(tmp_path, [(3, recording(name), "")])
-    with pytest.raises(Unsupported, match=r"locked down \(integrity, as under Secure Boot\)") as caught:
+    with pytest.raises(Unsupported, match=r"kernel lockdown \(integrity, as with Secure Boot\)") as caught:
         Tool(node).query("0000:01:00.0", ["SRIOV_EN"])
     assert "Failed to" in caught.value.message and caught.value.place == "0000:01:00.0"
 
@@ -234,7 +234,7 @@ def test_no_such_card(tmp_path: Path) -> None:
             "Failed to query device current configuration",
             "leave the card's firmware parameters out",
         ),
-        ("unsupported-device", "Unsupported device", "mstflint 4.25 is the last that knows a ConnectX-3"),
+        ("unsupported-device", "Unsupported device", "mstflint 4.25 is the last for a ConnectX-3"),
         ("bluefield2-mode-changed", "check if NV access registers are supported", "power-cycle the server"),
     ],
 )

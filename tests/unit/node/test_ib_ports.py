@@ -85,6 +85,7 @@ class IbKernel(System):
         else:
             if not there:
                 raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+            shutil.rmtree(os.path.realpath(self.tree.root / ("sys/class/net/" + child)))
             os.unlink(self.tree.root / ("sys/class/net/" + child))
 
     def child(self, netdev: str, key: int) -> str:
@@ -248,7 +249,7 @@ def test_a_manager_that_does_not_serve_vfs(kernel: IbKernel) -> None:
 @pytest.mark.parametrize(
     ("port", "place"),
     [
-        ({"mode": "datagram"}, "ports[0].pci"),
+        ({"mode": "datagram"}, "ports[0]"),
         ({"pci": "0000:99:00.0"}, "ports[0].pci"),
         ({"netdev": "ibs9"}, "ports[0].netdev"),
         ({"netdev": "eth0"}, "ports[0].netdev"),

@@ -615,7 +615,7 @@ def test_all_that_is_wrong_is_said_at_once(node: Node) -> None:
     assert "ports[0].mtu (gpu01): enp11s0 takes an MTU from 68 to 9216, not 9500" in text
     assert "ports[1].sysctl (gpu02): the kernel has no net.ipv4.conf.enp12s0.arp_ignoer" in text
     assert "ports[1].address (gpu02): 172.16.12.201 is the address of enp14s0 already" in text
-    assert "ports[2].pci (gpu03): there is no PCI device 0000:ff:00.0" in text
+    assert "ports[2].pci (gpu03): there is no PCI function 0000:ff:00.0" in text
 
 
 def test_strict_filtering_from_all_is_refused_and_other_defeats_are_told(node: Node) -> None:

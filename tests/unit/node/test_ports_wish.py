@@ -42,10 +42,10 @@ def test_a_port_comes_back_as_it_was_given() -> None:
     ("option", "place", "message"),
     [
         ({"rail": "../gpu"}, "rail", "cannot be part of a file's name"),
-        ({"pci": "0b:00.0"}, "pci", "is not a PCI address"),
-        ({"netdev": "enp11s0f0np0.4200"}, "netdev", "cannot be an interface's name"),
-        ({"netdev": "a/b"}, "netdev", "cannot be an interface's name"),
-        ({"pci": None, "netdev": None}, "pci", "neither pci nor netdev"),
+        ({"pci": "0b:00"}, "pci", "is not a PCI address"),
+        ({"netdev": "enp11s0f0np0.4200"}, "netdev", "is not a valid netdev name"),
+        ({"netdev": "a/b"}, "netdev", "is not a valid netdev name"),
+        ({"pci": None, "netdev": None}, "", "names neither pci nor netdev"),
         ({"mtu": 67}, "mtu", "less than IP needs"),
         ({"address": "172.16.11.201"}, "address", "has no prefix length"),
         ({"address": "172.16.11.300/24"}, "address", "does not appear to be"),
@@ -74,7 +74,7 @@ def told(option: dict[str, t.Any], place: str, message: str) -> None:
     with pytest.raises(RailyardError) as error:
         read_ports([option])
     assert message in error.value.message
-    assert error.value.place == "ports[0].%s" % place
+    assert error.value.place == ("ports[0].%s" % place).rstrip(".")
     assert error.value.remedy
 
 

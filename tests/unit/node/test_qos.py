@@ -72,7 +72,7 @@ def test_all_of_it_is_set_once(kernel: QosKernel) -> None:
     one = subsystem(kernel)
     state, changes = plan(one)
     predicted = [change.as_dict() for change in changes]
-    assert not kernel.writes and not kernel.dcb.told  # so far it was only said
+    assert not kernel.writes and not kernel.dcb.requests  # only predicted so far
     after = converge(one, state, changes, [])
     assert [(each["subject"], each["attribute"]) for each in predicted if each["subject"] == "rail1"] == [
         ("rail1", "global_pause"),
@@ -108,9 +108,9 @@ def test_all_of_it_is_set_once(kernel: QosKernel) -> None:
 
 def test_a_second_run_changes_nothing(kernel: QosKernel) -> None:
     run(subsystem(kernel))
-    writes, told = len(kernel.writes), len(kernel.dcb.told)
+    writes, requests = len(kernel.writes), len(kernel.dcb.requests)
     assert run(subsystem(kernel)) == []
-    assert (len(kernel.writes), len(kernel.dcb.told)) == (writes, told)
+    assert (len(kernel.writes), len(kernel.dcb.requests)) == (writes, requests)
 
 
 def test_a_run_cut_off_anywhere_is_mended(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_run_cut_off_anywhere_is_mended(tmp_path: Path) -> None:
         kernel.kill_at = -1
         assert run(subsystem(kernel))
         assert [vars(nic) for nic in kernel.nics()] == [vars(nic) for nic in whole.nics()]
-    for step in range(len(whole.dcb.told)):
+    for step in range(len(whole.dcb.requests)):
         kernel = QosKernel(tmp_path / ("dcb%d" % step))
         kernel.dcb.cut_after = step
         with pytest.raises(KeyboardInterrupt):
@@ -189,7 +189,7 @@ def test_the_firmware_gives_dcbx_to_the_host(kernel: QosKernel) -> None:
     for nic in kernel.nics():
         nic.dcbx = 0x0C
     assert "rail1: the NIC's firmware negotiates" in message(subsystem(kernel, dcbx="any"))
-    assert not kernel.dcb.told
+    assert not kernel.dcb.requests
     done = run(subsystem(kernel))
     assert (done[0].attribute, done[0].before, done[0].after) == ("dcbx", "firmware", "host")
     assert [nic.dcbx for nic in kernel.nics()] == [0x0D, 0x0D]
@@ -209,7 +209,7 @@ def test_vfs_are_marked_and_have_no_dcb(kernel: QosKernel) -> None:
     run(subsystem(kernel))
     assert kernel.read("/sys/class/infiniband/mlx5_vf0/tc/1/traffic_class") == "Global tclass=106"
     assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "106"
-    assert "vf0 is a VF, and has no DCB of its own. Remedy: name its PF, 0000:01:00.0" in message(
+    assert "vf0 is a VF, which does not have DCB. Remedy: name its PF, 0000:01:00.0" in message(
         subsystem(kernel, ports=[{"netdev": "vf0"}])
     )
 
@@ -241,7 +241,7 @@ def test_no_ecn_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         return read_bytes(path)
 
     monkeypatch.setattr(kernel, "read_bytes", locked)
-    assert "rail1 (driver mlx5_core) shows no ECN" in message(subsystem(kernel))
+    assert "rail1 (driver mlx5_core) does not support ECN" in message(subsystem(kernel))
     run(subsystem(kernel, dict(FULL, ecn=None)))
     assert kernel.nics()[0].pfc == 0b1000
 
@@ -255,7 +255,7 @@ def test_the_connection_manager_is_loaded(kernel: QosKernel) -> None:
     assert ("rdma_cm", "module") in [(change.subject, change.attribute) for change in done]
     place.rmdir()
     kernel.modules.clear()
-    assert "has no module rdma_cm" in message(subsystem(kernel))
+    assert "does not have the module rdma_cm" in message(subsystem(kernel))
 
 
 def test_buffers_that_read_back_in_cells(kernel: QosKernel) -> None:
@@ -284,17 +284,17 @@ def test_all_refusals_come_at_once_and_before_anything(kernel: QosKernel) -> Non
         plan(subsystem(kernel, wanted, ports=ports))
     text = str(caught.value)
     for part in (
-        "ports[0]: rail1 (driver mlx5_core) has no PFC",
-        "ports[0]: rail1 (driver mlx5_core) has no ETS",
-        "ports[0]: rail1 (driver mlx5_core) has no receive buffers",
-        "ports[1]: rail2 has 4 traffic classes, and ets uses class 6",
-        "ports[1]: rail2 can pause 1 priorities, and 2 are to be",
-        "ports[1]: rail2 has 1000 bytes of buffers, and 250000 are asked for",
-        "ports[2]: plain0 has no DCB",
+        "ports[0]: rail1 (driver mlx5_core) does not support PFC",
+        "ports[0]: rail1 (driver mlx5_core) does not support ETS",
+        "ports[0]: rail1 (driver mlx5_core) does not support receive buffers",
+        "ports[1]: rail2 has 4 traffic classes, but ets uses class 6",
+        "ports[1]: rail2 can pause 1 priorities, but pfc has 2",
+        "ports[1]: rail2 has 1000 bytes of buffers, but buffer_size adds up to 250000",
+        "ports[2]: plain0 does not support DCB",
         "ports[3]: mgmt0 carries the default route",
     ):
         assert part in text
-    assert not kernel.writes and not kernel.dcb.told
+    assert not kernel.writes and not kernel.dcb.requests
 
 
 @pytest.mark.parametrize(
@@ -302,8 +302,8 @@ def test_all_refusals_come_at_once_and_before_anything(kernel: QosKernel) -> Non
     [
         ([{"netdev": "none0"}], "there is no netdev none0"),
         ([{"pci": "0000:77:00.0"}], "there is no PCI function 0000:77:00.0"),
-        ([{"pci": "77:00.0"}], "is no PCI address"),
-        ([{}], "neither says which port is meant"),
+        ([{"pci": "77:00.0"}], "is not a PCI address"),
+        ([{}], "netdev or pci is required"),
         ([{"netdev": "rail1", "pci": "0000:02:00.0"}], "netdev rail1 is 0000:01:00.0, not 0000:02:00.0"),
         ([{"netdev": "rail1"}, {"pci": "0000:01:00.0"}], "0000:01:00.0 is the netdev rail1, as is ports[0]"),
     ],
@@ -327,7 +327,7 @@ def test_an_infiniband_port_is_refused(kernel: QosKernel) -> None:
 
 def test_a_port_without_rdma_device_is_waited_for(kernel: QosKernel) -> None:
     Path(kernel.path("/sys/bus/pci/devices/0000:01:00.0/infiniband/mlx5_gpu01")).rename(kernel.path("/tmp_device"))
-    assert "rail1 (driver mlx5_core) has no RDMA device here" in message(subsystem(kernel))
+    assert "(driver mlx5_core) does not have an RDMA device in this network namespace" in message(subsystem(kernel))
 
 
 def test_representors_are_not_the_port(kernel: QosKernel) -> None:
@@ -339,31 +339,31 @@ def test_representors_are_not_the_port(kernel: QosKernel) -> None:
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"tclass": 104}, "104 takes no part in ECN, and ecn.enable is true"),
-        ({"tclass": 98, "rdma_cm_tos": 98}, "98 marks with DSCP 24, not 26"),
-        ({"rdma_cm_tos": 107}, "107 is not the tclass, 106"),
-        ({"pfc": [0, 0, 0, 0, 0, 1, 0, 0]}, "priority 3 of RoCE is not among those that are paused"),
+        ({"tclass": 104}, "104 disables ECN, but ecn.enable is true"),
+        ({"tclass": 98, "rdma_cm_tos": 98}, "98 marks packets with DSCP 24, not 26"),
+        ({"rdma_cm_tos": 107}, "107 differs from the tclass, 106"),
+        ({"pfc": [0, 0, 0, 0, 0, 1, 0, 0]}, "priority 3 of RoCE is not paused"),
         ({"pfc": [0, 0, 0, 1, 0, 0, 1, 0]}, "CNPs are on priority 6, which is paused"),
         ({"pfc": [0, 0, 0, 1]}, "has 4 values"),
-        ({"pfc": [0, 0, 0, 2, 0, 0, 0, 0]}, "2 is not from 0 to 1"),
-        ({"trust": "pcp"}, "there are DSCP entries with trust pcp"),
-        ({"dscp2prio": [[26, 4], [48, 6]]}, "DSCP 26 of RoCE goes to priority 4, not 3"),
+        ({"pfc": [0, 0, 0, 2, 0, 0, 0, 0]}, "2 is out of range"),
+        ({"trust": "pcp"}, "DSCP entries do not go with trust pcp"),
+        ({"dscp2prio": [[26, 4], [48, 6]]}, "DSCP 26 of RoCE is mapped to priority 4, not 3"),
         ({"dscp2prio": [[48, 6]]}, "has no entry for DSCP 26 of RoCE"),
         ({"dscp2prio": [[26, 3]]}, "has no entry for DSCP 48 of CNPs"),
-        ({"dscp2prio": [[26, 3], [26, 4], [48, 6]]}, "DSCP 26 is there twice"),
-        ({"dscp2prio": [[26]]}, "is no pair"),
-        ({"dscp2prio": []}, "is empty with trust dscp"),
+        ({"dscp2prio": [[26, 3], [26, 4], [48, 6]]}, "DSCP 26 is given twice"),
+        ({"dscp2prio": [[26]]}, "is not a pair"),
+        ({"dscp2prio": []}, "is empty, but trust is dscp"),
         ({"global_pause": True}, "global pause stops all priorities"),
-        ({"ecn": dict(PLAIN["ecn"], rp=[4])}, "lacks priority 3 of RoCE"),
-        ({"ets": dict(FULL["ets"], tc_bw=[50, 0, 0, 40, 0, 0, 0, 0])}, "the shares are 90 percent together"),
-        ({"ets": dict(FULL["ets"], tc_bw=[100, 0, 0, 0, 0, 0, 0, 0])}, "a class of ets has a share of 0"),
-        ({"ets": dict(FULL["ets"], tc_tsa=["ets"])}, "must be eight, each of them ets or strict"),
-        ({"buffers": dict(FULL["buffers"], prio_buffer=[1] * 8)}, "buffer 1 has paused priorities and others"),
+        ({"ecn": dict(PLAIN["ecn"], rp=[4])}, "priority 3 of RoCE is missing"),
+        ({"ets": dict(FULL["ets"], tc_bw=[50, 0, 0, 40, 0, 0, 0, 0])}, "the shares add up to 90 percent"),
+        ({"ets": dict(FULL["ets"], tc_bw=[100, 0, 0, 0, 0, 0, 0, 0])}, "a class of type ets has a share of 0"),
+        ({"ets": dict(FULL["ets"], tc_tsa=["ets"])}, "must be eight values, each ets or strict"),
+        ({"buffers": dict(FULL["buffers"], prio_buffer=[1] * 8)}, "buffer 1 has both paused priorities and others"),
         (
             {"buffers": dict(FULL["buffers"], buffer_size=[9, 0, 0, 0, 0, 0, 0, 0])},
-            "buffer 1 is in use and has no bytes",
+            "buffer 1 is in use, but its size is 0",
         ),
-        ({"buffers": dict(FULL["buffers"], cable_len=1000)}, "1000 is not from 1 to 999"),
+        ({"buffers": dict(FULL["buffers"], cable_len=1000)}, "1000 is out of range"),
     ],
 )
 def test_what_disagrees_is_refused(kernel: QosKernel, changes: dict[str, t.Any], part: str) -> None:
@@ -403,7 +403,7 @@ def test_a_driver_that_refuses(kernel: QosKernel, what: tuple[int, int], number:
         converge(one, state, changes, done)
     assert part in str(caught.value) and "Remedy: " in str(caught.value)
     assert done
-    assert run(subsystem(kernel))  # and the next run mends it
+    assert run(subsystem(kernel))  # and the next run repairs it
 
 
 def test_a_buffer_below_its_headroom_is_the_drivers_to_refuse(kernel: QosKernel) -> None:
@@ -427,7 +427,7 @@ def test_lldpad_is_refused_or_warned_of(kernel: QosKernel) -> None:
 def test_lldpad_that_comes_at_the_next_boot(kernel: QosKernel) -> None:
     kernel.tree.link("/etc/systemd/system/sockets.target.wants/lldpad.socket", "/lib/systemd/system/lldpad.socket")
     (other,) = dcb_managers.others(kernel)
-    assert "will run after the next boot" in other.message
+    assert "will start at the next boot" in other.message
 
 
 def test_a_profile_of_networkmanager(kernel: QosKernel) -> None:
@@ -488,12 +488,12 @@ def take_back(kernel: QosKernel, **options: t.Any) -> tuple[list[str], list[str]
     expected = plan(foreseen)[1]
     done = run(it)
     assert [each.as_dict() for each in done] == [each.as_dict() for each in expected]
-    told = it.outcome({}, [])
-    assert foreseen.outcome({}, expected) == told
+    outcome = it.outcome({}, [])
+    assert foreseen.outcome({}, expected) == outcome
     again = one()
-    assert run(again) == [] and again.outcome({}, []) == told and again.warnings == []
-    assert told["reboot_required"] == bool(told["reboot_reasons"])
-    return [each.subject for each in done], told["reboot_reasons"]
+    assert run(again) == [] and again.outcome({}, []) == outcome and again.warnings == []
+    assert outcome["reboot_required"] == bool(outcome["reboot_reasons"])
+    return [each.subject for each in done], outcome["reboot_reasons"]
 
 
 def test_absent_takes_back_what_is_kept_and_touches_no_port(kernel: QosKernel) -> None:
@@ -511,7 +511,7 @@ def test_absent_takes_back_what_is_kept_and_touches_no_port(kernel: QosKernel) -
 def test_present_forgets_what_waited_for_a_boot(kernel: QosKernel) -> None:
     run(subsystem(kernel, persist=True))
     take_back(kernel)
-    # nothing to keep is no reason to forget
+    # an empty list of ports does not remove what is persistent
     assert run(subsystem(kernel, persist=True, ports=[])) == [] and kernel.exists(NOTED)
     it = subsystem(kernel, persist=True)
     assert run(it)[-1].subject == NOTED and it.outcome({}, []) == {"reboot_required": False, "reboot_reasons": []}
@@ -533,9 +533,9 @@ def test_present_of_some_ports_forgets_nothing_of_the_others(kernel: QosKernel) 
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (["a", "3"], r"qos.dscp2prio\[0\]: 'a' is no number"),
-        ([26, None], r"qos.dscp2prio\[0\]: is no pair"),
-        ([26, [3]], r"qos.dscp2prio\[0\]: \[3\] is no number"),
+        (["a", "3"], r"qos.dscp2prio\[0\]: 'a' is not a number"),
+        ([26, None], r"qos.dscp2prio\[0\]: is not a pair"),
+        ([26, [3]], r"qos.dscp2prio\[0\]: \[3\] is not a number"),
     ],
 )
 def test_entries_that_are_none(kernel: QosKernel, pair: list[t.Any], words: str) -> None:
@@ -601,8 +601,8 @@ def test_a_port_that_a_pod_has_is_left_alone_and_kept_for_boot(kernel: QosKernel
     shutil.rmtree(kernel.tree.root / ("sys/bus/pci/devices/%s/net/rail2" % function))
     os.unlink(kernel.tree.root / "sys/class/net/rail2")
     one = subsystem(kernel, persist=True)
-    told = [change.subject for change in run(one)]
-    assert "rail1" in told and "rail2" not in told
+    changed = [change.subject for change in run(one)]
+    assert "rail1" in changed and "rail2" not in changed
     assert ["is left alone: its netdev is in another network namespace" in each for each in one.warnings] == [True]
     kept = json.loads(kernel.read_file("/etc/railyard/boot.d/40-roce_qos.json") or "")["options"]["ports"]
     assert [each["pci"] for each in kept] == [None, function]

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RoCE's quality of service on ports that are as ``mlnx_qos`` told them on real servers."""
+"""RoCE's quality of service on ports as ``mlnx_qos`` printed them on real servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def recording(name: str) -> str:
 
 
 def nic_of(text: str) -> Nic:
-    """The NIC that was asked. What it did not tell (classes without a priority) is as the stand-in has it."""
+    """The NIC of the recording. What the recording does not have (classes without a priority) comes from the fake."""
     nic = Nic()
     if "DCBX mode: Firmware controlled" in text:
         nic.dcbx = 0x0C  # mlx5: CEE and IEEE without DCB_CAP_DCBX_HOST
@@ -73,9 +73,9 @@ class Server:
         self.nic = self.kernel.dcb.netdevs["rail1"] = nic_of(recording(name))
 
     def plan(self, wanted: fabric_qos.Qos, **options: t.Any) -> tuple[State, list[Change]]:
-        told = dict(fabric_qos.derived(wanted), roce_mode="RoCE v2")
+        qos = dict(fabric_qos.derived(wanted), roce_mode="RoCE v2")
         ports = [{"netdev": "rail1", "pci": None}]
-        one = RoceQos(dict({"ports": ports, "qos": told}, **options), self.kernel, self.kernel.tools())
+        one = RoceQos(dict({"ports": ports, "qos": qos}, **options), self.kernel, self.kernel.tools())
         state = one.observe()
         return state, one.changes(state)
 
@@ -124,7 +124,7 @@ def site(first: int = 19872, second: int = 220896) -> fabric_qos.Qos:
 def test_a_server_that_was_set_up_with_the_vendors_tool_is_left_alone(tmp_path: Path) -> None:
     server = Server(tmp_path, "connectx7-dscp")
     assert server.dcb_changes(site()) == {}
-    # sizes that are no whole cells, of 96 bytes there: the NIC gives what its cells make of them
+    # sizes that are not multiples of a cell, which has 96 bytes there: the NIC rounds them
     assert server.dcb_changes(site(19872 + 95, 220896 + 95)) == {}
     assert list(server.dcb_changes(site(second=230000))) == ["buffers"]
     assert fabric_qos.derived(site())["tclass"] == 162  # the mark that their script writes
@@ -132,8 +132,8 @@ def test_a_server_that_was_set_up_with_the_vendors_tool_is_left_alone(tmp_path: 
 
 def test_a_fresh_port(tmp_path: Path) -> None:
     on, off = [0, 0, 0, 1, 0, 0, 0, 0], [0] * 8
-    told = Server(tmp_path / "pcp", "fresh-pcp").dcb_changes(PLAIN)
-    assert told == {"pfc": (off, on), "trust": ("pcp", "dscp"), "dscp2prio": ([], [[26, 3], [48, 6]])}
+    changes = Server(tmp_path / "pcp", "fresh-pcp").dcb_changes(PLAIN)
+    assert changes == {"pfc": (off, on), "trust": ("pcp", "dscp"), "dscp2prio": ([], [[26, 3], [48, 6]])}
     # with the trust on DSCPs, the table that comes with it is the wanted one
     assert Server(tmp_path / "dscp", "fresh-dscp").dcb_changes(PLAIN) == {"pfc": (off, on)}
 
@@ -150,7 +150,7 @@ def test_a_port_that_the_switch_has_set(tmp_path: Path) -> None:
     changes = server.dcb_changes(fabric_qos.Qos(ets=ets))
     assert changes["ets"][0]["tc_tsa"][6] == "vendor" and changes["ets"][1]["tc_tsa"][6] == "strict"
     buffers = fabric_qos.Buffers((0, 0, 0, 1, 0, 0, 0, 0), {0: 130944, 1: 140000}, 7, ("qos", "buffers"))
-    with pytest.raises(RailyardError, match="has 262016 bytes of buffers, and 270944 are asked for"):
+    with pytest.raises(RailyardError, match="has 262016 bytes of buffers, but buffer_size adds up to 270944"):
         server.plan(fabric_qos.Qos(buffers=buffers))
 
 
@@ -169,7 +169,7 @@ def test_a_driver_that_tells_no_buffers(tmp_path: Path) -> None:
     server = Server(tmp_path, "without-buffers")
     assert server.live()["qos"]["buffers"] == {"prio_buffer": None, "buffer_size": None, "cable_len": 7}
     assert server.dcb_changes(PLAIN) == {}
-    with pytest.raises(RailyardError, match="has no receive buffers to set"):
+    with pytest.raises(RailyardError, match="does not support receive buffers"):
         server.plan(site())
 
 

@@ -399,10 +399,12 @@ def test_a_name_that_other_hardware_holds_is_an_error(host: Host) -> None:
         (rxe(1, "a/b"), "ports[0].name: 'a/b' cannot name"),
         (rxe(1, ".."), "'..' cannot name"),
         (rxe(1, "x" * 64), "cannot name"),
-        (rxe(1, netdev=None), "ports[0]: neither says which device is meant"),
-        (rxe(1, netdev="eth9"), "ports[0].netdev: there is no netdev eth9 here"),
-        (rxe(1, pci="0000:02:00.0"), "enp1s0 is a netdev of 0000:01:00.0, not of 0000:02:00.0"),
-        (nic(9, "mlx5_9"), "there is no PCI function 0000:09:00.0"),
+        (rxe(1, netdev=None), "ports[0]: names neither pci nor netdev"),
+        (rxe(1, netdev="eth9"), "ports[0].netdev: there is no netdev eth9. Remedy: see 'ip link'"),
+        (rxe(1, pci="0000:02:00.0"), "ports[0]: netdev enp1s0 is 0000:01:00.0, not 0000:02:00.0"),
+        (rxe(1, netdev=None, pci="0000:01:00.0"), "ports[0]: names no netdev"),
+        (nic(9, "mlx5_9"), "ports[0].pci: there is no PCI function 0000:09:00.0"),
+        (nic(9, "mlx5_9", pci="9:0"), "ports[0].pci: '9:0' is not a PCI address"),
         (nic(1, "mlx5_1"), "no RDMA device of 0000:01:00.0 is visible here: the function has no driver"),
     ],
 )
@@ -447,7 +449,7 @@ def test_all_errors_at_once(host: Host) -> None:
         "ports[3]",
         "ports[4]",
         "ports[0].netdev",
-        "ports[1]",
+        "ports[1].pci",
     ]
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ports and cards as tools told them on real servers, laid out as the kernel has them in sysfs."""
+"""Ports and cards as tools printed them on real servers, laid out as in sysfs."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Node(System):
     def ibstat(self, name: str) -> None:
         """The ports of an ``ibstat``, at addresses of ours."""
         for number, part in enumerate(recording(name).split("CA '")[1:]):
-            told = dict(re.findall(r"^\s+([A-Z][\w ]+): (.+)$", part, re.MULTILINE))
+            fields = dict(re.findall(r"^\s+([A-Z][\w ]+): (.+)$", part, re.MULTILINE))
             device = part.partition("'")[0]
-            self.port("0000:0b:00.%d" % number, "port%d" % number, device, told["Link layer"] == "InfiniBand")
-            values = {"state": STATES[told["State"]], "phys_state": PHYSICAL[told["Physical state"]]}
-            values.update(lid="0x%x" % int(told["Base lid"]), sm_lid="0x%x" % int(told["SM lid"]))
+            self.port("0000:0b:00.%d" % number, "port%d" % number, device, fields["Link layer"] == "InfiniBand")
+            values = {"state": STATES[fields["State"]], "phys_state": PHYSICAL[fields["Physical state"]]}
+            values.update(lid="0x%x" % int(fields["Base lid"]), sm_lid="0x%x" % int(fields["SM lid"]))
             for attribute, text in values.items():
                 self.tree.write("/sys/class/infiniband/%s/ports/1/%s" % (device, attribute), text)
 
@@ -102,7 +102,7 @@ def test_the_cards_of_a_server_and_the_one_that_is_not_touched(tmp_path: Path) -
     assert sorted(changed(*rails)) == sorted(ports[netdev] for netdev in rails)
     assert changed("enp157s0f1np1") == ["0000:9d:00.0"]
     # the port beside that of the default route, which nothing is plugged into
-    with pytest.raises(RailyardError, match="0000:1b:00.0 is left alone: .*enp27s0f0np0.* default route"):
+    with pytest.raises(RailyardError, match="0000:1b:00.0 is not changed: .*enp27s0f0np0.* default route"):
         changed("enp27s0f1np1")
 
 
@@ -174,10 +174,10 @@ def test_gid_tables(tmp_path: Path, name: str, count: int, infiniband: str) -> N
         expected.append((device, int(index), gid, kind, netdev or None, address))
     found = [row for device in devices for row in gids.from_sysfs(node, device)]
     assert len(found) == count == int(text.rpartition("n_gids_found=")[2])
-    told = [(row["device"], row["index"], row["gid"], row["type"], row["netdev"], row["address"]) for row in found]
+    fields = [(row["device"], row["index"], row["gid"], row["type"], row["netdev"], row["address"]) for row in found]
     # the tool shows an address where it is IPv4
-    assert [each[:5] + (each[5] if "." in (each[5] or "") else None,) for each in told] == expected
-    assert [each[5] for each in told if each[3] == "IB"] == [None]
+    assert [each[:5] + (each[5] if "." in (each[5] or "") else None,) for each in fields] == expected
+    assert [each[5] for each in fields if each[3] == "IB"] == [None]
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,12 @@ def test_gid_tables(tmp_path: Path, name: str, count: int, infiniband: str) -> N
 )
 def test_the_firmware_that_a_driver_tells(tmp_path: Path, name: str, version: str, psid: str | None) -> None:
     node = Node(tmp_path)
-    told = dict(line.split(": ", 1) for line in recording("ethtool/%s.txt" % name).splitlines() if ": " in line)
-    address = told["bus-info"]
+    fields = dict(line.split(": ", 1) for line in recording("ethtool/%s.txt" % name).splitlines() if ": " in line)
+    address = fields["bus-info"]
     node.tree.function("pci0000:00/0000:00:01.0/" + address)
     node.tree.netdev(address, "eth7")
-    firmware = node.firmware({"pci": address}, drivers=lambda names: {each: told["firmware-version"] for each in names})
+    firmware = node.firmware(
+        {"pci": address}, drivers=lambda names: {each: fields["firmware-version"] for each in names}
+    )
     card = firmware.observe()["cards"][address]
     assert (card["version"], card["psid"]) == (version, psid)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import INTERRUPTED, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
@@ -153,7 +153,7 @@ def test_a_failure_leaves_autoprobe_as_it_was(kernel: NicKernel, monkeypatch: py
         converge(it, {}, changes, [])
     assert kernel.read("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % PF) == "1"
     assert kernel.listdir("/run/railyard") == []
-    # not bound with half of what they shall be, and mended by the next run
+    # not bound with half of the desired attributes, and repaired by the next run
     assert kernel.bound_with == []
     kernel.unknown.discard("vlan")
     run(kernel, ports=[port()])
@@ -234,14 +234,14 @@ def test_a_pf_that_is_down_is_set_up_first(kernel: NicKernel) -> None:
 
 def test_no_driver_takes_the_vfs(kernel: NicKernel) -> None:
     kernel.vf_driver = None
-    with pytest.raises(RailyardError, match="no driver took VF 0000:05:10.0") as caught:
+    with pytest.raises(RailyardError, match="no driver bound VF 0000:05:10.0") as caught:
         run(kernel, ports=[port()])
     assert "autoprobe to false" in caught.value.remedy
 
 
 def test_vfs_without_the_pfs_netdev_are_waited_for(kernel: NicKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel.tree, "netdev", lambda *_args, **_more: None)
-    with pytest.raises(RailyardError, match="VF 0000:05:10.0 has the driver igbvf, but no netdev came in time"):
+    with pytest.raises(RailyardError, match="VF 0000:05:10.0 has the driver igbvf, but no netdev appeared in time"):
         run(kernel, ports=[port()])
 
 
@@ -259,7 +259,9 @@ def test_another_number_goes_through_zero_with_leave_only(kernel: NicKernel) -> 
     for count in (0, 1, 3):
         attributes: list[t.Any] = []
         (text,) = refused(kernel, ports=[port(count=count, attributes=attributes)])
-        assert text.startswith("ports[0].count: 0000:05:00.0 (enp5s0) has 2 VFs; to have %d all are taken" % count)
+        assert text.startswith(
+            "ports[0].count: 0000:05:00.0 (enp5s0) has 2 VFs, which are all removed to have %d" % count
+        )
         assert "allow_recreate: true" in text
     done, _state = run(kernel, ports=[port(count=3)], allow_recreate=True)
     assert brief(done)[0] == (PF, "sriov_numvfs", 2, 3)
@@ -273,7 +275,7 @@ def test_a_held_vf_is_never_taken(kernel: NicKernel) -> None:
     held = {"0000:05:10.2": ["its netdev enp5s0v1 is in network namespace pod (pause pid 7)"]}
     wanted = (
         "0000:05:00.0 vf 1: VF 0000:05:10.2 is held: its netdev enp5s0v1 is in network namespace pod (pause pid 7). "
-        "Remedy: end what holds it, or drain the node, and run again."
+        "Remedy: stop the holder, or drain the node, and run again."
     )
     assert refused(kernel, ports=[port(count=3)], allow_recreate=True, holders=held) == [wanted]
     assert len(refused(kernel, ports=[port(count=3)], holders=held)) == 2
@@ -381,7 +383,7 @@ def test_what_a_vf_has_without_the_attribute_is_no_error(kernel: NicKernel) -> N
         ({"netdev": "enp5s0v1"}, "ports[0]: enp5s0v1 is itself a VF, of 0000:05:00.0"),
         (
             {"pci": PF, "attributes": [{"index": 2, "vlan": 1}]},
-            "ports[0].attributes[0].index: there is no VF 2 among the 2",
+            "ports[0].attributes[0].index: VF 2 does not exist: 0000:05:00.0 (enp5s0) has 2",
         ),
     ],
 )
@@ -460,7 +462,7 @@ def test_macs_are_not_for_infiniband(kernel: NicKernel) -> None:
 def test_a_pf_whose_netdev_is_elsewhere(kernel: NicKernel) -> None:
     pf = kernel.nic(9, None)
     (text,) = refused(kernel, ports=[{"pci": pf, "count": 1, "attributes": [{"index": 0, "mac": MACS[0]}]}])
-    assert "mac is set through the PF's netdev, and it has none in this network namespace" in text
+    assert "mac is set through the PF's netdev, which is missing in this network namespace" in text
     run(kernel, ports=[{"pci": pf, "count": 1}])
 
 
@@ -468,9 +470,9 @@ def test_more_vfs_than_a_message_holds(kernel: NicKernel) -> None:
     run(kernel, ports=[port()])
     kernel.too_long = True
     (text,) = refused(kernel, ports=[port()])
-    assert "what there is to say of 2 VFs is too long for one netlink message" in text
+    assert "the attributes of 2 VFs do not fit into one netlink message" in text
     it = subsystem(kernel, ports=[port()], state="gathered")
-    assert it.observe()["ports"][0]["attributes"] == [] and "too long" in it.warnings[0]
+    assert it.observe()["ports"][0]["attributes"] == [] and "do not fit" in it.warnings[0]
     for number, mac in enumerate(MACS):
         kernel.tree.write(
             "%s/sriov/%d/config" % (kernel.tree.real(PF), number),
@@ -516,7 +518,7 @@ def test_kept_for_boot_without_leave_and_without_the_branch(kernel: NicKernel) -
     converge(it, {}, it.changes(it.observe()), [])
     kept = json.loads(kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json") or "")
     assert kept == {"module": "sriov_vfs", "options": {"ports": [port()], "timeout": 0}}
-    assert "enp6s0" in it.warnings[0] and "not kept for boot" in it.warnings[0]
+    assert "enp6s0" in it.warnings[0] and "not made persistent" in it.warnings[0]
     assert isinstance(boot_program.build(kept["module"], kept["options"], kernel), SriovVfs)
     # a call that wants none takes it away
     it = subsystem(kernel, ports=[port(count=0, attributes=[])], persist=True, allow_recreate=True)
@@ -546,14 +548,14 @@ def test_a_card_that_has_gone_takes_no_other_cards_vfs_along_at_boot(
     assert boot_program.main(["--check"], kernel) == 1 and kernel.settings[PF] == []
     assert boot_program.main([], kernel, patience=0) == 1
     assert len(kernel.settings[PF]) == 2 and kernel.link_name(kernel.tree.real(PF) + "/virtfn1/driver") == "igbvf"
-    told = capsys.readouterr()
-    assert told.out == (PF + " sriov_numvfs: 0 -> 2\n") * 2
-    assert told.err.splitlines() == 2 * [
+    output = capsys.readouterr()
+    assert output.out == (PF + " sriov_numvfs: 0 -> 2\n") * 2
+    assert output.err.splitlines() == 2 * [
         "%s, %s: ports[0].pci: there is no PCI function %s. Remedy: see 'lspci -D' for what there is."
         % (KEPT, pci, pci)
         for pci in ("0000:06:00.0", "0000:07:00.0")
     ]
-    # one alone is told as it is
+    # a single error is printed as it is
     kernel.write_file(KEPT, json.dumps({"module": "sriov_vfs", "options": {"ports": [gone]}}))
     assert boot_program.main([], kernel, patience=0) == 1
     assert capsys.readouterr().err.startswith(KEPT + ": ports[0].pci: there is no PCI function 0000:06:00.0")
@@ -590,12 +592,12 @@ def take_back(kernel: NicKernel, holders: t.Any = None, **options: t.Any) -> tup
     done: list[Change] = []
     state = converge(it, state, it.changes(state), done)
     assert [each.as_dict() for each in done] == [each.as_dict() for each in expected]
-    told = it.outcome(state, [])
-    assert foreseen.outcome(state, expected) == told
+    outcome = it.outcome(state, [])
+    assert foreseen.outcome(state, expected) == outcome
     again = subsystem(kernel, holders, **options)
     assert again.changes(again.observe()) == []
-    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
-    return [(each.subject, each.attribute, each.before, each.after) for each in done], told["reboot_reasons"]
+    assert again.outcome({}, []) == outcome and outcome["reboot_required"] == bool(outcome["reboot_reasons"])
+    return [(each.subject, each.attribute, each.before, each.after) for each in done], outcome["reboot_reasons"]
 
 
 def test_absent_takes_back_what_was_made_and_no_more(two: NicKernel) -> None:
@@ -681,6 +683,16 @@ def test_absent_after_a_run_that_was_cut_off_before_it_kept_anything(kernel: Nic
         if finished:
             break
     assert left == []
+
+
+def test_changes_name_their_port_and_a_leftover_is_marked(kernel: NicKernel) -> None:
+    rows, _state = run(kernel, ports=[port()], autoprobe=True)
+    assert [each["port"] for each in rows] == [{"pci": PF, "netdev": "enp5s0"}] * len(rows)
+    assert all("kind" not in each for each in rows)
+    mark = "/run/railyard/sriov_drivers_autoprobe-" + PF
+    kernel.tree.write(mark, "1")
+    (row,), _state = run(kernel, ports=[port()])
+    assert (row["subject"], row["kind"], row["port"]["pci"]) == (mark, INTERRUPTED, PF)
 
 
 @pytest.mark.parametrize("persist", [True, False])

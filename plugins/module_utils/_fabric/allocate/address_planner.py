@@ -106,11 +106,11 @@ def supernet_problem(supernet: Network, prefix: int, rails: int) -> Problem | No
     six = "6" if supernet.bits == IPV6 else ""
     if not supernet.prefix <= prefix <= supernet.bits:
         remedy = "write a number from %d to %d" % (supernet.prefix, supernet.bits)
-        return Problem(SIZE, "rail_prefix" + six, "a /%d a rail is not in %s" % (prefix, supernet), remedy)
+        return Problem(SIZE, "rail_prefix" + six, "a /%d per rail does not fit into %s" % (prefix, supernet), remedy)
     slots = 1 << prefix - supernet.prefix
     if rails <= slots:
         return None
     message = "%s has room for %s, a /%d each, and there are %d" % (supernet, count(slots, "rail"), prefix, rails)
     wide = prefix - (rails - 1).bit_length()
-    remedy = "take a /%d or larger" % wide if wide >= 0 else "take smaller networks a rail"
+    remedy = "use a /%d or larger" % wide if wide >= 0 else "use smaller networks for the rails"
     return Problem(RAILS, "supernet" + six, message, remedy)

@@ -252,7 +252,7 @@ class Planner(abc.ABC):
         for name, held in sorted(self.scheme.taken, key=lambda each: (each[1].first, each[1].last)):
             key = "taken.%s" % name
             if not (self.network.holds(held.first) and self.network.holds(held.last)):
-                self._outside(key, held, "take addresses of the rail's subnet")
+                self._outside(key, held, "use addresses of the rail's subnet")
                 continue
             both = last and held.overlap(last[0])
             if both and last:
@@ -260,7 +260,7 @@ class Planner(abc.ABC):
                 if name == last[1]:
                     message = "%s is in two ranges of %s" % (both, key)
                 kind = REPEATED if name == last[1] else OVERLAP
-                self._add(kind, key, message, "let one range end where the other begins")
+                self._add(kind, key, message, "end one range before the other begins")
             if not last or held.last > last[0].last:
                 last = (held, name)
 

@@ -95,16 +95,16 @@ class OwnPlanner(Planner):
         scheme, six = self.scheme, self._six
         for key, pool in (("pods", scheme.pods), ("hosts", scheme.hosts)):
             if pool is not None:
-                message = "%s%s says nothing where each node has a network of its own" % (key, six)
-                self._add(UNUSED, key + six, message, "take it out, or take the mode subnet or block")
+                message = "%s%s has no effect where each node has its own network" % (key, six)
+                self._add(UNUSED, key + six, message, "remove it, or use the mode subnet or block")
         if not self._fits:
             self._check_length()
             return self._wrong
         if scheme.mode == PREFIX:
             self._check_share(demand)
         elif demand.pods_per_node and demand.pods_per_node > 1:
-            message = "a link has one address, and pods_per_node is %d" % demand.pods_per_node
-            self._add(SMALL, "pods_per_node", message, "lower it to 1, or take the mode prefix")
+            message = "a link has one address, but pods_per_node is %d" % demand.pods_per_node
+            self._add(SMALL, "pods_per_node", message, "lower it to 1, or use the mode prefix")
         self._check_taken()
         if self.units and self._span > self.network.size:
             self._add(
@@ -112,12 +112,12 @@ class OwnPlanner(Planner):
                 "subnet" + six,
                 "%s is smaller than one unit of %s with a /%d each, a /%d"
                 % (self.network, count(self.units.places, "node"), self.length, self.span_prefix),
-                "take a /%d or larger" % self.span_prefix,
+                "use a /%d or larger" % self.span_prefix,
             )
         elif not self.room and self._stop:
             name, held = self._stop
             message = "%s, taken for %s, is in the addresses of the first node" % (held, name)
-            self._add(TAKEN, "taken.%s" % name, message, "take addresses at the end of %s" % self.network)
+            self._add(TAKEN, "taken.%s" % name, message, "use addresses at the end of %s" % self.network)
         elif demand.max_nodes and demand.max_nodes > self.room:
             self._wrong.append(self._short(GROWTH, demand.max_nodes, "max_nodes is %d" % demand.max_nodes))
         return self._wrong
@@ -187,20 +187,20 @@ class OwnPlanner(Planner):
             return Problem(kind, "taken.%s" % name, message, "move it to the end of the subnet")
         message = "%s has room for %s, and %s" % (self.network, what, why)
         prefix = self.bits - (-(-nodes // places) * span - 1).bit_length()
-        remedy = "take a /%d or larger" % prefix if prefix >= 0 else "take smaller networks a node"
+        remedy = "use a /%d or larger" % prefix if prefix >= 0 else "use smaller networks for the nodes"
         return Problem(kind, "subnet" + self._six, message, remedy)
 
     def _check_length(self) -> None:
         """For a node's prefix length that cannot be, or a subnet that is no link."""
         net, said, six = self.network, self.scheme.node_prefix, self._six
         if self.scheme.mode == LINK:
-            message = "%s is no /%d, and smaller than one" % (net, self.bits - 1)
-            self._add(SIZE, "subnet" + six, message, "take a /%d or larger" % (self.bits - 1))
+            message = "%s is smaller than a /%d" % (net, self.bits - 1)
+            self._add(SIZE, "subnet" + six, message, "use a /%d or larger" % (self.bits - 1))
         elif said is None:
-            remedy = "say how long each node's prefix is, such as %d" % (112 if six else 27)
+            remedy = "set the prefix length of each node's network, such as %d" % (112 if six else 27)
             self._add(MISSING, "node_prefix" + six, "node_prefix%s is missing" % six, remedy)
         else:
-            message = "a /%d a node is not in %s" % (said, net)
+            message = "a /%d per node does not fit into %s" % (said, net)
             self._add(SIZE, "node_prefix" + six, message, "write a number from %d to %d" % (net.prefix, self.bits))
 
     def _check_share(self, demand: Demand) -> None:
@@ -209,7 +209,7 @@ class OwnPlanner(Planner):
         if scheme.gateway not in (None, FIRST, LAST, NONE) and self.local is None:
             said = scheme.gateway
             message = "%s cannot be the gateway of every node" % (self._show(said) if isinstance(said, int) else said)
-            self._add(CHOICE, "gateway" + six, message, "write first, last or none: of each node's prefix")
+            self._add(CHOICE, "gateway" + six, message, "write first, last or none, which apply to each node's prefix")
         need = demand.pods_per_node or 1
         router = scheme.gateway != NONE and self.local is None
         own = router + (scheme.host != NONE)

@@ -125,7 +125,7 @@ class CommonPlanner(Planner):
         net, six = self.network, self._six
         if net.prefix > self.bits - 1:
             message = "%s is one address, which has no room for two ports" % net
-            self._add(SIZE, "subnet" + six, message, "take a /%d or larger" % (self.bits - 1))
+            self._add(SIZE, "subnet" + six, message, "use a /%d or larger" % (self.bits - 1))
             return self._wrong
         self._check_gateway()
         given = [("pods" + six, self.scheme.pods), ("hosts" + six, self.scheme.hosts)]
@@ -135,16 +135,16 @@ class CommonPlanner(Planner):
         both = self.pods and self.hosts and self.pods.overlap(self.hosts)
         if both:
             message = "%s is in pods (%s) and in hosts (%s)" % (both, self.scheme.pods, self.scheme.hosts)
-            self._add(OVERLAP, "hosts" + six, message, "let one range end where the other begins")
+            self._add(OVERLAP, "hosts" + six, message, "end one range before the other begins")
         self._check_taken()
         for name, held in self.scheme.taken:
             if self.gateway is not None and held.holds(self.gateway):
-                message = "%s holds the gateway %s" % (held, self._show(self.gateway))
+                message = "%s contains the gateway %s" % (held, self._show(self.gateway))
                 self._add(GATEWAY_HELD, "taken.%s" % name, message, "end the range before it, or move the gateway")
         for (key, pool), left in zip(given, (self.pods, self.hosts)):
             if pool is not None and left is None:
-                remedy = "give %s addresses that are free, or correct taken" % key
-                self._add(TAKEN, "taken", "all of %s (%s) is taken" % (key, pool), remedy)
+                remedy = "add free addresses to %s, or correct taken" % key
+                self._add(TAKEN, "taken", "all addresses of %s (%s) are taken" % (key, pool), remedy)
                 return self._wrong
         self._check_block(demand)
         self._check_room(demand)
@@ -172,7 +172,7 @@ class CommonPlanner(Planner):
             "is" if have == 1 else "are",
             need,
         )
-        remedy = "give the node another index, or let taken hold less of pods%s" % self._six
+        remedy = "give the node another index, or remove addresses of pods%s from taken" % self._six
         return Problem(SMALL, "taken", message, remedy)
 
     @property
@@ -229,9 +229,11 @@ class CommonPlanner(Planner):
             return
         if gateway is None:
             if said not in (None, NONE):
-                self._add(CHOICE, key, "%s is no gateway" % said, "write first, last, none or an address of %s" % net)
+                self._add(
+                    CHOICE, key, "%s is not a gateway" % said, "write first, last, none or an address of %s" % net
+                )
             return
-        remedy = "take an address from %s to %s" % (self._show(self._low), self._show(self._high))
+        remedy = "use an address from %s to %s" % (self._show(self._low), self._show(self._high))
         if not net.holds(gateway):
             self._outside(key, Range(gateway, gateway, self.bits), remedy)
         elif not self._low <= gateway <= self._high:
@@ -243,19 +245,19 @@ class CommonPlanner(Planner):
             self._check_range(key, part)
         if pool.double:
             message = "%s is in two ranges of %s" % (pool.double, key)
-            self._add(REPEATED, key, message, "let one range end where the other begins")
+            self._add(REPEATED, key, message, "end one range before the other begins")
 
     def _check_range(self, key: str, held: Range) -> None:
         net = self.network
-        remedy = "take addresses from %s to %s" % (self._show(self._low), self._show(self._high))
+        remedy = "use addresses from %s to %s" % (self._show(self._low), self._show(self._high))
         if not (net.holds(held.first) and net.holds(held.last)):
             self._outside(key, held, remedy)
         elif held.first < self._low or held.last > self._high:
             edge = self._edge(held.first if held.first < self._low else held.last)
-            self._add(UNUSABLE, key, "%s holds the %s of %s" % (held, edge, net), remedy)
+            self._add(UNUSABLE, key, "%s contains the %s of %s" % (held, edge, net), remedy)
         elif self.gateway is not None and held.holds(self.gateway):
-            message = "%s holds the gateway %s" % (held, self._show(self.gateway))
-            remedy = "end the range before it or write a list of two ranges around it, or move the gateway"
+            message = "%s contains the gateway %s" % (held, self._show(self.gateway))
+            remedy = "end the range before it, write a list of two ranges around it, or move the gateway"
             self._add(GATEWAY_HELD, key, message, remedy)
 
     def _edge(self, address: int) -> str:
@@ -268,14 +270,16 @@ class CommonPlanner(Planner):
             return
         pods, block, six = self.scheme.pods, self.scheme.block, self._six
         if pods is None:
-            self._add(MISSING, "pods" + six, "pods%s is missing" % six, "say which addresses are cut into blocks")
+            self._add(
+                MISSING, "pods" + six, "pods%s is missing" % six, "set the addresses that are divided into blocks"
+            )
         if block is None:
-            remedy = "say how many addresses of pods%s each node has, such as 16" % six
+            remedy = "set the number of addresses of pods%s for each node, such as 16" % six
             self._add(MISSING, "block" + six, "block%s is missing" % six, remedy)
         elif pods and self._blocks is None:
             largest = max(part.size for part in pods.parts)
             what = "all of pods%s (%s, %s)" if len(pods.parts) == 1 else "any range of pods%s (%s: at most %s)"
-            message = "a block of %d is more than " % block
+            message = "a block of %d addresses is larger than " % block
             message += what % (six, pods, count(largest, "address", "addresses"))
             self._add(SMALL, "block" + six, message, "widen the range, or lower the block")
         elif demand.pods_per_node and demand.pods_per_node > block:

@@ -44,21 +44,19 @@ def _fabric(more: str, mtu: int = 4200) -> str:
 
 
 ADDRESS = rule(
-    "RY301",
-    "An address is none",
+    "RY301 invalid-address: Invalid address",
     _rails("subnet: 172.16.11.0/24, gateway: 172.16.11.254/24, hosts: .201-.253"),
     _GOOD,
 )
 
-NETWORK = rule("RY302", "A network is none", _rails("subnet: 172.16.11.0, hosts: .201-.253"), _GOOD)
+NETWORK = rule("RY302 invalid-network: Invalid network", _rails("subnet: 172.16.11.0, hosts: .201-.253"), _GOOD)
 
 HOST_BITS = rule(
-    "RY303", "A network is written as an address in it", _rails("subnet: 172.16.11.1/24, hosts: .201-.253"), _GOOD
+    "RY303 network-host-bits: Network with host bits set", _rails("subnet: 172.16.11.1/24, hosts: .201-.253"), _GOOD
 )
 
 SUBNET_SIZE = rule(
-    "RY304",
-    "A rail's subnet is too small",
+    "RY304 rail-subnet-too-small: Rail subnet too small",
     _rails("subnet: 172.16.11.0/32"),
     _rails("subnet: 172.16.11.0/31, hosts: .0-.1"),
     why="A cable between two nodes needs two addresses: a /31 of IPv4 (RFC 3021) and a /127 of IPv6 (RFC 6164) are"
@@ -66,148 +64,129 @@ SUBNET_SIZE = rule(
 )
 
 FAMILY = rule(
-    "RY305",
-    "An IPv6 address stands at a key for IPv4, or the other way round",
+    "RY305 wrong-address-family: Address of the wrong IP family",
     _rails("subnet: fd00:11::/64"),
     'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n+10}::/64", hosts6: "::c9-::fd"}',
 )
 
 OUTSIDE = rule(
-    "RY306",
-    "An address is not in its rail's subnet",
+    "RY306 address-outside-subnet: Address outside its rail's subnet",
     _rails("subnet: 172.16.11.0/24, gateway: 172.16.13.254, hosts: .201-.253"),
     _GOOD,
-    why="A value for several rails in `addresses` or in a generator is right for all of them as a short form, which"
+    why="A value for several rails in `addresses` or in a generator fits all of them as a short form, which"
     " replaces whole octets, or as an offset, which counts from each rail's network address whatever its size:"
     " `+10-+73` is 172.16.4.10-172.16.4.73 in 172.16.4.0/22.",
 )
 
 UNUSABLE = rule(
-    "RY307",
-    "An address is the network's own or its broadcast address",
+    "RY307 network-or-broadcast-address: Network or broadcast address in use",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .0-.200, hosts: .201-.253"),
     _GOOD,
 )
 
 BACKWARDS = rule(
-    "RY308",
-    "A range ends before it begins",
+    "RY308 reversed-range: Range that ends before it begins",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .200-.1, hosts: .201-.253"),
     _GOOD,
 )
 
 GATEWAY_TAKEN = rule(
-    "RY309",
-    "A range holds the gateway",
+    "RY309 gateway-in-range: Range that contains the gateway",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.254"),
     _GOOD,
 )
 
 RANGES_OVERLAP = rule(
-    "RY310",
-    "A rail's ranges for pods and hosts overlap",
+    "RY310 pods-hosts-overlap: Overlapping ranges for pods and hosts",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.210, hosts: .201-.253"),
     _GOOD,
 )
 
 RAILS_OVERLAP = rule(
-    "RY311",
-    "Two rails' subnets overlap",
+    "RY311 rail-subnet-overlap: Overlapping rail subnets",
     _rails("subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253"),
     _GOOD,
 )
 
 RESERVED_OVERLAP = rule(
-    "RY312",
-    "A rail's subnet overlaps a reserved network",
+    "RY312 reserved-network-overlap: Rail subnet that overlaps a reserved network",
     _fabric(", reserved: {pods: 172.16.12.0/22}"),
     _fabric(", reserved: {pods: 10.233.64.0/18}"),
 )
 
 HOSTS_FULL = rule(
-    "RY313",
-    "A rail has not enough host addresses",
+    "RY313 too-few-host-addresses: Too few host addresses on a rail",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .253"),
     _GOOD,
 )
 
 UNUSED = rule(
-    "RY321",
-    "A key says nothing in the rail's address mode",
+    "RY321 key-without-effect: Key without effect in the address mode",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, node_prefix: 27"),
     _GOOD,
-    why="Each mode has keys of its own, and what another mode would make of one is easily taken for granted.",
+    why="Each mode has its own keys. A key of another mode has no effect, which is easy to overlook.",
 )
 
 TAKEN = rule(
-    "RY322",
-    "Addresses are set aside, and given out",
+    "RY322 no-addresses-left: No addresses left after those taken",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.9, hosts: .201-.253, taken: {switches: .1-.9}"),
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
-    why="What `taken` holds of `pods` and `hosts` is excluded from them, so something must be left. In the modes"
+    why="Addresses in `taken` are excluded from `pods` and `hosts`, so some addresses must be left. In the modes"
     " `prefix` and `link` it must be behind the last node's network.",
 )
 
 SHARE_SMALL = rule(
-    "RY323",
-    "A node's part of a rail is too small for its pods",
+    "RY323 node-share-too-small: Node's share of a rail too small for its pods",
     _own("node_prefix: 30", ", pods_per_node: 8"),
     _own("node_prefix: 28", ", pods_per_node: 8"),
-    why="Of a node's prefix, the network's and the broadcast address, the gateway and the port's own address are no"
-    " pod's: a /27 has 28 for pods, and a /30 none.",
+    why="In a node's prefix, the network and broadcast addresses, the gateway and the port's own address are not for"
+    " pods: a /27 has 28 addresses for pods, and a /30 has none.",
 )
 
 PODS_FULL = rule(
-    "RY324",
-    "A rail has not enough addresses for the pods",
+    "RY324 too-few-pod-addresses: Too few pod addresses on a rail",
     _fabric(", pods_per_node: 128"),
     _fabric(", pods_per_node: 64"),
 )
 
 GROWTH = rule(
-    "RY325",
-    "A rail has no room for the declared number of nodes",
+    "RY325 no-room-for-max-nodes: Rail without room for max_nodes",
     _fabric(", max_nodes: 100"),
     _fabric(", max_nodes: 50"),
-    why="Growing a subnet later renumbers what is in it, so the room is asked for while it costs nothing.",
+    why="Growing a subnet later renumbers its nodes and pods. Room that is planned now costs nothing.",
 )
 
 UNITS_FULL = rule(
-    "RY326",
-    "A rail's subnet has no room for the units",
+    "RY326 no-room-for-units: Rail subnet without room for all units",
     _cut("172.16.0.0/16", 22) + _UNITS,
     _cut("172.16.0.0/16", 21) + _UNITS,
 )
 
 SUPERNET = rule(
-    "RY327",
-    "The supernet has no room for all rails",
+    "RY327 supernet-too-small: Supernet without room for all rails",
     _cut("172.16.0.0/16", 16),
     _cut("172.16.0.0/15", 16),
 )
 
 GATEWAY_CHOICE = rule(
-    "RY328",
-    "A gateway cannot be what is written",
+    "RY328 invalid-gateway: Invalid gateway for the address mode",
     _own("node_prefix: 27, gateway: 172.16.0.1"),
     _own("node_prefix: 27, gateway: first"),
 )
 
 ONE_FAMILY = rule(
-    "RY331",
-    "Some rails have IPv6 and others do not",
+    "RY331 partial-ipv6: IPv6 on some rails only",
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
     + _SECOND,
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
     "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, subnet6: fd00:12::/64, hosts6: '::c9-::fd'}",
     WARNING,
-    why="A job chooses one family for all of its rails: NCCL's NCCL_IB_ADDR_FAMILY holds for every device.",
+    why="A job uses one family on all of its rails: NCCL_IB_ADDR_FAMILY applies to every device.",
 )
 
 REPEATED = rule(
-    "RY335",
-    "Overlapping ranges in one list",
+    "RY335 overlapping-list-ranges: Overlapping ranges in one list",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.100, .90-.200], hosts: .201-.253"),
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: [.1-.89, .100-.200], hosts: .201-.253"),
-    why="Addresses of a list are counted range by range, so an address in two of them would be given out twice.",
+    why="Addresses of a list are counted range by range, so an address in two ranges would be assigned twice.",
 )

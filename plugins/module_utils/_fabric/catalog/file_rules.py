@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY1xx: the file, its keys and the kinds of its values."""
+"""RY1xx: the file, its keys and the types of its values."""
 
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, rule
 
 SYNTAX = rule(
-    "RY101",
-    "The file is not YAML",
+    "RY101 invalid-yaml: Invalid YAML",
     """
 rails:
   gpu01: {subnet: 172.16.11.0/24
@@ -30,22 +29,19 @@ nodes:
 )
 
 TEXT = rule(
-    "RY102",
-    "The file is not text",
+    "RY102 not-text: File that is not plain text",
     'fabric: {name: "ai\x07", attachment: macvlan, provider: spiderpool, mtu: 4200}',
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}",
 )
 
 SIZE = rule(
-    "RY103",
-    "The file is too large or nested too deep",
+    "RY103 too-large: File too large or nested too deep",
     "nodes: %s1%s" % ("[" * 50, "]" * 50),
     "nodes:\n  ai-[01:50]: {profile: hgx}",
 )
 
 EMPTY = rule(
-    "RY104",
-    "The file, or a section that needs entries, is empty",
+    "RY104 empty-section: Empty file, or empty section that needs entries",
     """
 nodes: {}
 """,
@@ -56,8 +52,7 @@ nodes:
 )
 
 DOCUMENTS = rule(
-    "RY105",
-    "There is more than one YAML document",
+    "RY105 several-documents: More than one YAML document",
     """
 nodes:
   ai-1: {profile: hgx}
@@ -73,8 +68,7 @@ nodes:
 )
 
 DUPLICATE = rule(
-    "RY106",
-    "A key stands twice",
+    "RY106 duplicate-key: Duplicate key",
     """
 nodes:
   ai-1: {profile: hgx, address: 10.1.16.1}
@@ -88,8 +82,7 @@ nodes:
 )
 
 KEY = rule(
-    "RY107",
-    "A key is no plain word",
+    "RY107 invalid-key: Key that is not a plain word",
     """
 nodes:
   ai-1: {profile: hgx, address: {{ management }}}
@@ -101,8 +94,7 @@ nodes:
 )
 
 TAG = rule(
-    "RY108",
-    "A YAML tag is not read here",
+    "RY108 yaml-tag: Unsupported YAML tag",
     """
 nodes:
   ai-1: {profile: hgx, address: !vault secret}
@@ -114,8 +106,7 @@ nodes:
 )
 
 ALIAS = rule(
-    "RY109",
-    "An alias has no anchor to stand for",
+    "RY109 undefined-alias: Alias without an anchor",
     """
 nodes:
   ai-1: {profile: hgx}
@@ -129,8 +120,7 @@ nodes:
 )
 
 UNKNOWN = rule(
-    "RY110",
-    "A key is not known",
+    "RY110 unknown-key: Unknown key",
     """
 rails:
   gpu01: {subnet: 172.16.11.0/24, gatway: .254, hosts: .201-.253}
@@ -144,8 +134,7 @@ rails:
 )
 
 MISSING = rule(
-    "RY111",
-    "A key is missing",
+    "RY111 missing-key: Missing key",
     """
 fabric: {name: ai, provider: spiderpool, mtu: 4200}
 """,
@@ -155,8 +144,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 KIND = rule(
-    "RY112",
-    "A value is of the wrong kind",
+    "RY112 wrong-type: Value of the wrong type",
     """
 fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: jumbo}
 """,
@@ -166,8 +154,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 RANGE = rule(
-    "RY113",
-    "A number is out of its range",
+    "RY113 out-of-range: Number out of range",
     """
 fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 42000}
 """,
@@ -177,8 +164,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 CHOICE = rule(
-    "RY114",
-    "A value is none of its choices",
+    "RY114 invalid-choice: Value that is not one of the choices",
     """
 fabric: {name: ai, attachment: macvlan, provider: spiderpod, mtu: 4200}
 """,
@@ -188,8 +174,7 @@ fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
 )
 
 TEMPLATE = rule(
-    "RY115",
-    "A template cannot be worked out",
+    "RY115 invalid-template: Invalid template",
     """
 rails: {count: 2, name: "gpu{i:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.253}
 """,
@@ -199,8 +184,7 @@ rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.
 )
 
 PLUGIN = rule(
-    "RY116",
-    "The file names another plugin",
+    "RY116 wrong-plugin: File of another inventory plugin",
     """
 plugin: railyard.fabric.rail
 fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
@@ -227,9 +211,8 @@ nodes:
 """,
 )
 
-LINT_RULE = rule(
-    "RY117",
-    "A rule cannot be lowered",
+INVALID_SUPPRESSION = rule(
+    "RY117 invalid-suppression: Suppression of a rule that does not exist or cannot be suppressed",
     """
 lint:
   - {rule: RY303, place: rails.gpu01, reason: "we like it so"}
@@ -239,12 +222,11 @@ rails:
   gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
   gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
 """,
-    why="What makes the plan impossible, or would break a node, stays an error whatever the reason.",
+    why="A mistake that makes the plan impossible, or would break a node, is an error in any case.",
 )
 
-LINT_IDLE = rule(
-    "RY118",
-    "There is nothing to lower",
+UNUSED_SUPPRESSION = rule(
+    "RY118 unused-suppression: Suppression without a finding",
     """
 lint:
   - {rule: RY314, place: rails.gpu01, reason: "proven elsewhere"}
@@ -255,12 +237,11 @@ rails:
   gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
 """,
     WARNING,
-    why="An entry that outlives its finding would let the next one of that kind pass unseen.",
+    why="An entry that remains after its finding was fixed would hide the next finding of that rule.",
 )
 
 ENCRYPTED = rule(
-    "RY119",
-    "Encrypted file",
+    "RY119 encrypted-file: Encrypted file",
     """
 $ANSIBLE_VAULT;1.1;AES256
 62313365396662343061393464336163383764373764613633653634306231386433626436623361

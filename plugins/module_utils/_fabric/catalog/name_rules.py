@@ -24,15 +24,13 @@ nodes:
 """
 
 FABRIC_NAME = rule(
-    "RY201",
-    "The fabric's name is not usable everywhere",
+    "RY201 fabric-name: Invalid fabric name",
     "fabric: {name: AI_East, attachment: macvlan, provider: spiderpool, mtu: 4200}",
     _GOOD_FABRIC,
 )
 
 RAIL_NAME = rule(
-    "RY202",
-    "A rail's name is not usable everywhere",
+    "RY202 rail-name: Invalid rail name",
     """
 rails:
   GPU_1: {subnet: 172.16.11.0/24, hosts: .201-.253}
@@ -52,8 +50,7 @@ profiles:
 )
 
 RAIL_ORDER = rule(
-    "RY203",
-    "Rail names do not sort as they count",
+    "RY203 rail-order: Rail names that do not sort in the order of the rails",
     """
 rails:
   gpu9: {subnet: 172.16.19.0/24, hosts: .201-.253}
@@ -77,8 +74,7 @@ profiles:
 )
 
 PROFILE_NAME = rule(
-    "RY204",
-    "A profile's name is not usable everywhere",
+    "RY204 profile-name: Invalid profile name",
     """
 profiles:
   HGX CX-5:
@@ -100,8 +96,7 @@ nodes:
 )
 
 NODE_NAME = rule(
-    "RY205",
-    "A node's name is no host name, or is a group's too",
+    "RY205 node-name: Node name that is not a host name, or is also a group's",
     """
 nodes:
   AI_1: {profile: hgx}
@@ -110,8 +105,7 @@ nodes:
 )
 
 HOST_RANGE = rule(
-    "RY206",
-    "A host range cannot be expanded",
+    "RY206 invalid-host-range: Invalid host range",
     """
 nodes:
   ai-[2:1]: {profile: hgx}
@@ -120,8 +114,7 @@ nodes:
 )
 
 RANGE_LENGTH = rule(
-    "RY207",
-    "Ranges that run along have different lengths",
+    "RY207 range-length-mismatch: Ranges of different lengths in one entry",
     """
 nodes:
   ai-[1:2]: {profile: hgx, address: "10.1.16.[1:4]"}
@@ -130,8 +123,7 @@ nodes:
 )
 
 NODE_TWICE = rule(
-    "RY208",
-    "A node is described twice",
+    "RY208 duplicate-node: Node described twice",
     """
 nodes:
   ai-[1:2]: {profile: hgx}
@@ -145,8 +137,7 @@ nodes:
 )
 
 NETDEV_NAME = rule(
-    "RY209",
-    "A netdev's name is none that the kernel takes",
+    "RY209 netdev-name: Invalid netdev name",
     """
 profiles:
   hgx:
@@ -158,8 +149,7 @@ profiles:
 )
 
 RDMA_NAME = rule(
-    "RY210",
-    "An RDMA device's name is none that the kernel takes",
+    "RY210 rdma-device-name: Invalid RDMA device name",
     """
 profiles:
   hgx:
@@ -171,8 +161,7 @@ profiles:
 )
 
 RDMA_OF_THE_KERNEL = rule(
-    "RY211",
-    "An RDMA device's name is one that the kernel itself gives",
+    "RY211 kernel-rdma-device-name: RDMA device name that the kernel itself assigns",
     """
 profiles:
   hgx:
@@ -185,8 +174,7 @@ profiles:
 )
 
 GROUP_NAME = rule(
-    "RY212",
-    "A group's name is not usable",
+    "RY212 group-name: Invalid group name",
     """
 nodes:
   ai-1: {profile: hgx, groups: [rack-7]}
@@ -198,8 +186,7 @@ nodes:
 )
 
 VARIABLE_NAME = rule(
-    "RY213",
-    "A variable's name is not usable",
+    "RY213 variable-name: Invalid variable name",
     """
 nodes:
   ai-1: {profile: hgx, vars: {railyard_node: mine}}
@@ -211,8 +198,7 @@ nodes:
 )
 
 UNIT_NAME = rule(
-    "RY214",
-    "A unit's name is not usable everywhere",
+    "RY214 unit-name: Invalid unit name",
     """
 units:
   SU_1: {nodes: 32}
@@ -228,8 +214,7 @@ nodes:
 )
 
 NETDEV_OF_THE_KERNEL = rule(
-    "RY215",
-    "Netdev name that the kernel itself assigns",
+    "RY215 kernel-netdev-name: Netdev name that the kernel itself assigns",
     """
 profiles:
   hgx:

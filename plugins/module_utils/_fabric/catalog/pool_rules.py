@@ -20,16 +20,14 @@ rails:
 _PODS = "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, pods_per_node: 8}\n"
 
 NO_HOSTS = rule(
-    "RY314",
-    "A rail has no host addresses, so it cannot be proven",
+    "RY314 no-host-addresses: Rail without host addresses, which cannot be verified",
     _GOOD.replace(", hosts: .201-.253", "", 1),
     _GOOD,
     WARNING,
 )
 
 NO_PODS = rule(
-    "RY329",
-    "Pods shall have addresses on a rail that has none for them",
+    "RY329 no-pod-addresses: Rail without pod addresses although pods need them",
     _PODS + _GOOD.replace(" pods: .1-.200,", "", 1),
     _PODS + _GOOD,
 )

@@ -26,46 +26,40 @@ _GOOD_PORTS = _ports(
 )
 
 PCI_ADDRESS = rule(
-    "RY407",
-    "A PCI address is none",
+    "RY407 invalid-pci-address: Invalid PCI address",
     _ports('gpu01: {netdev: nic1, pci: "0000:0b:00:0"}', "gpu02: {netdev: nic2}"),
     _GOOD_PORTS,
 )
 
 IDENTITY = rule(
-    "RY416",
-    "A port is known by something that is none",
+    "RY416 invalid-port-match: Invalid slot, serial number or MAC address of a port",
     _ports('gpu01: {netdev: nic1, mac: "01:00:5e:00:00:01"}', "gpu02: {netdev: nic2}"),
     _ports("gpu01: {netdev: nic1, slot: PCIE_1}", "gpu02: {netdev: nic2, slot: PCIE_2}"),
 )
 
 IDENTITY_TWICE = rule(
-    "RY417",
-    "Two ports are known by one slot, serial number or MAC address",
+    "RY417 duplicate-port-match: Two ports with one slot, serial number or MAC address",
     _ports('gpu01: {netdev: nic1, slot: "4"}', 'gpu02: {netdev: nic2, slot: "4"}'),
     _ports('gpu01: {netdev: nic1, slot: "4", port: 1}', 'gpu02: {netdev: nic2, slot: "4", port: 2}'),
     why="A card has one slot and one serial number; port tells its functions apart. Serial numbers and MAC addresses"
-    " are a server's own, so they stand at nodes and not at a profile that several have.",
+    " belong to one server, so they are set for nodes and not for a profile of several nodes.",
 )
 
 PORT_OF_NOTHING = rule(
-    "RY418",
-    "A port's number on its card is said, and not the card",
+    "RY418 port-number-without-card: Port number without a card",
     _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0", port: 2}', "gpu02: {netdev: nic2}"),
     _ports('gpu01: {netdev: nic1, slot: "4", port: 2}', "gpu02: {netdev: nic2}"),
 )
 
 OTHER_IS_RAIL = rule(
-    "RY430",
-    "A port for storage or management is a rail's",
+    "RY430 other-port-on-rail: Rail port described as a port for storage or management",
     _others("management", "0000:0c:00.0"),
     _others("management", "0000:81:00.0"),
-    why="Rail ports are reset, renamed and readdressed. What carries a node's management or its disks must not be.",
+    why="Rail ports are reset, renamed and get new addresses. Ports for management or storage must not be.",
 )
 
 OTHER_ON_CARD = rule(
-    "RY431",
-    "A rail's port shares its card with a port for storage or management",
+    "RY431 shared-card: Rail port on the card of a port for storage or management",
     _others("storage", "0000:0c:00.1"),
     _others("storage", "0000:81:00.0"),
     WARNING,
@@ -73,23 +67,20 @@ OTHER_ON_CARD = rule(
 )
 
 SLOW_SLOT = rule(
-    "RY432",
-    "A port's slot is slower than its link",
+    "RY432 slow-slot: PCIe slot slower than the link",
     _ports("gpu01: {netdev: nic1, speed: 400, pcie_gen: 4, pcie_lanes: 16}", "gpu02: {netdev: nic2}"),
     _ports("gpu01: {netdev: nic1, speed: 400, pcie_gen: 5, pcie_lanes: 16}", "gpu02: {netdev: nic2}"),
     WARNING,
 )
 
 WIDTH = rule(
-    "RY434",
-    "A link's width is of InfiniBand, and the link layer is Ethernet",
+    "RY434 width-on-ethernet: Link width on Ethernet",
     _ports("gpu01: {netdev: nic1, width: 4}", "gpu02: {netdev: nic2}"),
     _ports("gpu01: {netdev: nic1, speed: 400}", "gpu02: {netdev: nic2}"),
 )
 
 PORTLESS = rule(
-    "RY440",
-    "Node without a port on any rail",
+    "RY440 node-without-ports: Node without a port on any rail",
     "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: null, gpu02: null}}",
     "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu02: null}}",
 )

@@ -30,8 +30,7 @@ def _ports(first: str, second: str) -> str:
 
 
 PROFILE_UNKNOWN = rule(
-    "RY401",
-    "A node's profile is not described",
+    "RY401 undefined-profile: Undefined profile",
     """
 nodes:
   ai-[1:2]: {profile: hgx-h100}
@@ -40,51 +39,44 @@ nodes:
 )
 
 RAIL_UNKNOWN = rule(
-    "RY402",
-    "A port is on a rail that is not described",
+    "RY402 undefined-rail: Port on an undefined rail",
     _ports("gpu01: {netdev: enp11s0f0np0}", "gpu2: {netdev: enp12s0f0np0}"),
     _GOOD_PORTS,
 )
 
 RAIL_UNSERVED = rule(
-    "RY403",
-    "A profile has no port on a rail",
+    "RY403 profile-misses-rail: Profile without a port on a rail",
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: enp11s0f0np0}\n",
     _GOOD_PORTS,
     WARNING,
 )
 
 NETDEV_TWICE = rule(
-    "RY404",
-    "Two ports have one netdev",
+    "RY404 duplicate-netdev: Two ports with one netdev",
     _ports("gpu01: {netdev: enp11s0f0np0}", "gpu02: {netdev: enp11s0f0np0}"),
     _GOOD_PORTS,
 )
 
 PCI_TWICE = rule(
-    "RY405",
-    "Two ports have one PCI address",
+    "RY405 duplicate-pci-address: Two ports with one PCI address",
     _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: nic2, pci: "0b:00.0"}'),
     _GOOD_PORTS,
 )
 
 RDMA_TWICE = rule(
-    "RY406",
-    "Two ports have one RDMA device",
+    "RY406 duplicate-rdma-device: Two ports with one RDMA device",
     _ports("gpu01: {netdev: nic1, rdma: mlx5_gpu01}", "gpu02: {netdev: nic2, rdma: mlx5_gpu01}"),
     _GOOD_PORTS,
 )
 
 GPU = rule(
-    "RY408",
-    "A GPU is no number, or stands twice at one port",
+    "RY408 invalid-gpu: Invalid or duplicate GPU number",
     _ports("gpu01: {netdev: nic1, gpu: [0, 0]}", "gpu02: {netdev: nic2, gpu: [1, 2]}"),
     _GOOD_PORTS,
 )
 
 PORT_UNFOUND = rule(
-    "RY409",
-    "A port that a node adds has no netdev",
+    "RY409 port-without-netdev: Added port without a netdev",
     """
 profiles:
   hgx:
@@ -104,8 +96,7 @@ nodes:
 )
 
 NO_INDEX = rule(
-    "RY410",
-    "A node has no index",
+    "RY410 missing-index: Node without an index",
     """
 nodes:
   jupiter: {profile: hgx}
@@ -117,8 +108,7 @@ nodes:
 )
 
 INDEX = rule(
-    "RY411",
-    "A node's index is none",
+    "RY411 invalid-index: Invalid node index",
     """
 nodes:
   ai-[0:1]: {profile: hgx}
@@ -130,8 +120,7 @@ nodes:
 )
 
 INDEX_TWICE = rule(
-    "RY412",
-    "Two nodes have one index",
+    "RY412 duplicate-index: Two nodes with one index",
     """
 nodes:
   rack[1:2]-ai-[1:2]: {profile: hgx}
@@ -143,16 +132,14 @@ nodes:
 )
 
 PROFILE_UNUSED = rule(
-    "RY413",
-    "No node has the profile",
+    "RY413 unused-profile: Profile without nodes",
     _GOOD_PORTS + "  spare:\n    ports:\n      gpu01: {netdev: nic1}\n      gpu02: {netdev: nic2}\n",
     _GOOD_PORTS,
     WARNING,
 )
 
 OVERRIDE_IDLE = rule(
-    "RY414",
-    "A node takes away a port that its profile does not have",
+    "RY414 override-without-effect: Removed port that the profile does not have",
     """
 profiles:
   hgx:
@@ -170,8 +157,7 @@ nodes:
 )
 
 TOO_MANY_NODES = rule(
-    "RY415",
-    "There are more nodes than a fabric can have",
+    "RY415 too-many-nodes: Too many nodes",
     """
 nodes:
   ai-[1:70000]: {profile: hgx}
@@ -180,8 +166,7 @@ nodes:
 )
 
 PLANES = rule(
-    "RY419",
-    "Invalid number of planes",
+    "RY419 invalid-planes: Invalid number of planes",
     """
 rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
 profiles:
@@ -195,16 +180,14 @@ profiles:
 )
 
 GROUP_UNUSED = rule(
-    "RY433",
-    "No node is in a group that the file describes",
+    "RY433 unused-group: Group without nodes",
     "groups:\n  rack_a: {vars: {row: 1}}\n",
     "groups:\n  rack_a: {vars: {row: 1}}\nnodes:\n  ai-[1:2]: {profile: hgx, groups: [rack_a]}\n",
     WARNING,
 )
 
 RAIL_EMPTY = rule(
-    "RY435",
-    "No node has a port on a rail",
+    "RY435 unused-rail: Rail without ports",
     """
 nodes:
   ai-[1:2]: {profile: hgx, ports: {gpu02: null}}

@@ -20,59 +20,48 @@ def _own(more: str, fabric: str = "") -> str:
 
 
 NODE_ADDRESS = rule(
-    "RY315",
-    "A node's address is neither an IP address nor a host name",
+    "RY315 invalid-node-address: Node address that is neither an IP address nor a host name",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1:22}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
 )
 
 NODE_ADDRESS_TWICE = rule(
-    "RY316",
-    "Two nodes have one address",
+    "RY316 duplicate-node-address: Two nodes with one address",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.1}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.2}",
 )
 
 NODE_ADDRESS_ON_RAIL = rule(
-    "RY317",
-    "A node is managed through a rail",
+    "RY317 node-address-on-rail: Node address on a rail",
     "nodes:\n  ai-1: {profile: hgx, address: 172.16.11.1}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
 )
 
 TABLE = rule(
-    "RY318",
-    "A rail's routing table is one of the kernel's own",
+    "RY318 kernel-routing-table: Routing table number that the kernel itself uses",
     _fabric(", routing: {first_table: 252}"),
     _fabric(", routing: {first_table: 101}"),
 )
 
 PRIORITY = rule(
-    "RY319",
-    "A rail's rule would come after the kernel's own",
+    "RY319 rule-priority-too-high: Rule priority after the kernel's own rules",
     _fabric(", routing: {first_priority: 32765}"),
     _fabric(", routing: {first_priority: 10001}"),
 )
 
 MTU_STEP = rule(
-    "RY320",
-    "The MTU misses a step of RoCE's by little",
-    _fabric("", 4096),
-    _fabric("", 4200),
-    WARNING,
+    "RY320 mtu-just-below-step: MTU just below the next RoCE MTU", _fabric("", 4096), _fabric("", 4200), WARNING
 )
 
 NO_ROUTER = rule(
-    "RY330",
-    "Nodes have networks of their own, and no router between them",
+    "RY330 no-gateway-between-nodes: Node networks without a gateway between them",
     _own("node_prefix: 27, gateway: none"),
     _own("node_prefix: 27, gateway: first"),
     WARNING,
 )
 
 DESTINATION = rule(
-    "RY332",
-    "Routing by destination needs a gateway where nodes have networks of their own",
+    "RY332 destination-routing-without-gateway: Destination routing without a gateway",
     _own("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
     _own("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
 )

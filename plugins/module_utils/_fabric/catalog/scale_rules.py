@@ -16,29 +16,26 @@ _PREFIX = (
 )
 
 POOLS_MANY = rule(
-    "RY951",
-    "There are more pools than Spiderpool handles well",
+    "RY951 many-pools: More pools than Spiderpool handles well",
     _PREFIX + "nodes:\n  ai-[0001:2100]: {profile: hgx}\n",
     _PREFIX + "nodes:\n  ai-[0001:2000]: {profile: hgx}\n",
     WARNING,
-    why="Spiderpool reads all pools at each creation of one, so the work grows with the square of their number.",
+    why="Spiderpool reads all pools whenever it creates one, so the work grows with the square of their number.",
 )
 
 NEIGHBOURS = rule(
-    "RY952",
-    "A rail has more neighbours in one subnet than a node's ARP table holds",
+    "RY952 neighbour-table-overflow: More neighbours than a node's neighbour table holds",
     _RAILS + "nodes:\n  ai-[0001:1100]: {profile: hgx}\n",
     _RAILS + "nodes:\n  ai-[0001:1000]: {profile: hgx}\n",
     WARNING,
     why="The kernel drops entries above net.ipv4.neigh.default.gc_thresh3, 1024 until it is raised. With a prefix for"
-    " each node a node has one neighbour a rail, its leaf.",
+    " each node, a node has one neighbour per rail, its leaf.",
 )
 
 RULES_MANY = rule(
-    "RY953",
-    "The rails' priorities reach into those of others",
+    "RY953 rule-priority-overlap: Rule priorities that overlap those of Spiderpool",
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 999}}\n",
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 10001}}\n",
     WARNING,
-    why="Spiderpool's own rule stands at 1000, for all sources: one before it would take traffic to its pods away.",
+    why="Spiderpool's own rule has priority 1000 for all sources. A rule before it would divert traffic from its pods.",
 )

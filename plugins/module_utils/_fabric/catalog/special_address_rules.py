@@ -15,43 +15,38 @@ _GOOD = _RAIL % "subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .2
 _SIX = 'rails: {count: 2, name: "gpu{n:02}", subnet6: "%s", hosts6: "::c9-::fd"}\n'
 
 NODE = rule(
-    "RY350",
-    "Invalid address of a node",
+    "RY350 special-node-address: Invalid address of a node",
     "nodes:\n  ai-1: {profile: hgx, address: 127.0.0.1}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
     why="A node with a loopback address is the control node itself, which the playbooks would then prepare and reboot."
     " Nodes behind forwarded ports have their ansible_host and ansible_port in vars.",
-    lowers=True,
+    suppressible=True,
 )
 
 NODE_NAME = rule(
-    "RY351",
-    "Node name of the control node",
+    "RY351 control-node-name: Node name of the control node",
     "nodes:\n  localhost: {profile: hgx, index: 1, address: 10.1.16.1}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
-    why="Ansible takes localhost, 127.0.0.1 and ::1 for the machine on which it runs, and contacts it without SSH.",
+    why="For Ansible, localhost, 127.0.0.1 and ::1 are the machine on which it runs. It contacts them without SSH.",
 )
 
 RAIL = rule(
-    "RY352",
-    "Network that hosts cannot have",
+    "RY352 unusable-network: Network that hosts cannot have",
     _RAIL % "subnet: 239.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253",
     _GOOD,
 )
 
 SELDOM = rule(
-    "RY353",
-    "Network with a special use",
+    "RY353 special-use-network: Network with a special use",
     _RAIL % "subnet: 169.254.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253",
     _GOOD,
     why="Hosts configure link-local addresses by themselves, and much software refuses addresses from 240.0.0.0 on.",
-    lowers=True,
+    suppressible=True,
 )
 
 MAPPED = rule(
-    "RY354",
-    "IPv4 network written as IPv6",
+    "RY354 ipv4-mapped-network: IPv4 network written as IPv6",
     _SIX % "::ffff:10.{n}.0.0/112",
     _SIX % "fd00:{n+10}::/64",
-    why="An IPv4-mapped network never overlaps the IPv4 network that it means, and Kubernetes refuses it.",
+    why="An IPv4-mapped network is never compared with the IPv4 network that it contains, and Kubernetes rejects it.",
 )

@@ -15,67 +15,56 @@ _NODES = 'nodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
 _GOOD = _UNITS + _NODES
 
 NUMBER = rule(
-    "RY421",
-    "A unit has no number of its own",
+    "RY421 missing-unit-number: Unit without a unique number",
     "units:\n  north: {nodes: 32}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
     "units:\n  north: {nodes: 32, number: 1}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
-    why="A unit's addresses follow from its number, so it keeps it for good, whichever units join or leave.",
+    why="The addresses of a unit follow from its number, so the number must not change when units join or leave.",
 )
 
 UNEQUAL = rule(
-    "RY422",
-    "Units have different numbers of places",
+    "RY422 unit-size-mismatch: Units of different sizes",
     "units:\n  su1: {nodes: 32}\n  su2: {nodes: 16}\n" + _NODES,
     _GOOD,
-    why="An index is the unit's number and the place in it in one number, and every leaf's aggregate has the same size."
-    " A smaller unit leaves places empty, which costs nothing but addresses.",
+    why="An index combines the unit's number and the place in the unit, and the aggregates of all leaves have the"
+    " same size. A smaller unit leaves places empty, which costs only addresses.",
 )
 
 UNIT_UNKNOWN = rule(
-    "RY423",
-    "A node's unit is not described",
+    "RY423 undefined-unit: Undefined unit",
     _UNITS + 'nodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "unit[1:2]"}\n',
     _GOOD,
 )
 
 UNIT_MISSING = rule(
-    "RY424",
-    "A node is in no unit where there are units",
-    _UNITS + "nodes:\n  ai-[1:2]: {profile: hgx}\n",
-    _GOOD,
+    "RY424 node-without-unit: Node without a unit", _UNITS + "nodes:\n  ai-[1:2]: {profile: hgx}\n", _GOOD
 )
 
 PLACE_HIGH = rule(
-    "RY425",
-    "A node's place is beyond its unit's",
+    "RY425 place-outside-unit: Place beyond the size of the unit",
     _UNITS + "nodes:\n  ai-[31:34]: {profile: hgx, unit: su1}\n",
     _UNITS + "nodes:\n  ai-[29:32]: {profile: hgx, unit: su1}\n",
 )
 
 PLACE_TWICE = rule(
-    "RY426",
-    "Two nodes of a unit have one place",
+    "RY426 duplicate-place: Two nodes in one place of a unit",
     _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-1: {profile: hgx, unit: su1, index: 7}\n",
     _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-2: {profile: hgx, unit: su1}\n",
 )
 
 LEAF_PORT_TWICE = rule(
-    "RY427",
-    "Two ports are on one port of a leaf",
+    "RY427 duplicate-leaf-port: Two ports on one leaf port",
     'units: {su1: {nodes: 32, leaf: leaf, leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
     'units: {su1: {nodes: 32, leaf: "r{n}", leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
 )
 
 LEAF_UNKNOWN = rule(
-    "RY428",
-    "A leaf is named for a rail that is not described",
+    "RY428 leaf-of-undefined-rail: Leaf of an undefined rail",
     "units:\n  su1: {nodes: 32, leaves: {gpu1: leaf-a}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n",
     "units:\n  su1: {nodes: 32, leaves: {gpu01: leaf-a}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n",
 )
 
 GROWN = rule(
-    "RY429",
-    "There are more nodes than max_nodes",
+    "RY429 more-than-max-nodes: More nodes than max_nodes",
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 1}\n",
     "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 16}\n",
 )

@@ -23,8 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
@@ -83,52 +83,57 @@ class Addressed:
 def addressing(
     ports: Ports,
     numbers: t.Mapping[str, int | None],
-    doubts: Doubts,
-    wish: t.Mapping[str, str],
+    findings: Findings,
+    given: t.Mapping[str, str],
     infiniband: bool,
     from_first: bool = False,
 ) -> Addressed:
     """Schemes and indexes of all rails.
 
     :param numbers: node -> the number in its name, which becomes its index where addresses let it.
-    :param wish: what the caller says of ``pods`` and ``gateway``, as short forms.
+    :param given: what the caller says of ``pods`` and ``gateway``, as short forms.
     :param from_first: whether pods' addresses can only begin with a subnet's first, as nv-ipam's do.
     """
     found = Addressed()
-    tracks = [track for rail in ports for track in _tracks(rail, ports[rail], doubts)]
+    tracks = [track for rail in ports for track in _tracks(rail, ports[rail], findings)]
     _routing(ports, tracks, found)
-    _indexes(tracks, numbers, found, doubts)
-    _left(ports, tracks, numbers, found, doubts)
+    _indexes(tracks, numbers, found, findings)
+    _left(ports, tracks, numbers, found, findings)
     for track in tracks:
-        scheme = _scheme(track, found, doubts, wish, from_first)
+        scheme = _scheme(track, found, findings, given, from_first)
         if scheme:
             found.schemes.setdefault(track.rail, {})[track.bits] = scheme
             found.modes[track.rail] = track.mode
-            _check(track, scheme, found, doubts)
+            _check(track, scheme, found, findings)
     for rail in ports:
         if rail not in found.schemes:
             found.modes[rail] = NONE if infiniband else SUBNET
             if not infiniband:
-                message = "no port of the rail has an address of its own"
-                doubts.add("DS301", ("rails", rail), message, "say its subnet, and which of it are hosts' and pods'")
-    _foreign(tracks, doubts)
-    _leased(ports, doubts)
+                message = "no port of the rail has an address"
+                findings.add("DS301", ("rails", rail), message, "add subnet, hosts and pods to the rail")
+    _foreign(tracks, findings)
+    _leased(ports, findings)
     return found
 
 
-def _leased(ports: Ports, doubts: Doubts) -> None:
+def _leased(ports: Ports, findings: Findings) -> None:
     """What a rail's ports were given for a time: once for a rail and family, however many they are."""
     for rail in ports:
         for bits, family in ((IPV4, "IPv4"), (IPV6, "IPv6")):
             given = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
             if given:
                 first = next(iter(given.values()))
-                message = "a router's advertisement or DHCP gave ports %s addresses such as %s" % (family, first)
-                remedy = "see that nobody gives rail ports addresses, or that the rail's subnet leaves these out"
-                doubts.add("DS312", ("rails", rail), message, remedy, given)
+                message = "ports have temporary %s addresses, such as %s, from DHCP or router advertisements" % (
+                    family,
+                    first,
+                )
+                remedy = (
+                    "disable DHCP and router advertisements on rail ports, or choose a subnet without these addresses"
+                )
+                findings.add("DS312", ("rails", rail), message, remedy, given)
 
 
-def _tracks(rail: str, ports: t.Mapping[str, Nic], doubts: Doubts) -> t.Iterator[Track]:
+def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iterator[Track]:
     modes: dict[int, Track] = {}
     for bits in (IPV4, IPV6):
         held = {node: nic.held[bits] for node, nic in ports.items() if bits in nic.held}
@@ -137,8 +142,18 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], doubts: Doubts) -> t.Iterator
         common, _count = Counter(each.net.prefix for each in held.values()).most_common(1)[0]
         odd = {node: each for node, each in held.items() if each.net.prefix != common}
         for node, each in odd.items():
-            message = "%s is a /%d, and the others have /%d" % (show(each.address, bits), each.net.prefix, common)
-            doubts.add("DS304", ("rails", rail), message, "give it the others' prefix length; hosts.yml will", [node])
+            message = "%s has the prefix length %d, but others have %d" % (
+                show(each.address, bits),
+                each.net.prefix,
+                common,
+            )
+            findings.add(
+                "DS304",
+                ("rails", rail),
+                message,
+                "give it the prefix length of the others, as hosts.yml will do",
+                [node],
+            )
             del held[node]
         nets = {node: each.net for node, each in held.items()}
         link = common == bits - 1
@@ -147,7 +162,9 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], doubts: Doubts) -> t.Iterator
         mode = LINK if link else SUBNET if number > 1 or len(nets) == 1 else PREFIX
         for node in [node for node in nets if mode == SUBNET and nets[node] != shared]:
             message = "%s is not in %s" % (show(held[node].address, bits), shared)
-            doubts.add("DS302", ("rails", rail), message, "see that cable and address are of this rail", [node])
+            findings.add(
+                "DS302", ("rails", rail), message, "check that the cable and the address belong to this rail", [node]
+            )
             del held[node], nets[node]
         size = 1 if mode == SUBNET else 1 << bits - common
         addresses = {node: each.address for node, each in held.items()}
@@ -164,8 +181,8 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], doubts: Doubts) -> t.Iterator
             track.known = shared
         modes[bits] = track
     if len({track.mode for track in modes.values()}) > 1:
-        message = "IPv4 is of the mode %s and IPv6 of %s" % (modes[IPV4].mode, modes[IPV6].mode)
-        doubts.add("DS304", ("rails", rail), message, "a rail has one mode; IPv6 was left out")
+        message = "IPv4 has the mode %s, but IPv6 has %s" % (modes[IPV4].mode, modes[IPV6].mode)
+        findings.add("DS304", ("rails", rail), message, "use one mode for both; IPv6 was omitted from the file")
         del modes[IPV6]
     yield from modes.values()
 
@@ -191,7 +208,9 @@ def _routing(ports: Ports, tracks: t.Sequence[Track], found: Addressed) -> None:
 # -- indexes -----------------------------------------------------------------------------------------------------------
 
 
-def _indexes(tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, doubts: Doubts) -> None:
+def _indexes(
+    tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, findings: Findings
+) -> None:
     """Each track's places less a base of its own are the nodes' indexes: the same on all tracks."""
     if not tracks:
         return
@@ -218,12 +237,12 @@ def _indexes(tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], fou
     for node, index in found.indexes.items():
         first = taken.setdefault(index, node)
         if first != node:
-            message = "%s and %s have the same place in the rails' addresses" % (first, node)
-            doubts.add("DS305", ("nodes",), message, "give one of them another address or index", [first, node])
+            message = "%s and %s have the same index according to their addresses" % (first, node)
+            findings.add("DS305", ("nodes",), message, "give one of them another address or index", [first, node])
 
 
 def _left(
-    ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, doubts: Doubts
+    ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, findings: Findings
 ) -> None:
     """Indexes of nodes without any address, and room for all on every rail."""
     taken = set(found.indexes.values())
@@ -239,10 +258,10 @@ def _left(
             if node not in track.units and track.bits not in nic.held and nic.netdev
         ]
         if bare:
-            message = "the port has no %s address, and others of the rail have" % (
+            message = "the port has no %s address, but others of the rail do" % (
                 "IPv6" if track.bits == IPV6 else "IPv4"
             )
-            doubts.add("DS311", ("rails", track.rail), message, "hosts.yml gives it the plan's", bare)
+            findings.add("DS311", ("rails", track.rail), message, "run hosts.yml, which sets the planned value", bare)
         track.most = track.base + max(found.indexes[node] for node in ports[track.rail])
 
 
@@ -298,17 +317,17 @@ def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
 
 
 def _scheme(
-    track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str], from_first: bool
+    track: Track, found: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool
 ) -> Scheme | None:
     if track.mode == SUBNET:
-        return _common(track, found, doubts, wish, from_first)
+        return _common(track, found, findings, given, from_first)
     net = _subnet(track, track.base + 1)
     if net is None:
-        message = "no network begins with the place of the node with index 1 (%s)" % show(
+        message = "no network begins with the address of the node with index 1 (%s)" % show(
             (track.base + 1) * track.size, track.bits
         )
-        remedy = "say the rail's subnet and the nodes' indexes; what was written renumbers nodes"
-        doubts.add("DS302", ("rails", track.rail), message, remedy)
+        remedy = "set the rail's subnet and the nodes' indexes; the values in the file renumber nodes"
+        findings.add("DS302", ("rails", track.rail), message, remedy)
         net = track.known or _covering(track.fitting.values(), track.size, track.bits)
     if track.mode == LINK:
         ends = Counter(address % 2 for address in track.held.values())
@@ -343,7 +362,7 @@ def _said(host: str | None) -> str | None:
     return None if host == FIRST else host
 
 
-def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str, str], from_first: bool) -> Scheme:
+def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
     net = track.known
     if net is None:
         raise AssertionError("the network of a track is known here")
@@ -355,21 +374,25 @@ def _common(track: Track, found: Addressed, doubts: Doubts, wish: t.Mapping[str,
     gateway = _gateway(track)
     if len(vias) > 1:
         message = "gateways are %s" % " and ".join(show(via, track.bits) for via in sorted(vias))
-        doubts.add("DS307", place, message, "say the leaf's; hosts.yml gives it to all")
+        findings.add(
+            "DS307", place, message, "set gateway to the address of the leaf; hosts.yml configures it on all nodes"
+        )
     six = "6" if track.bits == IPV6 else ""
-    said = wish.get("gateway" + six)
+    said = given.get("gateway" + six)
     if gateway is None and said:
         gateway = parse_address(said, net)
-    told = parse_range(wish["pods" + six], net) if wish.get("pods" + six) else None
+    told = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
     if told:
         pods: Ranges | None = Ranges.of(Range(told[0], told[1], track.bits))
     else:
         held = None if gateway is None or not net.holds(gateway) else gateway
         free = _free(hosts, held, low, high, track.bits, from_first)
         pods = Ranges.of(free) if free else None
-        message = "pods have what hosts and gateways leave of the rails' %ssubnets" % ("IPv6 " if six else "")
-        remedy = "see that nobody else has these addresses, or say -e discover_pods%s=FIRST-LAST" % six
-        doubts.add("DS306", ("rails",), message, remedy)
+        message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (
+            "IPv6 " if six else ""
+        )
+        remedy = "check that these addresses are unused, or set -e discover_pods%s=FIRST-LAST" % six
+        findings.add("DS306", ("rails",), message, remedy)
     return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts))
 
 
@@ -394,19 +417,19 @@ def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int, fro
     return Range(first, min(last, first + 4095), bits) if first <= last else None
 
 
-def _check(track: Track, scheme: Scheme, found: Addressed, doubts: Doubts) -> None:
+def _check(track: Track, scheme: Scheme, found: Addressed, findings: Findings) -> None:
     """Ask the planner: where it gives another address than is there, that is said."""
     plan: Planner = planner(scheme)
     for node, address in sorted(track.held.items()):
         given = plan.share(0, 0, found.indexes[node]).address
         if given != address:
             planned = "none" if given is None else show(given, track.bits)
-            message = "has %s, and the plan gives %s" % (show(address, track.bits), planned)
-            remedy = "correct the node's index or address; hosts.yml gives it the plan's"
-            doubts.add("DS302", ("rails", track.rail), message, remedy, [node])
+            message = "the node has %s, but the plan has %s" % (show(address, track.bits), planned)
+            remedy = "correct the node's index, or run hosts.yml, which sets the planned address"
+            findings.add("DS302", ("rails", track.rail), message, remedy, [node])
 
 
-def _foreign(tracks: t.Sequence[Track], doubts: Doubts) -> None:
+def _foreign(tracks: t.Sequence[Track], findings: Findings) -> None:
     """Rails whose networks meet."""
     first: dict[tuple[int, int], str] = {}
     for track in tracks:
@@ -417,12 +440,12 @@ def _foreign(tracks: t.Sequence[Track], doubts: Doubts) -> None:
                 message = "%s is on %s of %s and on %s of %s" % (
                     show(address, track.bits), other, owner, track.rail, node,
                 )  # fmt: skip
-                doubts.add("DS305", ("rails", track.rail), message, "give one of them its own", [owner, node])
+                findings.add("DS305", ("rails", track.rail), message, "give one of them another address", [owner, node])
     nets: dict[Network, str] = {}
     for track in tracks:
         for net in sorted(set(track.nets.values()), key=lambda each: each.first):
             other = nets.setdefault(net, track.rail)
             if other != track.rail:
-                message = "%s is the network of %s too" % (net, other)
-                remedy = "see whether cables or addresses changed places, or the ports are one rail's"
-                doubts.add("DS309", ("rails", track.rail), message, remedy)
+                message = "%s is also the network of %s" % (net, other)
+                remedy = "check whether cables or addresses are swapped, or whether the ports belong to one rail"
+                findings.add("DS309", ("rails", track.rail), message, remedy)

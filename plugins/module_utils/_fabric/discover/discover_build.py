@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From nodes as they were seen to a fabric, with every doubt at its place."""
+"""From nodes as they were seen to a fabric, with every finding at its place."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     Addressed,
     addressing,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, Seen
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import (
     Model,
     Named,
@@ -32,13 +32,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ATTACHMENTS,
     ETHERNET,
     INFINIBAND,
-    OPERATOR,
-    PROVIDERS,
     SHARED,
     has_vfs,
-    mode_refused,
     rdma_mode_of,
-    refused,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
@@ -49,6 +45,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Profile,
     Rail,
     Setting,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import (
+    PROVIDERS,
+    SPIDERPOOL,
+    facts_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     RDMA,
@@ -72,7 +73,7 @@ SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
 
 class Options(t.NamedTuple):
     """What nodes cannot say. ``rails``: a template of rails' names; ``lldp``: node -> netdev -> ``{chassis, port}``;
-    ``wish``: ``pods``, ``gateway`` and the same with a 6, as short forms."""
+    ``given``: ``pods``, ``gateway`` and the same with a 6, as short forms."""
 
     name: str | None = None
     attachment: str | None = None
@@ -80,18 +81,18 @@ class Options(t.NamedTuple):
     profile: str = "server"
     rails: str | None = None
     mtu: int | None = None
-    wish: t.Mapping[str, str] = {}
+    given: t.Mapping[str, str] = {}
     lldp: t.Mapping[str, t.Mapping[str, t.Any]] = {}
 
 
 class Builder:
     """Decides section by section."""
 
-    def __init__(self, nodes: t.Sequence[Seen], options: Options, doubts: Doubts) -> None:
+    def __init__(self, nodes: t.Sequence[Seen], options: Options, findings: Findings) -> None:
         self._options = options
-        self._doubts = doubts
-        self.models = models(nodes, options.profile, doubts)
-        self.rails = assign(self.models, options.rails, doubts)
+        self._findings = findings
+        self.models = models(nodes, options.profile, findings)
+        self.rails = assign(self.models, options.rails, findings)
         self.fabric = Fabric(name=options.name or "discovered")
         layers = Counter(nic.layer for model in self.models for rail in model.rails for _node, nic in model.on(rail))
         self._layer = layers.most_common(1)[0][0] if layers else ETHERNET
@@ -99,8 +100,8 @@ class Builder:
     def build(self) -> Fabric:
         fabric = self.fabric
         if self._options.name is None:
-            remedy = "choose it before anything is made from it, with -e discover_name=NAME"
-            self._doubts.add("DS501", ("fabric", "name"), "the name was not said", remedy)
+            remedy = "choose it before you prepare nodes, with -e discover_name=NAME"
+            self._findings.add("DS501", ("fabric", "name"), "no name was given", remedy)
         made = self._addresses()
         self._attachments(made)
         fabric.link_layer = self._layer
@@ -128,8 +129,8 @@ class Builder:
         names = [node.name for model in self.models for node in model.nodes]
         numbers = {name: trailing_number(name) for name in names}
         options, infiniband = self._options, self._layer == INFINIBAND
-        from_first = options.provider == OPERATOR
-        return addressing(self._ports(), numbers, self._doubts, options.wish, infiniband, from_first)
+        from_first = facts_of(options.provider).cuts_blocks
+        return addressing(self._ports(), numbers, self._findings, options.given, infiniband, from_first)
 
     def _mtus(self) -> None:
         said = Counter(nic.mtu for ports in self._ports().values() for nic in ports.values() if nic.mtu)
@@ -152,12 +153,14 @@ class Builder:
             wanted = rail.mtu or self.fabric.mtu
             for mtu in sorted(set(mtus) - {wanted}):
                 odd = [node for node, nic in ports[named.name].items() if nic.mtu == mtu]
-                message = "a port has the MTU %d, and the plan says %d" % (mtu, wanted or 0)
-                self._doubts.add("DS401", ("rails", named.name), message, "hosts.yml gives it the plan's", odd)
+                message = "a port has the MTU %d, but the plan has %d" % (mtu, wanted or 0)
+                self._findings.add(
+                    "DS401", ("rails", named.name), message, "run hosts.yml, which sets the planned value", odd
+                )
             dark = [node for node, nic in ports[named.name].items() if nic.carrier is False]
             if dark:
-                remedy = "see the cable, the transceiver and the leaf's port, or set the port up"
-                self._doubts.add("DS212", ("rails", named.name), "the port has no carrier", remedy, dark)
+                remedy = "check the cable, the transceiver and the leaf's port, or set the port up"
+                self._findings.add("DS212", ("rails", named.name), "the port has no carrier", remedy, dark)
             self.fabric.rails.append(rail)
 
     def _routing(self, made: Addressed) -> None:
@@ -181,12 +184,14 @@ class Builder:
                 setattr(routing, key, first)
             for rail, node, start in told:
                 if start != getattr(routing, key):
-                    message = "the port's %s is %d, and would be %d by the rail's number" % (
-                        "routing table" if attribute == "table" else "rules' priority",
+                    message = "the port's %s is %d, but the plan has %d" % (
+                        "routing table" if attribute == "table" else "rule priority",
                         start + list(ports).index(rail),
                         getattr(routing, key) + list(ports).index(rail),
                     )
-                    self._doubts.add("DS308", ("rails", rail), message, "hosts.yml gives it the plan's", [node])
+                    self._findings.add(
+                        "DS308", ("rails", rail), message, "run hosts.yml, which sets the planned value", [node]
+                    )
 
     # -- attachments
 
@@ -199,27 +204,30 @@ class Builder:
         commonest = counts.most_common(1)[0][0] if counts else "macvlan"
         fabric.attachment = options.attachment or commonest
         if options.attachment is None and not has_vfs(fabric.attachment):
-            message = "nodes do not show how pods get onto the rails; without VFs it may be %s" % fabric.attachment
-            remedy = "correct it where it is another, or say -e discover_attachment=NAME"
-            self._doubts.add("DS502", ("fabric", "attachment"), message, remedy)
+            message = (
+                "nodes do not show how pods are attached to the rails; without VFs it may be %s" % fabric.attachment
+            )
+            remedy = "correct it, or set -e discover_attachment=NAME"
+            self._findings.add("DS502", ("fabric", "attachment"), message, remedy)
         self._guesses = guesses
         modes = set(made.modes.values()) - {NONE}
         serving = [
             name
-            for name in PROVIDERS
-            if not refused(name, fabric.attachment) and not any(mode_refused(name, mode) for mode in modes)
+            for name, facts in PROVIDERS.items()
+            if not facts.refused(fabric.attachment) and not any(map(facts.mode_refused, modes))
         ]
-        fabric.provider = options.provider or (serving[0] if serving else PROVIDERS[0])
+        fabric.provider = options.provider or (serving[0] if serving else SPIDERPOOL.name)
         if options.provider is None:
-            remedy = "correct it where it is another, or say -e discover_provider=NAME"
-            self._doubts.add("DS503", ("fabric", "provider"), "nodes do not show who serves the attachments", remedy)
+            remedy = "correct it, or set -e discover_provider=NAME"
+            self._findings.add("DS503", ("fabric", "provider"), "nodes do not show the provider", remedy)
         self._blocks(made)
         self._rdma_mode()
 
     def _blocks(self, made: Addressed) -> None:
         """Where the provider counts on each node alone, each node needs pods' addresses of its own."""
         provider = self.fabric.provider or ""
-        if not mode_refused(provider, SUBNET) or mode_refused(provider, BLOCK):
+        facts = facts_of(provider)
+        if not facts.mode_refused(SUBNET) or facts.mode_refused(BLOCK):
             return
         for rail in [rail for rail in made.schemes if made.modes[rail] == SUBNET]:
             made.modes[rail] = BLOCK
@@ -227,8 +235,10 @@ class Builder:
                 each = scheme.pods.size // max(made.indexes.values()) if scheme.pods else 1
                 block = min(1 << max(each.bit_length() - 1, 0), 16)
                 made.schemes[rail][bits] = replace(scheme, mode=BLOCK, block=block)
-            message = "with %s each node has a block of pods' addresses, and its size was guessed" % provider
-            self._doubts.add("DS310", ("rails",), message, "say block, and the range of pods that it is cut from")
+            message = "with %s each node has a block of pod addresses, and its size is a guess" % provider
+            self._findings.add(
+                "DS310", ("rails",), message, "set block, and pods to the range that is divided into blocks"
+            )
 
     def _attachment(self, model: Model) -> str:
         if any(nic.vfs for rail in model.rails for _node, nic in model.on(rail)):
@@ -265,14 +275,14 @@ class Builder:
         if common != follows and common in ATTACHMENTS[fabric.attachment or ""].modes:
             fabric.rdma_mode = common
             if common == SHARED:
-                message = "the nodes' rdma mode is %s, and %s goes with %s" % (common, fabric.attachment, follows)
-                remedy = "take the line out where hosts.yml shall change it"
-                self._doubts.add("DS407", ("fabric", "rdma_mode"), message, remedy)
+                message = "the nodes' RDMA mode is %s, but %s uses %s" % (common, fabric.attachment, follows)
+                remedy = "remove the line if hosts.yml must change it"
+                self._findings.add("DS407", ("fabric", "rdma_mode"), message, remedy)
         wanted = fabric.rdma_mode or follows
         odd = [node.name for node in own if node.rdma_mode and node.rdma_mode != wanted]
         if odd:
-            message = "the rdma mode is not %s" % wanted
-            self._doubts.add("DS407", ("fabric",), message, "hosts.yml sets it, where nobody stands in the way", odd)
+            message = "the RDMA mode is not %s" % wanted
+            self._findings.add("DS407", ("fabric",), message, "run hosts.yml, which sets it", odd)
 
     # -- profiles
 
@@ -311,8 +321,8 @@ class Builder:
         port.netdev = names.most_common(1)[0][0] if names else None
         bare = [node for node, nic in ports if nic.rdma is None and not nic.hidden]
         if bare:
-            remedy = "load its driver; or say soft_rdma, rxe or siw, at the profile"
-            self._doubts.add("DS402", path, "the port has no RDMA device", remedy, bare)
+            remedy = "load its driver, or set soft_rdma to rxe or siw in the profile"
+            self._findings.add("DS402", path, "the port has no RDMA device", remedy, bare)
         devices = Counter(nic.rdma for _node, nic in ports if nic.rdma)
         device = devices.most_common(1)[0][0] if devices else None
         if soft:
@@ -322,17 +332,17 @@ class Builder:
             port.rdma = device
             odd = [node for node, nic in ports if nic.rdma and nic.rdma != device]
             if odd:
-                message = "its RDMA device is not %s" % device
-                self._doubts.add("DS405", path, message, "hosts.yml gives it that name", odd)
+                message = "its RDMA device does not have the name %s" % device
+                self._findings.add("DS405", path, message, "run hosts.yml, which sets this name", odd)
         return port
 
     def _soft(self, path: tuple[str, ...], rail: Named, soft: str, ports: t.Sequence[tuple[str, Nic]]) -> None:
         for node, nic in ports:
             if nic.rdma and RDMA_OF_KERNEL.match(nic.rdma):
-                message = "its soft RDMA device is %s, a name of the kernel's own; the plan's is %s_%s" % (
+                message = "its soft RDMA device is %s, a name that the kernel assigns; the plan has %s_%s" % (
                     nic.rdma, soft, rail.name,
                 )  # fmt: skip
-                self._doubts.add("DS406", path, message, "delete it before hosts.yml makes the plan's", [node])
+                self._findings.add("DS406", path, message, "delete it before you run hosts.yml", [node])
 
     # -- nodes
 
@@ -347,14 +357,14 @@ class Builder:
                 common = profile.ports[rail].netdev
                 if not own or own == common:
                     continue
-                message = "the port of %s is %s, and on most nodes %s" % (rail, own, common)
+                message = "the port of %s is %s, but %s on most nodes" % (rail, own, common)
                 if self._on_netdev(model):
                     # A network of Kubernetes names one netdev for all nodes.
-                    remedy = "hosts.yml gives it the others' name"
+                    remedy = "run hosts.yml, which sets the name of the others"
                 else:
-                    remedy = "take the node's word out, and hosts.yml gives it the others' name"
+                    remedy = "remove the node's value, and run hosts.yml, which sets the name of the others"
                     made_node.ports[rail] = Port(rail, ("nodes", node.name, "ports", rail), netdev=own)
-                self._doubts.add("DS405", ("nodes", node.name), message, remedy, [node.name])
+                self._findings.add("DS405", ("nodes", node.name), message, remedy, [node.name])
             self.fabric.nodes.append(made_node)
 
     # -- VFs
@@ -380,7 +390,7 @@ class Builder:
             elif len(said - {None}) > 1:
                 shown = ", ".join(sorted(str(value) for value in said))
                 message = "VFs have different values of %s: %s" % (key, shown)
-                self._doubts.add("DS403", ("fabric", "vfs"), message, "say it at rails, profiles or groups")
+                self._findings.add("DS403", ("fabric", "vfs"), message, "set it for rails, profiles or groups")
         for model in self.models:
             own = {common[node.name] for node in model.nodes if node.name in common}
             if len(own) == 1 and own != {count}:
@@ -390,7 +400,9 @@ class Builder:
         for node, counted in counts.items():
             if len(counted) > 1:
                 message = "ports have %s VFs" % " and ".join(map(str, sorted(counted)))
-                self._doubts.add("DS403", ("fabric", "vfs"), message, "hosts.yml gives all of them the same", [node])
+                self._findings.add(
+                    "DS403", ("fabric", "vfs"), message, "run hosts.yml, which sets the same value on all", [node]
+                )
 
     def _of(self, model: Model, node: Seen) -> t.Iterator[t.Mapping[str, t.Any]]:
         for pci in model.rails.values():
@@ -423,9 +435,9 @@ class Builder:
                 )
             ]
             if odd:
-                message = "VFs have other %s than follow from the seed %s" % (
+                message = "VFs have other %s than those derived from the seed %s" % (
                     "GUIDs" if guids else "MAC addresses",
                     seed,
                 )
-                remedy = "say the name or mac_seed with which they were made, or let hosts.yml change them"
-                self._doubts.add("DS404", ("fabric",), message, remedy, odd)
+                remedy = "set the name or mac_seed that they were derived from, or let hosts.yml change them"
+                self._findings.add("DS404", ("fabric",), message, remedy, odd)

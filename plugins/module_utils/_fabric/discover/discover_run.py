@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Discovery: what ``rail_info`` told of many nodes in; a fabric file's text and doubts out."""
+"""Discovery: from the results of ``rail_info`` on many nodes to the text of a fabric file and findings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Builder, Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Row, Seen, see
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import (
-    Doubt,
-    Doubts,
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import (
+    DiscoverFinding,
+    Findings,
     named,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Row, Seen, see
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import document, write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
@@ -29,14 +29,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadRange, HostRange
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
 
-_HEAD = ("code", "severity", "place", "nodes", "what is in doubt", "remedy")
-# Characters of a comment's line: a file's, less indentation.
+_HEAD = ("rule", "severity", "place", "nodes", "what is uncertain", "remedy")
+# Longest line of a comment, in characters, without its indentation.
 _WIDE = 106
 _DIGITS = re.compile(r"([0-9]+)")
 
 
-class Told(t.NamedTuple):
-    """A node: where Ansible reaches it, and what ``rail_info`` returned of it; empty where it could not be asked."""
+class NodeInfo(t.NamedTuple):
+    """A node, the address at which Ansible reaches it, and its ``rail_info``, which is empty if it was unreachable."""
 
     name: str
     address: str | None
@@ -44,54 +44,55 @@ class Told(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """``text``: the fabric file, empty where there is no rail. ``lint``: what lint says of it."""
+    """``text``: the fabric file, empty if no rail was found. ``lint``: the lint findings of this file."""
 
     text: str
-    doubts: list[Doubt]
+    findings: list[DiscoverFinding]
     lint: list[Finding]
     nodes: int
     rails: int
 
 
-def run(told: t.Sequence[Told], options: Options) -> Outcome:
-    """Make a fabric file of nodes. Never raises for what ``rail_info`` returns, however little it is."""
-    doubts = Doubts()
+def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
+    """Create a fabric file from nodes. Never raises for a result of ``rail_info``, however incomplete."""
+    findings = Findings()
     seen: list[Seen] = []
-    for each in sorted(told, key=lambda each: _natural(each.name)):
+    for each in sorted(infos, key=lambda each: _natural(each.name)):
         if "nics" not in each.result:
-            message = "the node told nothing of its NICs"
-            doubts.add("DS101", ("nodes",), message, "see its error above, and run discovery again", [each.name])
+            message = "the node did not report its NICs"
+            remedy = "fix the error that is shown for it above, and run discovery again"
+            findings.add("DS101", ("nodes",), message, remedy, [each.name])
             continue
-        seen.append(see(each.name, each.address, each.result, options.lldp.get(each.name, {}), doubts))
-    builder = Builder(seen, options, doubts)
+        seen.append(see(each.name, each.address, each.result, options.lldp.get(each.name, {}), findings))
+    builder = Builder(seen, options, findings)
     if not builder.rails:
-        return Outcome("", doubts.all, [], len(seen), 0)
+        return Outcome("", findings.all, [], len(seen), 0)
     fabric = builder.build()
-    text = write(fabric, _comments(fabric, doubts.all, len(seen)))
-    return Outcome(text, doubts.all, linting.lint(text.encode("utf-8")).findings, len(seen), len(builder.rails))
+    text = write(fabric, _comments(fabric, findings.all, len(seen)))
+    return Outcome(text, findings.all, linting.lint(text.encode("utf-8")).findings, len(seen), len(builder.rails))
 
 
 def _natural(name: str) -> list[t.Any]:
     return [int(part) if part.isdigit() else part for part in _DIGITS.split(name)]
 
 
-def _comments(fabric: Fabric, doubts: t.Sequence[Doubt], nodes: int) -> dict[Path, list[str]]:
-    """Doubts above what they are about; of a node within a range, above the range."""
+def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int) -> dict[Path, list[str]]:
+    """Findings as comments above the value concerned; for a node within a range, above the range."""
     data = document(fabric)
     keys = _ranges(data["nodes"])
     found: dict[Path, list[str]] = {
-        (): ["Discovered on %s. DECIDE marks what nodes do not say, CHECK what was concluded." % count(nodes, "node")]
+        (): ["Discovered on %s. DECIDE marks what nodes do not show, CHECK what was inferred." % count(nodes, "node")]
     }
-    for doubt in doubts:
-        path = doubt.place
+    for finding in findings:
+        path = finding.place
         if path[:1] == ("nodes",) and len(path) > 1:
             path = ("nodes", keys.get(str(path[1]), str(path[1])))
-        found.setdefault(_there(path, data, fabric), []).extend(fold(doubt.comment, _WIDE))
+        found.setdefault(_there(path, data, fabric), []).extend(fold(finding.comment, _WIDE))
     return found
 
 
 def _ranges(nodes: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Node -> the key that stands for it."""
+    """Node -> its key in the file."""
     found: dict[str, str] = {}
     for key in nodes:
         try:
@@ -102,7 +103,7 @@ def _ranges(nodes: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
-    """The path as far as the file has it."""
+    """The part of the path that exists in the file."""
     planes = {rail.name: (rail.base, "planes", rail.plane - 1) for rail in fabric.rails if rail.planes > 1}
     if path[:1] == ("rails",) and len(path) > 1 and path[1] in planes:
         path = ("rails", *planes[str(path[1])])
@@ -114,22 +115,22 @@ def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
     return path
 
 
-def as_table(doubts: t.Sequence[Doubt]) -> str:
+def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
     rows = [
-        (each.code, each.severity, dotted(each.place), named(each.nodes), each.message, each.remedy)
-        for each in doubts
+        (each.label, each.severity, dotted(each.place), named(each.nodes), each.message, each.remedy)
+        for each in findings
     ]  # fmt: skip
     return "\n".join(table(_HEAD, rows))
 
 
-def counts(doubts: t.Sequence[Doubt]) -> dict[str, int]:
-    """How many there are of each severity."""
-    return {severity: sum(each.severity == severity for each in doubts) for severity in (ERROR, WARNING)}
+def counts(findings: t.Sequence[DiscoverFinding]) -> dict[str, int]:
+    """The number of findings of each severity."""
+    return {severity: sum(each.severity == severity for each in findings) for severity in (ERROR, WARNING)}
 
 
 def summary(outcome: Outcome) -> str:
-    """What was seen and what it gave, as one line."""
-    numbers = counts(outcome.doubts)
+    """The result in one line."""
+    numbers = counts(outcome.findings)
     return "%s give %s; to decide: %d, to check: %d" % (
         count(outcome.nodes, "node"),
         count(outcome.rails, "rail"),

@@ -20,8 +20,8 @@ _PLANES = (2, 4)
 @dataclass
 class Choice:
     """``rails``: NICs with the GPUs that each serves, in the order of rails. ``planes``: how many of them in sequence
-    are one rail. ``others``: PCI address -> role. ``said``: doubts as (code, message, remedy). ``distance``: of the GPU
-    that is farthest from its NIC."""
+    are one rail. ``others``: PCI address -> role. ``said``: findings as (code, message, remedy). ``distance``: of the
+    GPU that is farthest from its NIC."""
 
     rails: list[tuple[Nic, tuple[int, ...]]] = field(default_factory=list)
     planes: int = 1
@@ -39,8 +39,10 @@ def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
     free = [nic for nic in nics if not nic.carries and (nic.netdev or nic.rdma)]
     able = [nic for nic in free if nic.has_rdma] or [nic for nic in free if nic.soft] or free
     if not able:
-        message = "every NIC carries the connection or the default route, is in a pod, or has no driver"
-        remedy = "see that drivers are loaded, what pods hold, and whether leaves advertise default routes to rails"
+        message = "every NIC carries the connection or the default route, is used by a pod, or has no driver"
+        remedy = (
+            "check that drivers are loaded, which NICs pods use, and whether leaves advertise default routes to rails"
+        )
         found.said.append(("DS201", message, remedy))
     elif gpus:
         _by_gpus(able, gpus, found)
@@ -63,8 +65,8 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> Non
     nowhere = DISTANCES.index("SYS")
     groups = _components(near)
     if all(rank == nowhere for rank in best.values()):
-        message = "every NIC is as far from every GPU as another (%s)" % DISTANCES[-1]
-        remedy = "compare the order of ports and GPUs with the server's manual; PCI addresses were followed"
+        message = "all NICs have the same distance to all GPUs (%s)" % DISTANCES[-1]
+        remedy = "compare the order of ports and GPUs with the server's manual; the order is that of PCI addresses"
         found.said.append(("DS204", message, remedy))
     sizes = []
     for group, ports in groups:
@@ -74,8 +76,8 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> Non
     if len(set(sizes)) == 1:
         found.planes = sizes[0]
     elif found.rails:
-        message = "some GPUs have several ports of one card beside them, and others have not"
-        found.said.append(("DS202", message, "take out ports that are on no rail, or cable the others"))
+        message = "some GPUs have several ports of one card next to them, and others do not"
+        found.said.append(("DS202", message, "remove ports that are not on a rail, or connect the others"))
     found.rails.sort(key=lambda rail: (min(rail[1]) if rail[1] else len(gpus), rail[0].pci))
     ranks = [_rank(nic, gpu) for nic, served in found.rails for gpu in served]
     found.distance = DISTANCES[max(ranks)] if ranks else None
@@ -109,10 +111,10 @@ def _even(gpus: t.Sequence[int], ports: list[Nic], found: Choice) -> list[Nic]:
             kept = max(fits, key=lambda kind: max(nic.speed or 0 for nic in kind))
             out = [nic for nic in ports if nic not in kept]
             message = "%s %s the rails by %s, for %s" % (_names(out), _not_on(out), what, _gpus(gpus))
-            found.said.append(("DS206", message, "swap them where it is the other way round"))
+            found.said.append(("DS206", message, "swap them if this is wrong"))
             return kept
     message = "%s are equally near to %s" % (_names(ports), _gpus(gpus))
-    found.said.append(("DS202", message, "take out the ports that are on no rail"))
+    found.said.append(("DS202", message, "remove the ports that are not on a rail"))
     return ports
 
 
@@ -141,7 +143,7 @@ def _planes(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> int:
 def _paired(
     gpus: t.Sequence[int], ports: t.Sequence[Nic], planes: int, found: Choice
 ) -> list[tuple[Nic, tuple[int, ...]]]:
-    """GPUs to NICs, both in order; a doubt where the order alone decides."""
+    """GPUs to NICs, both in order; a finding where the order alone decides."""
     slots = len(ports) // planes
     if (
         slots > 1
@@ -149,14 +151,14 @@ def _paired(
         and not any(code == "DS204" for code, _message, _remedy in found.said)
     ):
         message = "%s %s equally near to %s" % (_names(ports), "is" if len(ports) == 1 else "are", _gpus(gpus))
-        remedy = "both were taken in the order of their PCI addresses; compare with the server's manual or the cables"
+        remedy = "compare with the server's manual or the cables; the order is that of PCI addresses"
         found.said.append(("DS203", message, remedy))
     if slots <= len(gpus) and len(gpus) % max(slots, 1) == 0:
         each = len(gpus) // slots
         return [(nic, tuple(gpus[at // planes * each : at // planes * each + each])) for at, nic in enumerate(ports)]
     if slots < len(gpus):
-        message = "%s do not share %s evenly" % (_names(ports), _gpus(gpus))
-        found.said.append(("DS202", message, "say at each port which GPUs it serves"))
+        message = "%s cannot be divided evenly among %s" % (_names(ports), _gpus(gpus))
+        found.said.append(("DS202", message, "set gpu for each port"))
     return [(nic, tuple(gpus[at : at + 1])) for at, nic in enumerate(ports)]
 
 
@@ -169,9 +171,9 @@ def _by_models(able: t.Sequence[Nic], found: Choice) -> None:
     for nic in able:
         kinds.setdefault((nic.model, nic.layer), []).append(nic)
     kept = max(kinds.values(), key=lambda kind: (len(kind), max(nic.speed or 0 for nic in kind)))
-    message = "there is no GPU: rails are the %d ports of the commonest model, by PCI address" % len(kept)
+    message = "no GPU found: rails are the %d ports of the most common model, by PCI address" % len(kept)
     found.said.append(
-        ("DS205", message, "see that the GPUs are in and their drivers loaded, or compare with the cables")
+        ("DS205", message, "check that GPUs are installed and their drivers are loaded, or compare with the cables")
     )
     found.rails = [(nic, ()) for nic in kept]
 

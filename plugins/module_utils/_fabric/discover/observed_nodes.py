@@ -10,7 +10,7 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, network
 
@@ -89,7 +89,7 @@ class Seen:
     models: tuple[str, ...] = ()
 
 
-def see(name: str, address: str | None, told: Row, lldp: Row, doubts: Doubts) -> Seen:
+def see(name: str, address: str | None, told: Row, lldp: Row, findings: Findings) -> Seen:
     """A node from what ``rail_info`` returned of it. ``lldp``: netdev -> ``{chassis, port}``."""
     gpus = {int(row["index"]): str(row["pci"]) for row in told.get("gpus") or ()}
     near: dict[str, dict[int, str]] = {}
@@ -101,8 +101,8 @@ def see(name: str, address: str | None, told: Row, lldp: Row, doubts: Doubts) ->
     for row in told.get("nics") or ():
         if row["pci"] in nics:
             message = "%s has the netdevs %s and %s" % (row["pci"], nics[row["pci"]].netdev, row.get("netdev"))
-            doubts.add(
-                "DS103", ("profiles",), message, "write the port by its netdev or mac; the first was taken", [name]
+            findings.add(
+                "DS103", ("profiles",), message, "identify the port by netdev or mac; the first netdev was used", [name]
             )
             continue
         nics[row["pci"]] = _nic(row, near.get(row["pci"], {}), ports)
@@ -110,7 +110,7 @@ def see(name: str, address: str | None, told: Row, lldp: Row, doubts: Doubts) ->
     for vf in told.get("vfs") or ():
         if vf["pf"] in nics:
             nics[vf["pf"]].vfs.append(vf.get("attributes") or {})
-    _ip(name, told.get("ip") or {}, by_name, doubts)
+    _ip(name, told.get("ip") or {}, by_name, findings)
     heard = {row["netdev"]: row for row in told.get("lldp") or ()}
     for netdev, row in dict(heard, **lldp).items():
         if netdev in by_name and row.get("chassis"):
@@ -165,7 +165,7 @@ def _pcie(link: Row) -> tuple[int, int] | None:
     return (generation, int(link["width"])) if whole and generation and link.get("width") else None
 
 
-def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], doubts: Doubts) -> None:
+def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], findings: Findings) -> None:
     for row in told.get("addresses") or ():
         nic = nics.get(row["netdev"])
         if nic is None:
@@ -177,9 +177,9 @@ def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], doubts: Doubts) -> None
             continue
         if bits in nic.held:
             if not row.get("secondary"):
-                message = "%s has %s beside %s" % (nic.netdev, row["address"], nic.held[bits].net)
-                doubts.add(
-                    "DS303", ("rails",), message, "take it away, or keep it by hand; the first was taken", [node]
+                message = "%s has %s in addition to %s" % (nic.netdev, row["address"], nic.held[bits].net)
+                findings.add(
+                    "DS303", ("rails",), message, "remove it, or manage it yourself; the first address was used", [node]
                 )
             continue
         nic.held[bits] = Held(address, network(address, plain.network.prefixlen, bits))

@@ -11,9 +11,9 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.gpu_affinity import Choice, choose
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, Seen
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.open_questions import Doubts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import Template
 
@@ -49,7 +49,7 @@ class Named(t.NamedTuple):
     plane: int
 
 
-def models(nodes: t.Sequence[Seen], name: str, doubts: Doubts) -> list[Model]:
+def models(nodes: t.Sequence[Seen], name: str, findings: Findings) -> list[Model]:
     """The server models, that of the most nodes first. Nodes without a port for a rail are left out, and said."""
     groups = _alike(nodes)
     found: list[Model] = []
@@ -61,19 +61,19 @@ def models(nodes: t.Sequence[Seen], name: str, doubts: Doubts) -> list[Model]:
         names = [node.name for node in members]
         for code, message, remedy in choice.said:
             place = ("nodes",) if code == "DS201" else ("profiles", own)
-            doubts.add(code, place, message, remedy, names if code == "DS201" or len(groups) > 1 else ())
+            findings.add(code, place, message, remedy, names if code == "DS201" or len(groups) > 1 else ())
         if choice.rails:
             found.append(Model(own, members, nics, choice))
     for at, model in enumerate(found):
-        any(_compare(earlier, model, doubts) for earlier in found[:at])
+        any(_compare(earlier, model, findings) for earlier in found[:at])
     for model in found:
-        _slots(model, doubts)
+        _slots(model, findings)
         for pci in sorted(model.nics):
             hidden = [node.name for node in model.nodes if node.nics[pci].netdev is None]
             if hidden and pci not in model.choice.others:
-                message = "%s shows no netdev" % pci
-                remedy = "see whether a pod or a virtual machine holds it, or its driver is missing"
-                doubts.add("DS102", ("profiles", model.name), message, remedy, hidden)
+                message = "%s has no netdev" % pci
+                remedy = "check whether a pod or a virtual machine uses it, or its driver is missing"
+                findings.add("DS102", ("profiles", model.name), message, remedy, hidden)
     return found
 
 
@@ -128,38 +128,42 @@ def _common(nics: t.Sequence[Nic]) -> Nic:
     )
 
 
-def _compare(one: Model, other: Model, doubts: Doubts) -> bool:
+def _compare(one: Model, other: Model, findings: Findings) -> bool:
     """Two models that are nearly the same: a card in another slot, or one that is missing."""
     left, right = set(one.nics), set(other.nics)
     apart = sorted(left ^ right)
     near = 0 < len(apart) <= max(2, len(left) // 4) and one.nodes[0].gpus == other.nodes[0].gpus
     if near:
-        message = "it is %s but for the NICs at %s" % (one.name, ", ".join(apart))
-        remedy = "see whether a card is missing or in another slot; a profile of their own has what is there"
-        doubts.add("DS207", ("profiles", other.name), message, remedy, [node.name for node in other.nodes])
+        message = "it differs from %s in the NICs at %s" % (one.name, ", ".join(apart))
+        remedy = "check whether a card is missing or in another slot; the profile describes the cards that were found"
+        findings.add("DS207", ("profiles", other.name), message, remedy, [node.name for node in other.nodes])
     return near
 
 
-def _slots(model: Model, doubts: Doubts) -> None:
+def _slots(model: Model, findings: Findings) -> None:
     """One address is one slot on all nodes of a model, and two cards are not in one."""
     for pci in sorted(model.nics):
         slots = Counter(node.nics[pci].slot for node in model.nodes if node.nics[pci].slot)
         for slot, _count in slots.most_common()[1:]:
-            message = "%s is in the slot %s, and on most nodes in %s" % (pci, slot, slots.most_common(1)[0][0])
+            message = "%s is in the slot %s, but in %s on most nodes" % (pci, slot, slots.most_common(1)[0][0])
             odd = [node.name for node in model.nodes if node.nics[pci].slot == slot]
-            doubts.add("DS211", ("profiles", model.name), message, "see whether boards and firmware are the same", odd)
+            findings.add(
+                "DS211", ("profiles", model.name), message, "check whether boards and firmware are the same", odd
+            )
     cards: dict[str, Nic] = {}
     for nic, _gpus in model.choice.rails:
         first = cards.setdefault(nic.slot or nic.pci, nic)
         if first.card != nic.card and first.pci.rpartition(".")[0] != nic.pci.rpartition(".")[0]:
-            message = "%s and %s are two cards, and both are in the slot %s" % (first.pci, nic.pci, nic.slot)
-            doubts.add("DS211", ("profiles", model.name), message, "do not rely on slots here; PCI addresses were used")
+            message = "%s and %s are two cards in the same slot %s" % (first.pci, nic.pci, nic.slot)
+            findings.add(
+                "DS211", ("profiles", model.name), message, "do not identify ports by slot; PCI addresses were used"
+            )
 
 
 # -- rails -------------------------------------------------------------------------------------------------------------
 
 
-def assign(found: t.Sequence[Model], template: str | None, doubts: Doubts) -> list[Named]:
+def assign(found: t.Sequence[Model], template: str | None, findings: Findings) -> list[Named]:
     """Name the rails, in order, and give each port of each model its rail."""
     if not found:
         return []
@@ -168,20 +172,20 @@ def assign(found: t.Sequence[Model], template: str | None, doubts: Doubts) -> li
     order = list(named) if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
     rails = _named(named, order, first, template)
     _give(first, dict(zip((rail.name for rail in rails), order)))
-    _gpu_order(first, [rail.name for rail in rails], doubts)
+    _gpu_order(first, [rail.name for rail in rails], findings)
     for model in found[1:]:
         matched, how = _match(model, found[0], rails)
         if how == "order" and any(nic.held or nic.leaf for node in model.nodes for nic in node.nics.values()):
-            message = "neither names nor networks nor leaves say which port is on which rail"
+            message = "neither names nor networks nor leaves show which port is on which rail"
             remedy = "compare its ports with those of %s" % first.name
-            doubts.add("DS208", ("profiles", model.name), message, remedy)
+            findings.add("DS208", ("profiles", model.name), message, remedy)
         for pci in matched:
             matched[pci] = matched[pci] or _free(_default(model, template), rails)
             if matched[pci] not in {rail.name for rail in rails}:
                 rails.append(_of_name(matched[pci]))
         _give(model, {rail: pci for pci, rail in matched.items()})
     rails = _in_order(rails)
-    _leaves(found, rails, doubts)
+    _leaves(found, rails, findings)
     return rails
 
 
@@ -277,13 +281,13 @@ def _named(told: t.Mapping[str, str], order: t.Sequence[str], model: Model, temp
     return found
 
 
-def _gpu_order(model: Model, rails: t.Sequence[str], doubts: Doubts) -> None:
+def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None:
     served = [min(model.gpus[rail]) for rail in rails if model.gpus[rail]]
     if served != sorted(served):
         shown = ", ".join(str(gpu) for gpu in served)
-        message = "by the names and tables that ports have, rails serve the GPUs %s in this order" % shown
-        remedy = "keep it where it is meant; else cables, names or tables of two ports changed places"
-        doubts.add("DS209", ("rails",), message, remedy)
+        message = "according to the names and tables of ports, rails serve the GPUs %s in this order" % shown
+        remedy = "keep it if it is intended; otherwise cables, names or tables of two ports are swapped"
+        findings.add("DS209", ("rails",), message, remedy)
 
 
 def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[str, str], str]:
@@ -321,7 +325,7 @@ def _leafs(model: Model, pci: str) -> set[str]:
     return {leaf for leaf in (node.nics[pci].leaf for node in model.nodes) if leaf}
 
 
-def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], doubts: Doubts) -> None:
+def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], findings: Findings) -> None:
     """A leaf belongs to the rail on which most nodes hear it."""
     heard = [
         (rail.name, node.name, nic.leaf)
@@ -338,10 +342,10 @@ def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], doubts: Doubts) 
         most = max(counts[leaf].values())
         owners = [each for each in counts[leaf] if counts[leaf][each] == most]
         if counts[leaf][rail_] == most and len(owners) > 1:
-            message = "the leaf %s is heard on %s alike" % (leaf, ", ".join(owners))
-            remedy = "right where one leaf serves several rails; else see the cables"
-            doubts.add("DS210", ("rails",), message, remedy)
+            message = "LLDP reports the leaf %s equally often on %s" % (leaf, ", ".join(owners))
+            remedy = "ignore this if one leaf serves several rails; otherwise check the cables"
+            findings.add("DS210", ("rails",), message, remedy)
         elif rail_ not in owners:
-            message = "the port hears the leaf %s, which on most nodes is on %s" % (leaf, owners[0])
-            remedy = "see whether two cables changed places"
-            doubts.add("DS210", ("rails", rail_), message, remedy, [node_])
+            message = "LLDP reports the leaf %s, which is on %s on most nodes" % (leaf, owners[0])
+            remedy = "check whether two cables are swapped"
+            findings.add("DS210", ("rails", rail_), message, remedy, [node_])

@@ -18,8 +18,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     RULES,
-    Lowered,
     Report,
+    Suppression,
+    rule_of,
     shown,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import object_names
@@ -28,11 +29,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ETHERNET,
     EXCLUSIVE,
     INFINIBAND,
-    PROVIDERS,
     SHARED,
     link_layer_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Lowering
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     RailTemplates,
@@ -52,7 +53,8 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
         label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
     kinds = tuple(ATTACHMENTS)
     fabric.attachment = section.choice("attachment", kinds, "say how pods get onto the rails: %s" % ", ".join(kinds))
-    fabric.provider = section.choice("provider", PROVIDERS, "say who serves the attachments: %s" % ", ".join(PROVIDERS))
+    providers = tuple(PROVIDERS)
+    fabric.provider = section.choice("provider", providers, "say who serves the attachments: %s" % ", ".join(providers))
     fabric.link_layer = section.choice("link_layer", (ETHERNET, INFINIBAND))
     # Where the attachment could not be read, the link layer may be either.
     followed = fabric.attachment is not None or not (section.has("attachment") or section.misspelt("attachment"))
@@ -127,27 +129,32 @@ def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
         return
     if not isinstance(value, Sequence):
         message = "%s stands where a list belongs" % value.kind
-        report.add(file_rules.KIND, ("lint",), message, "write - {rule: RY314, place: rails.gpu01, reason: ...}")
+        report.add(
+            file_rules.KIND, ("lint",), message, "write - {rule: no-host-addresses, place: rails.gpu01, reason: ...}"
+        )
         return
     for at, item in enumerate(value.items):
         section = section_of(item, ("lint", at), report)
         if section:
-            _lowering(fabric, section, report)
+            _suppression(fabric, section, report)
 
 
-def _lowering(fabric: Fabric, section: Section, report: Report) -> None:
-    code = section.text("rule", "name the rule by its code, such as RY314")
-    place = section.text("place", "say the place that the finding names, such as rails.gpu01")
-    reason = section.text("reason", "say why the finding may stand")
+def _suppression(fabric: Fabric, section: Section, report: Report) -> None:
+    text = section.text("rule", "add rule: the name or code of the finding, such as no-host-addresses or RY314")
+    place = section.text("place", "add place: the place of the finding, such as rails.gpu01")
+    reason = section.text("reason", "add reason: why the finding is accepted")
     section.done()
+    if text is None:
+        return
     path = section.path + ("rule",)
-    if code is not None and code not in RULES:
-        near = nearest(code.upper(), RULES)
-        message = "%s is no rule%s" % (shown(code), did_you_mean(near))
-        report.add(file_rules.LINT_RULE, path, message, "write the code of the finding that may stand")
-    elif code is not None and not RULES[code].lowers:
-        message = "%s may not stand: without its remedy there is no plan" % code
-        report.add(file_rules.LINT_RULE, path, message, "mend what it says, and take this entry out")
-    elif code is not None and place is not None and reason is not None:
-        fabric.lint.append(Lowering(code, place, reason, section.path))
-        report.lower(Lowered(code, place, " ".join(reason.split()), section.path))
+    rule = rule_of(RULES, text)
+    if rule is None:
+        near = nearest(text, [*RULES, *(each.name for each in RULES.values())])
+        message = "unknown rule %s%s" % (shown(text), did_you_mean(near))
+        report.add(file_rules.INVALID_SUPPRESSION, path, message, "write the name or code of the finding to suppress")
+    elif not rule.suppressible:
+        message = "%s cannot be suppressed" % rule.label
+        report.add(file_rules.INVALID_SUPPRESSION, path, message, "fix the finding, and remove this entry")
+    elif place is not None and reason is not None:
+        fabric.lint.append(Lowering(rule.code, place, reason, section.path))
+        report.suppress(Suppression(rule.code, place, " ".join(reason.split()), section.path))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Findings: what lint says, and the registry of the rules that say it."""
+"""Findings, and the registry of the rules that lint checks."""
 
 from __future__ import annotations
 
@@ -11,63 +11,86 @@ from dataclasses import dataclass
 
 ERROR = "error"
 WARNING = "warning"
-# What somebody has looked at, and let stand for a reason that the file gives.
+# A finding that the fabric file suppresses, with a reason.
 NOTE = "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
 
-# Characters of a message and of a remedy at the most, however long the names in them are.
+# The longest message and remedy, in characters.
 MAX_TEXT = 300
 
-# The keys, and for lists the positions, that lead from the top of the file to a value.
+# The keys and list positions that lead from the top of the file to a value.
 Path = t.Tuple[t.Union[str, int], ...]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be wrong with a fabric file.
+    """One kind of mistake in a fabric file.
 
-    ``bad`` and ``good`` are pieces of a fabric file: the sections they show replace those of ``rules.example.BASE``.
-    The documentation and the tests take them from here. ``why``: the reason, where it is not evident. ``lowers``:
-    whether the file may let such a finding stand: all warnings, and the errors that do not make a plan impossible.
+    ``bad`` and ``good`` are parts of a fabric file: their sections replace those of ``example_file.BASE``. The
+    documentation and the tests use them. ``why``: the reason, where it is not evident. ``suppressible``: whether the
+    file can suppress such a finding: all warnings, and the errors that do not make a plan impossible.
     """
 
     code: str
+    name: str
     severity: str
     title: str
     bad: str
     good: str
     why: str = ""
-    lowers: bool = False
+    suppressible: bool = False
+
+    @property
+    def label(self) -> str:
+        return label(self.name, self.code)
 
 
 RULES: dict[str, Rule] = {}
 
 
-def rule(
-    code: str,
-    title: str,
+def rule(header: str, bad: str, good: str, severity: str = ERROR, why: str = "", suppressible: bool = False) -> Rule:
+    """Register a rule of a fabric file. The code of a removed rule stays unused."""
+    return register(RULES, header, bad, good, severity, why, suppressible or severity == WARNING)
+
+
+def register(
+    rules: dict[str, Rule],
+    header: str,
     bad: str,
     good: str,
-    severity: str = ERROR,
+    severity: str,
     why: str = "",
-    lowers: bool = False,
+    suppressible: bool = False,
 ) -> Rule:
-    """Register a rule. Codes are for good: a rule that goes leaves its number unused."""
-    if code in RULES:
-        raise ValueError("%s is there already" % code)
-    lowers = lowers or severity == WARNING
-    RULES[code] = Rule(code, severity, title, bad.strip("\n") + "\n", good.strip("\n") + "\n", why, lowers)
-    return RULES[code]
+    """Add a rule. ``header``: ``CODE NAME: TITLE``. Codes and names are permanent and unique."""
+    known, _colon, title = header.partition(": ")
+    code, _space, name = known.partition(" ")
+    if not name or code in rules or rule_of(rules, name):
+        raise ValueError("%s has no name, or its code or name is registered already" % header)
+    examples = [text.strip("\n") + "\n" for text in (bad, good)]
+    rules[code] = Rule(code, name, severity, title, *examples, why, suppressible)
+    return rules[code]
+
+
+def rule_of(rules: t.Mapping[str, Rule], text: str) -> Rule | None:
+    """The rule with this code or name."""
+    return rules.get(text) or next((each for each in rules.values() if each.name == text), None)
+
+
+def label(name: str, code: str) -> str:
+    """How a finding is shown: ``rail-subnet-overlap (RY311)``."""
+    return "%s (%s)" % (name, code) if name else code
 
 
 @dataclass(frozen=True)
 class Finding:
     """``place`` is the dotted path of the value; ``line`` and ``column`` count from 1, and are 0 where there is none.
 
-    ``message`` and ``remedy`` end without a full stop. ``reason``: why the file lets it stand, for a note.
+    ``message`` and ``remedy`` end without a full stop. ``reason``: why the file suppresses it, for a note.
     """
 
     code: str
+    name: str
     severity: str
     place: str
     line: int
@@ -76,42 +99,49 @@ class Finding:
     remedy: str
     reason: str = ""
 
+    @property
+    def label(self) -> str:
+        return label(self.name, self.code)
+
+    @property
+    def advice(self) -> str:
+        """The remedy, or the reason why it is suppressed, as a sentence."""
+        return "Suppressed: %s." % self.reason if self.reason else "Remedy: %s." % self.remedy
+
     def text(self, file: str = "") -> str:
         """The finding as one line."""
         where = ("%s:%d: " % (file, self.line) if self.line else "%s: " % file) if file else ""
         place = "%s: " % self.place if self.place else ""
-        if self.reason:
-            return "%s%s %s%s. It stands because: %s." % (where, self.code, place, self.message, self.reason)
-        return "%s%s %s%s. Remedy: %s." % (where, self.code, place, self.message, self.remedy)
+        return "%s%s %s%s. %s" % (where, self.label, place, self.message, self.advice)
 
 
-class Lowered(t.NamedTuple):
-    """What the file lets stand: findings of the rule ``code`` at ``place`` (dotted) or below it."""
+class Suppression(t.NamedTuple):
+    """The file suppresses findings of the rule ``code`` at ``place`` (dotted) or below it."""
 
     code: str
     place: str
     reason: str
     path: Path
 
-    def holds(self, code: str, place: str) -> bool:
+    def covers(self, code: str, place: str) -> bool:
         below = place.startswith(self.place) and place[len(self.place) : len(self.place) + 1] in ("", ".", "[")
         return code == self.code and below
 
 
 class Report:
-    """Collects what the rules find, until the places are known.
+    """Collects findings until the lines of their places are known.
 
     One mistake is one finding: a second finding of the same rule at the same place is dropped, so a mistake in a
-    pattern that stands for many rails or nodes is said once.
+    pattern for many rails or nodes is reported once.
     """
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Path], tuple[Rule, str, str, tuple[int, int] | None]] = {}
-        # Every place with something wrong at it or below it, and every rule's own places.
+        # Every place with a finding at it or below it; the places of findings; rules with the places above theirs.
         self._above: set[Path] = set()
         self._paths: set[Path] = set()
         self._below: set[tuple[str, Path]] = set()
-        self._lowered: list[Lowered] = []
+        self._suppressions: list[Suppression] = []
 
     def add(self, broken: Rule, path: Path, message: str, remedy: str, position: tuple[int, int] | None = None) -> None:
         """``position`` (line, column) is for what has no path, such as a syntax error."""
@@ -120,9 +150,9 @@ class Report:
         self._above.update(path[:size] for size in range(len(path) + 1))
         self._below.add((broken.code, path[:-1]))
 
-    def lower(self, lowered: Lowered) -> None:
-        """Let what a rule that allows it finds at a place stand, as a note."""
-        self._lowered.append(lowered)
+    def suppress(self, suppression: Suppression) -> None:
+        """Report findings of a suppressible rule at a place as notes."""
+        self._suppressions.append(suppression)
 
     @property
     def failed(self) -> bool:
@@ -131,21 +161,20 @@ class Report:
             for (_code, path), (broken, _message, _remedy, _position) in self._found.items()
         )
 
-    def idle(self) -> list[Lowered]:
-        """What the file lets stand, and nothing is there."""
+    def unused_suppressions(self) -> list[Suppression]:
         places = [(code, dotted(path)) for code, path in self._found]
-        return [each for each in self._lowered if not any(each.holds(code, place) for code, place in places)]
+        return [each for each in self._suppressions if not any(each.covers(code, place) for code, place in places)]
 
     def has(self, path: Path) -> bool:
-        """Whether something is wrong at this very place."""
+        """Whether there is a finding at exactly this place."""
         return path in self._paths
 
     def within(self, path: Path) -> bool:
-        """Whether something is wrong at this place or below it."""
+        """Whether there is a finding at this place or below it."""
         return path in self._above
 
     def within_by(self, broken: Rule, path: Path) -> bool:
-        """Whether this rule has found something right below this place."""
+        """Whether this rule has a finding directly below this place."""
         return (broken.code, path) in self._below
 
     def findings(self, position: t.Callable[[Path], tuple[int, int]]) -> list[Finding]:
@@ -153,17 +182,17 @@ class Report:
         found = []
         for (code, path), (broken, message, remedy, known) in self._found.items():
             line, column = known or position(path)
-            text, mend = shown(message, MAX_TEXT), shown(remedy, MAX_TEXT)
             reason = self._reason(broken, path)
             severity = NOTE if reason else broken.severity
-            found.append(Finding(code, severity, dotted(path), line, column, text, mend, shown(reason, MAX_TEXT)))
+            texts = [shown(text, MAX_TEXT) for text in (message, remedy, reason)]
+            found.append(Finding(code, broken.name, severity, dotted(path), line, column, *texts))
         return sorted(found, key=lambda each: (each.line, each.column, each.code, each.place))
 
     def _reason(self, broken: Rule, path: Path) -> str:
-        if not self._lowered or not broken.lowers:
+        if not self._suppressions or not broken.suppressible:
             return ""
         place = dotted(path)
-        return next((each.reason for each in self._lowered if each.holds(broken.code, place)), "")
+        return next((each.reason for each in self._suppressions if each.covers(broken.code, place)), "")
 
 
 def dotted(path: Path) -> str:
@@ -178,7 +207,7 @@ def dotted(path: Path) -> str:
 
 
 def shown(text: str, limit: int = 60) -> str:
-    """A user's text fit for one line of a message: no control characters, and not endless."""
+    """A user's text for one line of a message: control characters escaped, and at most ``limit`` characters of it."""
     clean = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text[:limit]
     )

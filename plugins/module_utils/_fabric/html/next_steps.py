@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR, label
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     Failure,
     Said,
@@ -43,6 +43,11 @@ class Step(t.NamedTuple):
     plays: t.Sequence[str]
     cells: t.Sequence[tuple[str, str]] = ()
     cables: t.Mapping[tuple[str, str], str] = {}
+    name: str = ""
+
+    @property
+    def heading(self) -> str:
+        return " ".join(filter(None, (label(self.name, self.code), self.title)))
 
     def place(self, place: tuple[str, str]) -> str:
         """A place in words, with the other end of its cable."""
@@ -89,7 +94,7 @@ def _same(failure: Failure) -> tuple[str, ...]:
 def _of_finding(said: Said) -> Step:
     place = "%s:%s" % (said.file, said.line) if said.line else said.file
     title = "%s: %s" % (said.place, said.message) if said.place else said.message
-    return Step("lint", said.code, title, (), (), (), (), said.remedy, [(place, "")], "", ())
+    return Step("lint", said.code, title, (), (), (), (), said.remedy, [(place, "")], "", (), name=said.name)
 
 
 def _of_verdict(verdict: Verdict, known: t.AbstractSet[tuple[str, ...]], leaves: _Leaves) -> list[Step]:

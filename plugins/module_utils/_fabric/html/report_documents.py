@@ -16,7 +16,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import SEVERITIES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import SEVERITIES, label
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 
@@ -129,6 +129,11 @@ class Said(t.NamedTuple):
     message: str
     remedy: str
     reason: str
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return label(self.name, self.code)
 
 
 def verdict(raw: bytes, file: str, kind: str) -> Verdict:
@@ -198,9 +203,9 @@ def findings(raw: bytes, file: str) -> list[Said]:
             severity = read.text(said, "severity", at)
             if severity not in SEVERITIES:
                 raise read.wrong(at + ".severity", "%s is none" % _shown(severity))
-            texts = [read.text(said, key, at) for key in ("code", "place", "message", "remedy", "reason")]
+            texts = [read.text(said, key, at) for key in ("code", "place", "message", "remedy", "reason", "name")]
             line = read.whole(said, "line", at)
-            found.append(Said(name, texts[0], severity, texts[1], line, texts[2], texts[3], texts[4]))
+            found.append(Said(name, texts[0], severity, texts[1], line, *texts[2:]))
     return found
 
 

@@ -82,8 +82,7 @@ class Report:
         for number, step in enumerate(self.steps[:_LINES], 1):
             place = step.place(step.places[0])
             place += " and {:,} more".format(len(step.places) - 1) if len(step.places) > 1 else ""
-            title = " ".join(filter(None, (step.code, step.title)))
-            said.append("%d. %s: %s. Remedy: %s." % (number, place, title, step.remedy or "none known"))
+            said.append("%d. %s: %s. Remedy: %s." % (number, place, step.heading, step.remedy or "none known"))
         if len(self.steps) > _LINES:
             said.append("... and %s more" % count(len(self.steps) - _LINES, "step"))
         return said

@@ -47,8 +47,7 @@ def steps(found: t.Sequence[Step], inventory: str = "") -> list[xml.Element]:
 
 def _step(step: Step, name: str, inventory: str) -> xml.Element:
     """What is wrong and where; what was seen; what to do."""
-    title = "%s %s" % (step.code, step.title) if step.code else step.title
-    head = h("h3", title, " ", h("span", "(%s)" % step.origin, class_="soft small"))
+    head = h("h3", step.heading, " ", h("span", "(%s)" % step.origin, class_="soft small"))
     compared = [
         "%s %s" % (word, _few(values))
         for word, values in (("expected", step.expected), ("found", step.found))
@@ -181,8 +180,8 @@ def findings(said: t.Sequence[Said]) -> list[Child]:
         then = "Suppressed: %s." % each.reason if each.reason else each.remedy
         place = "%s:%s" % (each.file, each.line) if each.line else each.file
         word = h("span", each.severity, class_="word %s" % kind)
-        lines.append((each.code, word, place, each.place, each.message, then))
-    head = ("code", "severity", "line", "place", "what is wrong", "remedy")
+        lines.append((each.label, word, place, each.place, each.message, then))
+    head = ("rule", "severity", "line", "place", "what is wrong", "remedy")
     return [rows(head, lines, "Findings in the fabric file"), _left(len(found), "findings.json")]
 
 

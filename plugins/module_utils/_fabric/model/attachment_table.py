@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which attachment goes with which link layer, rdma mode, provider and address mode, and why not with the others.
-
-This is the one place that knows. Rules, the plan and the documentation ask here.
+"""Which attachment goes with which link layer and RDMA mode, and why not with the others. Rules, the plan and the
+documentation read this table; what each provider serves is in ``provider_facts``.
 """
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 ETHERNET = "ethernet"
@@ -72,38 +70,6 @@ MODE_REASONS = {
     ("ipoib", EXCLUSIVE): _ONE_DEVICE,
 }
 
-SPIDERPOOL = "spiderpool"
-OPERATOR = "network-operator"
-CNI = "cni"
-PROVIDERS = (SPIDERPOOL, OPERATOR, CNI)
-
-_REFUSED = {
-    (SPIDERPOOL, "host-device"): "its networks (SpiderMultusConfig) are macvlan, ipvlan, sriov, ib-sriov and ipoib",
-    (OPERATOR, "ipvlan"): "it has networks for macvlan, host-device, ipoib, sriov and ib-sriov alone",
-    (CNI, "ib-sriov"): "somebody must give each VF a GUID and make it known to the subnet manager, and operators do",
-    (CNI, "ipoib"): "the ipoib plugin comes with an operator, not with the plain plugins",
-}
-# In the modes that are not here, every provider can.
-_MODES_REFUSED = {
-    (CNI, "subnet"): "plain plugins know of no address that another node has given out",
-    (OPERATOR, "block"): "nv-ipam chooses itself which node gets which block",
-}
-
-
-def refused(provider: str, attachment: str) -> str | None:
-    """Why the provider does not serve the attachment; None where it does."""
-    return _REFUSED.get((provider, attachment))
-
-
-def mode_refused(provider: str, mode: str) -> str | None:
-    """Why the provider cannot give pods their addresses in an address mode; None where it can."""
-    return _MODES_REFUSED.get((provider, mode))
-
-
-def served_by(provider: str) -> list[str]:
-    """The attachments that a provider serves."""
-    return [name for name in ATTACHMENTS if not refused(provider, name)]
-
 
 def link_layer_of(attachment: str | None) -> str:
     """The link layer that follows from an attachment; Ethernet where it is not known."""
@@ -120,10 +86,3 @@ def rdma_mode_of(attachment: str | None) -> str:
 def has_vfs(attachment: str | None) -> bool:
     known = ATTACHMENTS.get(attachment or "")
     return bool(known and known.vfs)
-
-
-def table() -> t.Iterator[tuple[str, str, str, str]]:
-    """Rows for documentation: attachment, link layers, rdma modes, providers."""
-    for each in ATTACHMENTS.values():
-        providers = [name for name in PROVIDERS if not refused(name, each.name)]
-        yield each.name, ", ".join(each.link_layers), ", ".join(each.modes), ", ".join(providers)

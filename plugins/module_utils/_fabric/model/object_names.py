@@ -14,12 +14,8 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
-    CNI,
-    OPERATOR,
-    SPIDERPOOL,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import RailTemplates, Template
 
 _RAIL = ("rail", "fabric", "attachment")
@@ -34,7 +30,6 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "policy": (("n", "p", "k"), _RAIL + ("profile",)),
     "interface": (("n", "p", "k"), ()),
 }
-_PREFIXES = {SPIDERPOOL: "spidernet.io", OPERATOR: "nvidia.com", CNI: "rdma"}
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # Kubernetes limits the whole name, and not what is between its dots.
@@ -70,12 +65,11 @@ SHAPES: dict[str, tuple[t.Pattern[str], str]] = {
 def default(kind: str, provider: str | None, mode: str | None = None) -> str:
     """The template of a kind that the file does not name."""
     if kind == "resource_prefix":
-        return _PREFIXES.get(provider or "", "rdma")
+        return facts_of(provider).resource_prefix
     if kind == "namespace":
-        return "kube-system" if provider == SPIDERPOOL else "default"
+        return facts_of(provider).namespace
     if kind == "pool":
-        # nv-ipam has one pool a rail, in which each node has its own part.
-        own = mode not in (None, SUBNET) and provider != OPERATOR
+        own = mode not in (None, SUBNET) and facts_of(provider).pool_per_node
         return "{fabric}-{rail}-{node}" if own else "{fabric}-{rail}"
     return {
         "resource": "{rail}_{attachment}",

@@ -22,8 +22,8 @@ KEYS = ("pci", "serial", "slot", "mac", "rdma")
 # Of these a card's functions are all the same.
 CARD = ("serial", "slot")
 WORDS = {"pci": "PCI address", "serial": "serial number", "slot": "slot", "mac": "MAC", "rdma": "RDMA device"}
-WHERE = "compare the plan with what railyard.fabric.rail_info tells of the node's nics"
-UNTOLD = "no NIC of the node tells its %s: use another identity (mac, slot, pci), or run with become"
+WHERE = "compare the plan with the nics that railyard.fabric.rail_info reports for the node"
+UNTOLD = "no NIC of the node reports its %s: use another identity (mac, slot, pci), or run with become"
 
 
 def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> Row:
@@ -93,7 +93,7 @@ def _function(port: Port, place: str, functions: t.Mapping[str, list[Row]], erro
         return None
     if len(left) > 1:
         message = "several functions match: %s" % ", ".join(sorted(left))
-        remedy = "say the card's port (port: 1 is %s), or the port's mac" % min(left)
+        remedy = "set the port's number on the card (port: 1 is %s), or its mac" % min(left)
         errors.append(RailyardError(message, place, remedy))
         return None
     return left.pop()
@@ -103,12 +103,12 @@ def _numbered(card: t.Sequence[str], number: int, place: str, errors: list[Raily
     """The function of a card's port; ports count from 1 in the order of their functions' addresses."""
     if 1 <= number <= len(card):
         return {card[number - 1]}
-    message = "the card has %d port%s (%s), and no port %d"
+    message = "the card has %d port%s (%s), but no port %d"
     errors.append(
         RailyardError(
             message % (len(card), "" if len(card) == 1 else "s", ", ".join(card), number),
             place,
-            "count the card's ports from 1, or leave port out for a card of one",
+            "count the card's ports from 1, or omit port for a card with one port",
         )
     )
     return set()
@@ -151,13 +151,13 @@ def _check_shared(
     for other in node.get("other_ports") or ():
         pci = _by_itself(other, functions)
         if pci:
-            first[pci] = "the port %s, which is no rail's" % other["name"]
+            first[pci] = "the port %s, which is not on a rail" % other["name"]
     for port, pci in zip(ports, found):
         if pci is None:
             continue
         if pci in first:
-            message = "%s is %s too" % (pci, first[pci])
-            remedy = "give each port its own: correct the one whose card or cable is elsewhere"
+            message = "%s is also %s" % (pci, first[pci])
+            remedy = "give each port its own address: correct the port whose card or cable is elsewhere"
             errors.append(RailyardError(message, _place(node, port), remedy))
         first.setdefault(pci, "the port of %s" % port["rail"])
 

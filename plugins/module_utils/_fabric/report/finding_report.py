@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What lint says of files: as a table for people, and as JSON, SARIF 2.1.0 and JUnit XML for machines.
+"""Lint findings: as a table for people, and as JSON, SARIF 2.1.0 and JUnit XML for programs.
 
 Everywhere ``checked`` is a list of files, each with its findings in the order of their places.
 """
@@ -60,23 +60,18 @@ def as_table(checked: Checked) -> str:
             continue
         lines.append(file)
         rows = [
-            (each.line or None, each.code, each.severity, each.place, "%s. %s" % (each.message, _then(each)))
+            (each.line or None, each.label, each.severity, each.place, "%s. %s" % (each.message, each.advice))
             for each in findings
         ]
-        lines.extend(table(("line", "code", "severity", "place", "what is wrong"), rows, indent="  "))
+        lines.extend(table(("line", "rule", "severity", "place", "what is wrong"), rows, indent="  "))
         lines.append("")
     return "\n".join([*lines, summary(checked)])
-
-
-def _then(finding: Finding) -> str:
-    if finding.reason:
-        return "It stands because: %s." % finding.reason
-    return "Remedy: %s." % finding.remedy
 
 
 def _data(finding: Finding) -> dict[str, t.Any]:
     data: dict[str, t.Any] = {
         "code": finding.code,
+        "name": finding.name,
         "severity": finding.severity,
         "place": finding.place,
         "line": finding.line,
@@ -136,6 +131,7 @@ def _sarif_rule(code: str) -> dict[str, t.Any]:
     broken = RULES[code]
     return {
         "id": code,
+        "name": broken.name,
         "shortDescription": {"text": broken.title + "."},
         "helpUri": "%s#%s" % (PAGE, code.lower()),
         "help": {"text": "Bad:\n\n%s\nGood:\n\n%s" % (_printable(broken.bad), _printable(broken.good))},
@@ -167,7 +163,7 @@ def _sarif_result(file: str, finding: Finding, at: t.Mapping[str, int]) -> dict[
     result: dict[str, t.Any] = {
         "ruleId": finding.code,
         "level": finding.severity,
-        "message": {"text": "%s. %s" % (finding.message, _then(finding))},
+        "message": {"text": "%s. %s" % (finding.message, finding.advice)},
         "locations": [location],
         "partialFingerprints": {"railyardPlace/v1": print_of},
     }
@@ -208,8 +204,9 @@ def _totals(element: xml.Element, tests: int, failures: int) -> None:
 
 
 def _junit_case(suite: xml.Element, file: str, code: str, found: t.Sequence[Finding], failing: t.Sequence[str]) -> bool:
-    title = RULES[code].title if code in RULES else ""
-    case = xml.SubElement(suite, "testcase", classname=file, name=("%s %s" % (code, title)).strip(), time="0")
+    known = RULES.get(code)
+    name = "%s %s: %s" % (code, known.name, known.title) if known else code
+    case = xml.SubElement(suite, "testcase", classname=file, name=name, time="0")
     failed = [finding for finding in found if finding.severity in failing]
     if failed:
         message = (

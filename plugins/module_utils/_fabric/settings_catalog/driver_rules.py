@@ -44,39 +44,34 @@ def _ipoib(words: str, netdev: str = "ibs1", kind: str = _IPOIB) -> str:
 
 
 UNUSED = rule(
-    "RY520",
-    "The driver is not installed, and yet has a source or version",
+    "RY520 driver-not-installed: Source or version of a driver that is not installed",
     _profile('driver: {kind: inbox, version: "24.10-1.1.4.0"}'),
     _profile("driver: {kind: inbox}"),
     why="The inbox driver is the kernel's own, a container's is the operator's: neither is installed from packages.",
 )
 
 FORM = rule(
-    "RY521",
-    "The driver does not come in this form",
+    "RY521 driver-package-form: Unsupported form of driver package",
     _profile("driver: {kind: doca, version: 2.9.3, source: %s}" % _ISO),
     _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
     why="MLNX_OFED comes as an ISO or a tgz, DOCA as a package that brings its repository; both as a repository.",
 )
 
 RELEASE = rule(
-    "RY522",
-    "The source is of another release than the version",
+    "RY522 driver-release-mismatch: Driver source of another release than the version",
     _profile('driver: {kind: mlnx, version: "24.10-0.7.0.0", source: %s}' % _ISO),
     _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
 )
 
 UNSIGNED = rule(
-    "RY523",
-    "A repository has no key",
+    "RY523 repository-without-key: Repository without a signing key",
     _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca}"),
     _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca, key: /etc/pki/doca.asc}"),
-    why="Without a key nothing tells whose packages they are, and they run as root.",
+    why="Without a key the origin of the packages is not verified, and they run as root.",
 )
 
 NOBODY = rule(
-    "RY524",
-    "Nobody brings the driver's container",
+    "RY524 driver-container-missing: Driver container that nothing deploys",
     "fabric: {name: ai, provider: cni, attachment: macvlan, mtu: 4200}\n"
     + _RAILS
     + _profile("driver: {kind: container}"),
@@ -87,8 +82,7 @@ NOBODY = rule(
 )
 
 APART = rule(
-    "RY525",
-    "The driver's container would run beside another driver",
+    "RY525 driver-container-conflict: Driver container beside another driver",
     "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
     + _RAILS
     + _profile("driver: {kind: container}")
@@ -104,87 +98,77 @@ APART = rule(
 )
 
 PASSWORD = rule(
-    "RY526",
-    "A repository's address holds a password",
+    "RY526 password-in-address: Password in a repository address",
     _profile(
         'driver: {kind: doca, version: 2.9.3, source: "https://me:hush@mirror.example.com/doca", key: /etc/doca.asc}'
     ),
     _profile("driver: {kind: doca, version: 2.9.3, source: https://mirror.example.com/doca, key: /etc/doca.asc}"),
-    why="A fabric file holds no secret: plans, reports and pages show what it says. The variable ofed_source takes the"
-    " source's place on nodes, with user and password, and can be in a file that ansible-vault encrypts.",
+    why="A fabric file contains no secrets: plans and reports show its values. On nodes, the variable ofed_source"
+    " replaces the source. It can contain user and password, in a file that ansible-vault encrypts.",
 )
 
 PARAMETER = rule(
-    "RY530",
-    "A firmware parameter has a name that none can have",
+    "RY530 firmware-parameter-name: Invalid firmware parameter name",
     _profile("firmware: {parameters: {relaxed-ordering: true}}"),
     _profile("firmware: {parameters: {relaxed_ordering: true}}"),
 )
 
 PARAMETER_VALUE = rule(
-    "RY531",
-    "A firmware parameter has a value that it does not take",
+    "RY531 firmware-parameter-value: Invalid firmware parameter value",
     _profile("firmware: {parameters: {cnp_dscp: 64}}"),
     _profile("firmware: {parameters: {cnp_dscp: 48}}"),
 )
 
 TWICE = rule(
-    "RY532",
-    "A firmware parameter is said twice",
+    "RY532 duplicate-firmware-parameter: Duplicate firmware parameter",
     _profile("firmware: {num_of_vfs: 8, parameters: {NUM_OF_VFS: 16}}"),
     _profile("firmware: {num_of_vfs: 8}"),
 )
 
 HIDDEN = rule(
-    "RY533",
-    "A firmware parameter that another one hides",
+    "RY533 hidden-firmware-parameter: Firmware parameter hidden by another one",
     _profile("firmware: {parameters: {max_acc_out_read: 128}}"),
     _profile("firmware: {parameters: {advanced_pci_settings: true, max_acc_out_read: 128}}"),
     WARNING,
-    why="Cards show MAX_ACC_OUT_READ only while ADVANCED_PCI_SETTINGS is in force. With both planned, a first reboot"
-    " shows it and a second one brings it into force.",
+    why="Cards have MAX_ACC_OUT_READ only while ADVANCED_PCI_SETTINGS is in effect. With both set, a first reboot"
+    " makes it available and a second one activates it.",
 )
 
 PKEY = rule(
-    "RY540",
-    "A partition key is none",
+    "RY540 invalid-partition-key: Invalid partition key",
     _ipoib("pkeys: [0xffff]", kind=_WHOLE),
     _ipoib("pkeys: [0x8001]", kind=_WHOLE),
-    why="A key has 15 bits and the bit of full membership; 0 is none, and 0x7fff the partition that everybody is in.",
+    why="A key has 15 bits and the bit of full membership. 0 is invalid, and 0x7fff is the default partition.",
 )
 
 LAYER = rule(
-    "RY541",
-    "InfiniBand is described and the link layer is Ethernet",
+    "RY541 infiniband-on-ethernet: InfiniBand settings on Ethernet",
     "fabric: {name: ai, provider: spiderpool, attachment: macvlan, mtu: 4200, infiniband: {ipoib_mode: datagram}}",
     _ipoib("ipoib_mode: datagram"),
 )
 
 CHILD = rule(
-    "RY542",
-    "A port's name leaves no room for its child interfaces",
+    "RY542 no-room-for-child-name: Netdev name too long for child interfaces",
     _ipoib("pkeys: [0x8001]", "ibp11s0f0np0", _WHOLE),
     _ipoib("pkeys: [0x8001]", "ibs1", _WHOLE),
     why="The kernel names the child of a partition after its port, with a full stop and four digits, in 15 characters.",
 )
 
 MODE = rule(
-    "RY543",
-    "Today's cards have no connected mode",
+    "RY543 connected-mode: IPoIB connected mode, which current cards do not support",
     _ipoib("ipoib_mode: connected"),
     _ipoib("ipoib_mode: datagram"),
     WARNING,
-    why="The accelerated IPoIB of ConnectX-4 and later works in datagram mode alone. The driver refuses the other,"
-    " unless it was loaded without (ipoib_enhanced=0).",
+    why="The accelerated IPoIB of ConnectX-4 and later works in datagram mode only. The driver rejects connected mode,"
+    " unless it was loaded with ipoib_enhanced=0.",
 )
 
 NOT_PODS = rule(
-    "RY544",
-    "Partitions do not reach pods on IPoIB",
+    "RY544 partitions-without-pods: Partitions that do not reach pods on IPoIB",
     _ipoib("pkeys: [0x8001]"),
     _ipoib("ipoib_mode: datagram"),
     WARNING,
-    why="The ipoib plugin makes a pod's interface as a child of the port, with the port's own key, which is that at"
-    " index 0 of its table; and the kernel makes no child of a child, so the interface of a partition cannot be the"
+    why="The ipoib plugin creates a pod's interface as a child of the port with the port's own key, which is the key at"
+    " index 0 of its table. The kernel creates no child of a child, so the interface of a partition cannot be the"
     " pods' master. With ib-sriov each VF is in the partitions that the subnet manager gives its GUID.",
 )

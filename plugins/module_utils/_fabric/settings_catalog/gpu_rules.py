@@ -20,8 +20,7 @@ def _ports(first: str, second: str, more: str = "") -> str:
 _GOOD = _ports("gpu: 0", "gpu: 1", "gpus: 2")
 
 GPU_TWICE = rule(
-    "RY901",
-    "A GPU is served by two rails",
+    "RY901 gpu-on-two-rails: GPU on two rails",
     _ports("gpu: 0", "gpu: [0, 1]"),
     _ports("gpu: 0", "gpu: 1"),
     WARNING,
@@ -30,49 +29,39 @@ GPU_TWICE = rule(
 )
 
 GPU_IDLE = rule(
-    "RY902",
-    "A GPU is served by no rail",
+    "RY902 gpu-without-port: GPU without a port",
     _ports("gpu: 0", "gpu: 1", "gpus: 4"),
     _ports("gpu: [0, 1]", "gpu: [2, 3]", "gpus: 4"),
     WARNING,
-    why="Its traffic would cross the host's bridges to another GPU's NIC.",
+    why="Its traffic would cross the host's bridges to the NIC of another GPU.",
 )
 
-GPU_UNKNOWN = rule(
-    "RY903",
-    "A port serves a GPU that the model does not have",
-    _ports("gpu: 0", "gpu: 2", "gpus: 2"),
-    _GOOD,
-)
+GPU_UNKNOWN = rule("RY903 undefined-gpu: Port of an undefined GPU", _ports("gpu: 0", "gpu: 2", "gpus: 2"), _GOOD)
 
 GPU_PCI = rule(
-    "RY904",
-    "Two devices have one PCI address",
+    "RY904 duplicate-device-address: Two devices with one PCI address",
     _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:1b:00.0"}'),
     _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:43:00.0"}'),
 )
 
 FAR = rule(
-    "RY905",
-    "GPUs may be on another processor than their port",
+    "RY905 far-gpu: GPU distance that includes other processors",
     _ports("gpu: 0", "gpu: 1", "gpu_distance: SYS"),
     _ports("gpu: 0", "gpu: 1", "gpu_distance: PXB"),
     WARNING,
-    why="SYS allows the link between two processors on the way, where GPUDirect RDMA loses most of its bandwidth, and"
+    why="SYS includes paths over the link between two processors, where GPUDirect RDMA loses most of its bandwidth, and"
     " on many servers does not work at all.",
 )
 
 DISTANCE_IDLE = rule(
-    "RY906",
-    "A distance to GPUs is asked for, and no port has a GPU",
+    "RY906 gpu-distance-without-gpu: GPU distance without a GPU",
     _ports("", "", "gpu_distance: PIX"),
     _ports("gpu: 0", "gpu: 1", "gpu_distance: PIX"),
     WARNING,
 )
 
 CROSSED = rule(
-    "RY907",
-    "One GPU is on different rails in two server models",
+    "RY907 gpu-rail-mismatch: GPU on different rails in two profiles",
     _ports("gpu: 0", "gpu: 1")
     + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 1}\n      gpu02: {netdev: nic2, gpu: 0}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
@@ -80,6 +69,6 @@ CROSSED = rule(
     + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 0}\n      gpu02: {netdev: nic2, gpu: 1}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     WARNING,
-    why="Ranks with one number talk to each other most, and rails exist so that they are one switch apart. Models with"
+    why="Ranks with the same number communicate most, and a rail connects them by one switch. Models with"
     " different numbers of GPUs are not compared.",
 )

@@ -22,61 +22,53 @@ def _profile(more: str, gpus: bool = True) -> str:
 
 
 ARGUMENT = rule(
-    "RY961",
-    "A kernel argument is not one word",
+    "RY961 invalid-kernel-argument: Invalid kernel argument",
     _fabric('pci: {kernel_arguments: ["pci=realloc quiet"]}'),
     _fabric("pci: {kernel_arguments: [pci=realloc, quiet]}"),
 )
 
 PAGE_SIZE = rule(
-    "RY962",
-    "A size of hugepages is none",
+    "RY962 invalid-hugepage-size: Invalid hugepage size",
     _fabric("limits: {hugepages: {2048: 1024}}"),
     _fabric("limits: {hugepages: {2M: 1024}}"),
 )
 
 NOT_RISING = rule(
-    "RY963",
-    "The thresholds of the neighbour tables do not rise",
+    "RY963 neighbour-thresholds: Neighbour table thresholds that do not rise",
     _fabric("limits: {neighbours: {gc_thresh1: 8192, gc_thresh3: 4096}}"),
     _fabric("limits: {neighbours: {gc_thresh1: 4096, gc_thresh3: 8192}}"),
 )
 
 OWN_ARGUMENT = rule(
-    "RY964",
-    "A kernel argument sets what follows from another key",
+    "RY964 managed-kernel-argument: Kernel argument that another key sets",
     _fabric("pci: {kernel_arguments: [ib_core.netns_mode=0]}"),
     "fabric: {name: ai, provider: spiderpool, attachment: sriov, mtu: 4200, vfs: {count: 4}}",
-    why="The kernel command line wins over what is kept for boot elsewhere, so that a later change of that key would"
+    why="The kernel command line overrides other persistent settings, so a later change of that key would"
     " have no effect.",
 )
 
 TRANSLATED = rule(
-    "RY965",
-    "A kernel argument contradicts the IOMMU's passthrough",
+    "RY965 iommu-conflict: Kernel argument that contradicts iommu: passthrough",
     _fabric("pci: {iommu: passthrough, kernel_arguments: [intel_iommu=off]}"),
     _fabric("pci: {iommu: passthrough}"),
 )
 
 ACS_IDLE = rule(
-    "RY966",
-    "ACS shall be disabled between ports and GPUs, and no port has a GPU",
+    "RY966 acs-without-gpu: ACS settings without a GPU",
     _profile("pci: {acs: disabled}", gpus=False),
     _profile("pci: {acs: disabled}"),
     WARNING,
 )
 
 CLOSED = rule(
-    "RY971",
-    "DMA-BUF is wanted of the proprietary kernel modules",
+    "RY971 dmabuf-proprietary-modules: DMA-BUF with the proprietary kernel modules",
     _profile("gpudirect: {path: dmabuf, flavour: proprietary}"),
     _profile("gpudirect: {path: dmabuf, flavour: open}"),
-    why="The kernel exports dma_buf_export to modules under the GPL alone, and of NVIDIA's only the open ones are.",
+    why="The kernel exports dma_buf_export to GPL modules only, and of NVIDIA's modules only the open ones are.",
 )
 
 SOFT = rule(
-    "RY972",
-    "GPUDirect is wanted of a soft RDMA device",
+    "RY972 gpudirect-soft-rdma: GPUDirect on a soft RDMA device",
     _profile("soft_rdma: rxe\n    gpudirect: {path: dmabuf}"),
     _profile("soft_rdma: rxe\n    gpudirect: {path: none}"),
     WARNING,
@@ -84,16 +76,14 @@ SOFT = rule(
 )
 
 NO_GPUS = rule(
-    "RY973",
-    "GPUDirect is wanted of a server model without GPUs",
+    "RY973 gpudirect-without-gpu: GPUDirect without GPUs",
     _profile("gpudirect: {path: auto}", gpus=False),
     _profile("gpudirect: {path: auto}"),
     WARNING,
 )
 
 PEERMEM_INBOX = rule(
-    "RY974",
-    "nvidia-peermem is wanted beside the distribution's own NIC driver",
+    "RY974 peermem-inbox-driver: nvidia-peermem with the inbox NIC driver",
     _profile("driver: {kind: inbox}\n    gpudirect: {path: peermem}"),
     _profile("driver: {kind: inbox}\n    gpudirect: {path: dmabuf}"),
     WARNING,
@@ -102,8 +92,7 @@ PEERMEM_INBOX = rule(
 )
 
 PEERMEM_APART = rule(
-    "RY975",
-    "The NIC driver and nvidia-peermem are to come from different places",
+    "RY975 peermem-driver-mismatch: nvidia-peermem and NIC driver from different places",
     "fabric: {name: ai, provider: network-operator, attachment: sriov, vfs: {count: 4}, mtu: 4200}\n"
     "addresses: {mode: prefix, node_prefix: 27}\n"
     "rails:\n  gpu01: {subnet: 172.16.0.0/16}\n  gpu02: {subnet: 172.17.0.0/16}\n"
@@ -113,12 +102,12 @@ PEERMEM_APART = rule(
     "rails:\n  gpu01: {subnet: 172.16.0.0/16}\n  gpu02: {subnet: 172.17.0.0/16}\n"
     + _profile("driver: {kind: container}\n    gpudirect: {path: peermem, gpu_driver: container}"),
     WARNING,
-    why="The module is built against the RDMA core that it finds. The host's never sees the container's.",
+    why="The module is built against the RDMA core that it finds, and a module of the host does not find a"
+    " container's.",
 )
 
 TWO_MINDS = rule(
-    "RY976",
-    "The GPU Operator is to set two things at once",
+    "RY976 gpu-operator-conflict: Conflicting settings of the GPU Operator",
     _profile("gpudirect: {path: dmabuf, gpu_driver: container}")
     + "\ngroups:\n  old: {gpudirect: {path: peermem}}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, groups: [old]}\n",
@@ -126,5 +115,6 @@ TWO_MINDS = rule(
     + "\nnodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
     WARNING,
     why="Its chart has one driver.rdma, one gdrcopy and one driver.kernelModuleType for all nodes whose GPU driver it"
-    " brings. What is rendered then serves the more demanding: nvidia-peermem before DMA-BUF, gdrcopy before none.",
+    " installs. The rendered values then fit the more demanding nodes: nvidia-peermem before DMA-BUF, gdrcopy before"
+    " none.",
 )

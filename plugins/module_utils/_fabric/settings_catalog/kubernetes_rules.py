@@ -43,15 +43,13 @@ def _rails(pods: str) -> str:
 
 
 NOT_SERVED = rule(
-    "RY801",
-    "The provider does not serve the attachment",
+    "RY801 provider-attachment: Attachment that the provider does not support",
     _fabric("attachment: ipvlan, provider: network-operator"),
     _fabric("attachment: ipvlan, provider: spiderpool"),
 )
 
 MODE_NOT_SERVED = rule(
-    "RY802",
-    "The provider cannot give pods their addresses in the rail's mode",
+    "RY802 provider-address-mode: Address mode that the provider does not support",
     _fabric("attachment: macvlan, provider: cni"),
     _fabric("attachment: macvlan, provider: cni")
     + "addresses: {mode: block, block: 16}\n"
@@ -59,25 +57,22 @@ MODE_NOT_SERVED = rule(
 )
 
 NO_MASTER = rule(
-    "RY808",
-    "The attachment is made on a netdev, and a port has no name for it",
+    "RY808 network-without-netdev: Port without a netdev name that its network needs",
     _PORTS.replace("netdev: enp11s0f0np0, ", ""),
     _PORTS,
-    why="The network's object names the netdev (master). With pci besides, the port is given that name on the node.",
+    why="The network's object names the netdev (master). With pci as well, the port is renamed to it on the node.",
 )
 
 MASTERS = rule(
-    "RY809",
-    "One network would be made on differently named netdevs",
+    "RY809 network-netdev-mismatch: One network on netdevs with different names",
     _PORTS + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {netdev: nic7}}}\n",
     _PORTS + 'nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {pci: "0000:0f:00.0"}}}\n',
     why="A network's object has one master, and a node without a netdev of that name cannot start its pods. Ports that"
-    " are known by pci, slot, serial or mac get the name that netdev says, so all nodes can have one name.",
+    " are identified by pci, slot, serial or mac get the name in netdev, so all nodes can use the same name.",
 )
 
 TABLE_TAKEN = rule(
-    "RY810",
-    "A rail's routing table is Spiderpool's own",
+    "RY810 spiderpool-routing-table: Routing table number that Spiderpool uses",
     _fabric(_MACVLAN + ", routing: {first_table: 499}"),
     _fabric(_MACVLAN + ", routing: {first_table: 101}"),
     WARNING,
@@ -86,39 +81,35 @@ TABLE_TAKEN = rule(
 )
 
 POOL_LARGE = rule(
-    "RY811",
-    "A pool has more addresses than Spiderpool gives out of one",
+    "RY811 pool-above-spiderpool-limit: Pool with more addresses than Spiderpool allocates from it",
     'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .0.1-.99.255, hosts: .200.1-.201.255}',
     'rails: {count: 2, name: "gpu{n:02}", subnet: "172.{n+16}.0.0/16", pods: .0.1-.15.255, hosts: .200.1-.201.255}',
     WARNING,
-    why="Its SPIDERPOOL_IPPOOL_MAX_ALLOCATED_IPS is 5000 until it is raised.",
+    why="SPIDERPOOL_IPPOOL_MAX_ALLOCATED_IPS is 5000 by default.",
 )
 
 LINK_SHARED = rule(
-    "RY812",
-    "A link has one address, and the attachment needs more",
+    "RY812 link-without-pod-address: Link without an address for pods",
     _fabric("attachment: macvlan, provider: spiderpool")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
     _fabric("attachment: host-device, provider: network-operator")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
-    why="Of a /31 one address is the leaf's and one the port's. A pod can have the port's with the device itself:"
-    " host-device, or one VF.",
+    why="A /31 has one address for the leaf and one for the port. A pod can get the port's address with the device"
+    " itself: host-device, or one VF.",
 )
 
 LINK_TWICE = rule(
-    "RY818",
-    "A link's one address would be the port's and its VF's at once",
+    "RY818 link-address-conflict: One link address for a port and its VF",
     _fabric("attachment: sriov, provider: spiderpool, vfs: {count: 1}")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
     _fabric("attachment: host-device, provider: network-operator")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
     why="With host-device the address goes with the port into the pod. A VF is another interface beside its port, so"
-    " one of the two must do without: host: none leaves the address to the pod.",
+    " only one of the two can have it: host: none leaves the address to the pod.",
 )
 
 MIXED_MODES = rule(
-    "RY813",
-    "Spiderpool's device plugin runs on all nodes, and some are in the rdma mode exclusive",
+    "RY813 device-plugin-rdma-mode: Device plugin on nodes of the RDMA mode exclusive",
     _fabric(_MACVLAN)
     + _PORTS
     + "  dgx:\n    attachment: sriov\n    vfs: {count: 4}\n"
@@ -126,40 +117,36 @@ MIXED_MODES = rule(
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     _fabric(_MACVLAN) + _PORTS,
     WARNING,
-    why="The chart has no node selector for k8s-rdma-shared-dev-plugin, which ends where the mode is exclusive.",
+    why="The chart has no node selector for k8s-rdma-shared-dev-plugin, which exits on nodes of the mode exclusive.",
 )
 
 LOCAL_ROUTER = rule(
-    "RY819",
-    "The provider's pools do not take a link-local gateway",
+    "RY819 link-local-gateway: Link-local gateway that the provider does not accept",
     _fabric(_MACVLAN) + _SIX % "fe80::1",
     _fabric(_MACVLAN) + _SIX % "::fffe",
-    why="The webhooks of Spiderpool and nv-ipam want a pool's gateway in its subnet. Ports take a link-local one, and"
-    " so do pods with plain CNI, whose routes name the interface.",
+    why="The webhooks of Spiderpool and nv-ipam require a pool's gateway in its subnet. Ports accept a link-local"
+    " one, and so do pods with plain CNI, whose routes name the interface.",
 )
 
 BLOCKS = rule(
-    "RY815",
-    "The operator's address manager would give out other addresses than the rail's pods",
+    "RY815 ipam-addresses-differ: Addresses that the provider's IPAM cannot allocate as planned",
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".11-.200"),
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".1-.200"),
-    why="In one subnet nv-ipam cuts blocks of pods_per_node addresses, two or more, from the subnet's first address on."
-    " With the mode prefix each node's addresses are where the plan says.",
+    why="In one subnet nv-ipam allocates blocks of pods_per_node addresses, two or more, from the first address on."
+    " With the mode prefix each node gets the addresses of the plan.",
 )
 
 BLOCK_SHORT = rule(
-    "RY336",
-    "An excluded address is in a node's block of addresses for pods",
+    "RY336 excluded-address-in-block: Excluded address in a node's block of pod addresses",
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.3, .5-.200]"),
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.100, .120-.200]"),
     WARNING,
-    why="nv-ipam cuts blocks without regard to its exclusions, so the node that gets such a block has fewer addresses"
-    " than pods_per_node.",
+    why="nv-ipam divides the subnet into blocks regardless of exclusions, so the node with such a block has fewer"
+    " addresses than pods_per_node.",
 )
 
 RANGES_LARGE = rule(
-    "RY337",
-    "Several ranges of a pool have more addresses than Spiderpool can list",
+    "RY337 pool-ranges-too-large: Pool of several ranges with too many addresses for Spiderpool",
     _RANGES % "+16-+1500000, +1600000-+1700000",
     _RANGES % "+16-+3000, +4000-+5000",
     why="Where a pool has several ranges, Spiderpool's webhook lists their addresses one by one to sort them, and its"
@@ -167,8 +154,7 @@ RANGES_LARGE = rule(
 )
 
 IFNAMES = rule(
-    "RY816",
-    "A netdev is of one rail on some nodes and of another on others",
+    "RY816 netdev-on-two-rails: Netdev on different rails of different nodes",
     _fabric(_MACVLAN)
     + _NAMES
     + _PORTS
@@ -180,15 +166,14 @@ IFNAMES = rule(
     + "  dgx: {ports: {gpu01: {netdev: enp13s0f0np0}, gpu02: {netdev: enp14s0f0np0}}}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     why="k8s-rdma-shared-dev-plugin has one list of netdevs for each resource in the whole cluster, so the device would"
-    " be handed out for both rails.",
+    " be allocated for both rails.",
 )
 
 INJECTED = rule(
-    "RY817",
-    "The netdevs do not sort as the rails count",
+    "RY817 netdev-order: Netdev names that do not sort in the order of the rails",
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic9}\n      gpu02: {netdev: nic10}\n",
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic09}\n      gpu02: {netdev: nic10}\n",
     WARNING,
-    why="Where Spiderpool injects networks by itself it does so in the text order of their masters, so net1 of a pod"
+    why="Where Spiderpool injects networks by itself, it sorts them by the names of their masters, so net1 of a pod"
     " is then not rail 1. Pods that name their networks in the annotation are not affected.",
 )

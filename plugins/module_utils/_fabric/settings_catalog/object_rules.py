@@ -19,47 +19,41 @@ _OWN = (
 )
 
 RESOURCE = rule(
-    "RY803",
-    "A resource's name is not safe for every device plugin",
+    "RY803 resource-name: Invalid resource name",
     _names('resource: "{rail}-rdma"'),
     _names('resource: "{rail}_rdma"'),
-    why="A hyphen or a dot in one name ends k8s-rdma-shared-dev-plugin for all resources of a node, and the SR-IOV"
-    " operator up to 1.6 refuses it.",
+    why="A hyphen or a dot in one name stops k8s-rdma-shared-dev-plugin for all resources of a node, and the SR-IOV"
+    " operator up to 1.6 rejects it.",
 )
 
 NETWORK = rule(
-    "RY804",
-    "A network's name is not safe in a pod's annotation",
+    "RY804 network-name: Invalid network name",
     _names('network: "{rail}.{attachment}"'),
     _names('network: "{rail}-{attachment}"'),
-    why="Pods name their networks in k8s.v1.cni.cncf.io/networks, whose parser takes lower-case letters, digits and"
-    " hyphens alone.",
+    why="Pods name their networks in k8s.v1.cni.cncf.io/networks, whose parser accepts only lower-case letters,"
+    " digits and hyphens.",
 )
 
 OBJECT = rule(
-    "RY805",
-    "The name of a pool, policy, namespace or resource prefix is none that Kubernetes takes",
+    "RY805 object-name: Invalid name of a pool, policy, namespace or resource prefix",
     _names('pool: "{fabric}_{rail}"'),
     _names('pool: "{fabric}-{rail}"'),
 )
 
 INTERFACE = rule(
-    "RY806",
-    "A pod's interface has a name that the kernel does not take, or that is taken",
+    "RY806 pod-interface-name: Invalid or reserved name of a pod's interface",
     _names('interface: "accelerator-net{n}"'),
     _names('interface: "rdma{n}"'),
 )
 
 SAME_NAME = rule(
-    "RY807",
-    "Two objects would have one name",
+    "RY807 duplicate-object-name: Two objects with one name",
     _names('network: "{attachment}"'),
     _names('network: "{rail}-{attachment}"'),
 )
 
 POOL_OF_ALL = rule(
-    "RY814",
-    "A pool that each node needs for itself has a name for all of them, or the other way round",
+    "RY814 pool-name-scope: Pool name that does not match the address mode",
     _OWN + _names('pool: "{fabric}-{rail}"'),
     _OWN + _names('pool: "{fabric}-{rail}-{node}"'),
 )

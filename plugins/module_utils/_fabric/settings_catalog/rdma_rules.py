@@ -23,60 +23,53 @@ def _fabric(more: str) -> str:
 
 
 MODE = rule(
-    "RY502",
-    "The rdma mode contradicts the attachment",
+    "RY502 rdma-mode-conflict: RDMA mode that contradicts the attachment",
     _fabric("attachment: macvlan, rdma_mode: exclusive"),
     _fabric("attachment: macvlan, rdma_mode: shared"),
-    why="k8s-rdma-shared-dev-plugin, which hands out the devices of macvlan, ipvlan and ipoib, ends at its start where"
+    why="k8s-rdma-shared-dev-plugin, which allocates the devices of macvlan, ipvlan and ipoib, exits at its start where"
     " the node's mode is exclusive.",
 )
 
 LINK_LAYER = rule(
-    "RY503",
-    "The attachment does not run on the link layer",
+    "RY503 attachment-link-layer: Attachment that does not support the link layer",
     _fabric("attachment: macvlan, link_layer: infiniband"),
     _fabric("attachment: macvlan, link_layer: ethernet"),
 )
 
 SOFT_RDMA = rule(
-    "RY504",
-    "Soft RDMA needs Ethernet",
+    "RY504 soft-rdma-without-ethernet: Soft RDMA without Ethernet",
     "fabric: {name: ai, provider: spiderpool, attachment: ib-sriov, vfs: {count: 4}, mtu: 4092}\n"
     "profiles:\n  hgx:\n    soft_rdma: rxe" + _PORTS,
     "profiles:\n  hgx:\n    soft_rdma: rxe" + _PORTS,
 )
 
 FIRMWARE_LINK = rule(
-    "RY505",
-    "The firmware's link type contradicts the link layer",
+    "RY505 firmware-link-type: Firmware link type that contradicts the link layer",
     "profiles:\n  hgx:\n    firmware: {link_type: ib}" + _PORTS,
     "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
 )
 
 FIRMWARE_PCI = rule(
-    "RY506",
-    "Firmware is managed, and a port has no PCI address",
+    "RY506 firmware-without-pci-address: Managed firmware on a port without a PCI address",
     "profiles:\n  hgx:\n    firmware: {link_type: eth}\n    ports:\n"
     "      gpu01: {netdev: enp11s0f0np0}\n      gpu02: {netdev: enp12s0f0np0}",
     "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
 )
 
 WIDE = rule(
-    "RY507",
-    "The rdma mode shared shows every pod every device",
+    "RY507 shared-rdma-devices: RDMA mode that shows every pod every device",
     _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: shared"),
     _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: exclusive"),
     WARNING,
-    why="In the mode shared an RDMA device belongs to every network namespace, whoever has its netdev. Only the access"
-    " to /dev/infiniband is then between a pod and the VFs of others.",
+    why="In the mode shared an RDMA device belongs to every network namespace, wherever its netdev is. Only the access"
+    " rights to /dev/infiniband then separate a pod from the VFs of others.",
 )
 
 IPOIB_MTU = rule(
-    "RY508",
-    "An MTU is beyond IPoIB's in datagram mode",
+    "RY508 ipoib-mtu: MTU above the limit of IPoIB in datagram mode",
     _fabric("attachment: ipoib").replace("4200", "9000"),
     _fabric("attachment: ipoib").replace("4200", "4092"),
     WARNING,
-    why="IPoIB in datagram mode carries the InfiniBand MTU less 4 bytes, 4092 at the most, and the accelerated IPoIB of"
-    " today's cards has no connected mode.",
+    why="IPoIB in datagram mode carries the InfiniBand MTU less 4 bytes, at most 4092, and the accelerated IPoIB of"
+    " current cards has no connected mode.",
 )

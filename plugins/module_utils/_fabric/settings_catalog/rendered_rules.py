@@ -35,38 +35,34 @@ _VFS = (
 )
 
 UNRENDERED = rule(
-    "RY820",
-    "The Kubernetes objects cannot be made",
+    "RY820 objects-not-rendered: Kubernetes objects that cannot be rendered",
     _PORTS % ("nic", "nic"),
     _PORTS % ("ens", "ens"),
-    why="render.yml and kubernetes.yml would refuse the plan. Here k8s-rdma-shared-dev-plugin would hand out one netdev"
+    why="render.yml and kubernetes.yml would reject the plan. Here k8s-rdma-shared-dev-plugin would allocate one netdev"
     " under two resources on every node.",
 )
 
 LISTED = rule(
-    "RY821",
-    "Too many taken addresses for Spiderpool",
+    "RY821 too-many-taken-addresses: Too many taken addresses for Spiderpool",
     _TAKEN % "::1:0:0-::1:ffff:ffff",
     _TAKEN % "::1:0-::1:ff",
-    why="Its agent lists all taken addresses of a family for each address that a pod gets, and its controller where a"
-    " rail has two or more ranges. Both run out of memory (1 GiB by the chart) at some millions.",
+    why="Its agent lists all taken addresses of a family for each address that a pod gets, as does its controller"
+    " where a rail has two or more ranges. Both run out of memory (1 GiB in the chart) at a few million.",
 )
 
 TOO_LONG = rule(
-    "RY822",
-    "A name is too long for what others make of it",
+    "RY822 derived-name-too-long: Name too long for a name derived from it",
     _VFS % '"a_long_name_of_a_resource_on_every_node_of_this_cluster_{rail}"',
     _VFS % '"{rail}_{attachment}"',
-    why="Each name keeps to its own limit, and controllers put it into a label, a file or a socket with more in its"
-    " name. The limits are in docs/kubernetes-objects.md.",
+    why="Each name is within its own limit, but controllers use it in a longer name of a label, a file or a socket."
+    " The limits are in docs/kubernetes-objects.md.",
 )
 
 POOL_FIXED = rule(
-    "RY823",
-    "A pool has too many addresses to be changed",
+    "RY823 pool-not-changeable: Pool with too many addresses to be changed",
     _SIX % 64,
     _SIX % 112,
     WARNING,
     why="Spiderpool's controller lists all addresses of a pool at every change of the pool, and runs out of memory"
-    " (1 GiB by the chart) at some millions. Such a pool can be made, used and deleted, and not be changed.",
+    " (1 GiB in the chart) at a few million. Such a pool can be created, used and deleted, but not changed.",
 )

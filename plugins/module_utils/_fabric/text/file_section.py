@@ -90,7 +90,7 @@ class Section:
         if text is None or text in choices:
             return text
         near = nearest(text, choices)
-        message = "%s is none of %s%s" % (shown(text), ", ".join(choices), did_you_mean(near))
+        message = "%s is not one of %s%s" % (shown(text), ", ".join(choices), did_you_mean(near))
         self.report.add(rules.CHOICE, self.path + (key,), message, "write %s" % near if near else "write one of them")
         return None
 
@@ -101,7 +101,7 @@ class Section:
     def sections(self) -> t.Iterator[tuple[str, Section]]:
         """Every entry as a section, for mappings whose keys are names."""
         for key in self.mapping.entries:
-            part = self.section(key, "give %s its keys, or take it out" % shown(key))
+            part = self.section(key, "give %s its keys, or remove it" % shown(key))
             if part is not None:
                 yield key, part
 
@@ -134,8 +134,8 @@ class Section:
             self.report.add(
                 rules.UNKNOWN,
                 self.path + (key,),
-                "%s is no key here%s" % (shown(key), did_you_mean(near)),
-                "write %s" % near if near else "take it out; the keys here are %s" % ", ".join(known),
+                "unknown key %s%s" % (shown(key), did_you_mean(near)),
+                "write %s" % near if near else "remove it; the keys here are %s" % ", ".join(known),
             )
 
     def misspelt(self, key: str) -> bool:
@@ -147,14 +147,14 @@ class Section:
 def section_of(value: Value, path: Path, report: Report) -> Section | None:
     if isinstance(value, Mapping):
         return Section(value, path, report)
-    report.add(rules.KIND, path, "%s stands where a mapping belongs" % value.kind, "write it as key: value pairs")
+    report.add(rules.KIND, path, "%s instead of a mapping" % value.kind, "write it as key: value pairs")
     return None
 
 
 def text_of(value: Value, path: Path, report: Report, rule: Rule | None = None) -> str | None:
     """The text of a single value that is not null."""
     if not isinstance(value, Scalar):
-        report.add(rule or rules.KIND, path, "%s stands where a single value belongs" % value.kind, "write one value")
+        report.add(rule or rules.KIND, path, "%s instead of a single value" % value.kind, "write one value")
         return None
     if value.null or not value.text.strip():
         report.add(rule or rules.KIND, path, "the value is empty", "write a value, or take the key out")

@@ -136,13 +136,13 @@ def parse(raw: bytes, report: Report) -> Document | None:
         report.add(
             rules.SYNTAX,
             (),
-            "this is not YAML: %s" % _problem(error.problem, error.context),
+            "invalid YAML: %s" % _problem(error.problem, error.context),
             "check the indentation (spaces, no tabs), the colons, brackets and quotes here and on the line above",
             (mark.line + 1, mark.column + 1) if mark else (1, 1),
         )
         return None
     except yaml.YAMLError as error:
-        report.add(rules.SYNTAX, (), "this is not YAML: %s" % shown(str(error), 120), "write the file anew", (1, 1))
+        report.add(rules.SYNTAX, (), "invalid YAML: %s" % shown(str(error), 120), "rewrite the file", (1, 1))
         return None
     if root is None or root.null:
         report.add(
@@ -153,7 +153,7 @@ def parse(raw: bytes, report: Report) -> Document | None:
         report.add(
             rules.KIND,
             (),
-            "the file holds %s where the sections plugin, fabric, rails, profiles and nodes belong" % root.kind,
+            "the file contains %s instead of the sections plugin, fabric, rails, profiles and nodes" % root.kind,
             "begin with the line plugin: railyard.fabric.rails",
             (root.line, root.column),
         )
@@ -170,8 +170,8 @@ def _decode(raw: bytes, report: Report) -> str | None:
         report.add(
             rules.SIZE,
             (),
-            "the file has %d MiB; %d are the most" % (len(raw) >> 20, MAX_BYTES >> 20),
-            "say nodes by ranges such as ai-[001:512]",
+            "the file has %d MiB; the limit is %d MiB" % (len(raw) >> 20, MAX_BYTES >> 20),
+            "write nodes as ranges, such as ai-[001:512]",
             (1, 1),
         )
         return None
@@ -187,7 +187,7 @@ def _decode(raw: bytes, report: Report) -> str | None:
     if wrong:
         line = text.count("\n", 0, wrong.start()) + 1
         column = wrong.start() - text.rfind("\n", 0, wrong.start())
-        message = "a control character (%s)" % shown(wrong.group())
+        message = "control character (%s)" % shown(wrong.group())
         report.add(rules.TEXT, (), message, "delete it", (line, column))
         return None
     return text
@@ -220,7 +220,7 @@ class _Builder:
             elif kind == "DocumentStartEvent":
                 self._documents += 1
                 if self._documents > 1:
-                    self._stop(rules.DOCUMENTS, event, "a second YAML document begins", "keep one document a file")
+                    self._stop(rules.DOCUMENTS, event, "a second YAML document begins", "keep one document per file")
         return self._root
 
     def _stop(self, rule: t.Any, event: t.Any, message: str, remedy: str) -> t.NoReturn:
@@ -254,14 +254,14 @@ class _Builder:
     def _tag(self, event: t.Any) -> None:
         if event.tag.startswith("tag:yaml.org,2002:"):
             tag = "!!" + event.tag[len("tag:yaml.org,2002:") :]
-            remedy = "take the tag away: a value's kind follows from its key"
+            remedy = "remove the tag: the key determines the type of the value"
         else:
             tag, remedy = (
                 event.tag,
-                "move the variable to host_vars or group_vars beside the file, where Ansible reads tags",
+                "move the variable to host_vars or group_vars beside the file, where Ansible supports tags",
             )
         path = self._path_here()
-        self._report.add(rules.TAG, path, "the tag %s is not read here" % shown(tag), remedy, _mark(event))
+        self._report.add(rules.TAG, path, "the tag %s is not supported" % shown(tag), remedy, _mark(event))
 
     def _key(self, key: Scalar, event: t.Any) -> None:
         frame = self._stack[-1]
@@ -271,7 +271,7 @@ class _Builder:
             self._report.add(
                 rules.DUPLICATE,
                 frame.path + (key.text,),
-                "%s stands here a second time, after line %d" % (shown(key.text), first),
+                "duplicate key %s, first used on line %d" % (shown(key.text), first),
                 "keep one of the two",
                 _mark(event),
             )
@@ -282,7 +282,7 @@ class _Builder:
             self._stop(
                 rules.KEY,
                 event,
-                "%s stands where a key belongs" % value.kind,
+                "%s instead of a key" % value.kind,
                 "write a plain word before the colon; a text that begins with a brace or bracket needs quotes",
             )
         if len(self._stack) >= MAX_DEPTH:
@@ -307,14 +307,14 @@ class _Builder:
 
     def _alias(self, event: t.Any) -> None:
         if event.anchor in self._open:
-            self._stop(rules.ALIAS, event, "*%s stands inside of its own anchor" % shown(event.anchor), "write it out")
+            self._stop(rules.ALIAS, event, "*%s is inside its own anchor" % shown(event.anchor), "write it out")
         if event.anchor not in self._anchors:
-            message = "*%s has no anchor &%s before it" % (shown(event.anchor), shown(event.anchor))
-            self._stop(rules.ALIAS, event, message, "set the anchor above, or write the value out")
+            message = "alias *%s before its anchor &%s" % (shown(event.anchor), shown(event.anchor))
+            self._stop(rules.ALIAS, event, message, "define the anchor above, or write the value itself")
         value = self._anchors[event.anchor]
         if self._wants_key():
             if not isinstance(value, Scalar):
-                self._stop(rules.KEY, event, "%s stands where a key belongs" % value.kind, "write a plain word")
+                self._stop(rules.KEY, event, "%s instead of a key" % value.kind, "write a plain word")
             self._key(Scalar(value.text, False, *_mark(event)), event)
         else:
             # Each alias may stand for all the levels that there may be, and for one that does.
@@ -323,7 +323,7 @@ class _Builder:
             self._put(value, event)
 
     def _deep(self, event: t.Any) -> t.NoReturn:
-        self._stop(rules.SIZE, event, "nested deeper than %d levels" % MAX_DEPTH, "make the file flatter")
+        self._stop(rules.SIZE, event, "nested deeper than %d levels" % MAX_DEPTH, "reduce the nesting")
 
     def _put(self, value: Value, event: t.Any) -> None:
         if not self._stack:
@@ -333,7 +333,7 @@ class _Builder:
         frame.value.size += value.size
         frame.value.depth = max(frame.value.depth, value.depth + 1)
         if frame.value.size > MAX_VALUES:
-            message = "the file unfolds to more than %d values" % MAX_VALUES
+            message = "the file has more than %d values after its aliases are expanded" % MAX_VALUES
             self._report.add(
                 rules.SIZE, frame.path, message, "use fewer aliases", (frame.value.line, frame.value.column)
             )
@@ -358,7 +358,7 @@ class _Builder:
                     rules.ALIAS,
                     frame.path + (_TAG_MERGE,),
                     "<< takes mappings, not %s" % each.kind,
-                    "name the anchor of a mapping",
+                    "use the anchor of a mapping",
                     (key.line, key.column),
                 )
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What an API server's refusals mean, and what one can do about each: one clear line."""
+"""Errors of an API server as one line with a remedy."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SHOWN = 6
 
 
 class Refusal(RailyardError):
-    """The server's own no.
+    """The server refused a request.
 
-    ``general`` says that it would say the same to the next object, so that nothing more need be sent.
+    ``general``: it would refuse the next object for the same reason, so nothing more is sent.
     """
 
     general = False
 
 
 class Gone(Refusal):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
 
 class General(Refusal):
@@ -42,35 +42,34 @@ class General(Refusal):
 
 
 class Unreachable(General):
-    """Nobody answers."""
+    """The server does not answer."""
 
 
 class Denied(Refusal):
-    """A webhook's no."""
+    """A webhook denied the request."""
 
 
 class Immutable(Refusal):
-    """A field that no update may change."""
+    """An update of an immutable field."""
 
 
 class Exists(Refusal):
-    """An object came, or changed, while it was sent."""
+    """An object was created or changed while it was sent."""
 
 
 class Conflict(Refusal):
-    """Fields that others own. ``owners`` are (manager, field)."""
+    """Fields that other managers own. ``owners`` are (manager, field); ``force_variable`` allows to take them over."""
 
-    def __init__(self, place: str, owners: t.Sequence[tuple[str, str]]) -> None:
-        managers = sorted({manager for manager, _field in owners})
+    def __init__(
+        self, place: str, owners: t.Sequence[tuple[str, str]], force_variable: str = "kubernetes_force"
+    ) -> None:
+        managers = " and ".join(sorted({manager for manager, _field in owners}))
+        fields = [field for _manager, field in owners]
+        subject = "%s is" % fields[0] if len(fields) == 1 else _several(fields, " are")
         super().__init__(
-            "%s owned by %s"
-            % (
-                _several(["%s is" % owners[0][1]] if len(owners) == 1 else [field for _m, field in owners], " are"),
-                " and ".join(managers),
-            ),
+            "%s owned by %s" % (subject, managers),
             place,
-            "take these fields out of what %s sets, or take them over, with -e kubernetes_force=true"
-            % " and ".join(managers),
+            "remove these fields from what %s applies, or take them over with -e %s=true" % (managers, force_variable),
         )
         self.owners = list(owners)
 
@@ -78,13 +77,13 @@ class Conflict(Refusal):
 def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str, place: str) -> Refusal:
     """The error for an answer of 400 and above.
 
-    :param answer: the server's Status object. :param verb: what was tried, as RBAC calls it.
-    :param resource: the plural with its group. :param place: the object, or the server where none is meant.
+    :param answer: the server's Status object. :param verb: the verb of RBAC that was tried.
+    :param resource: the plural with its group. :param place: the object, or the server.
     """
     message = " ".join(str(answer.get("message") or "HTTP status %d" % status).split())
     if status == 401:
         return General(
-            "the server does not accept who asks (401)",
+            "the server does not accept these credentials (401)",
             place,
             "renew the token or the certificate in the kubeconfig, or name another with -e kubernetes_context=NAME",
         )
@@ -93,7 +92,7 @@ def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str
         return General(
             "%s cannot be checked, because the webhook %s does not answer: %s" % (resource, down[1], down[2]),
             place,
-            "see that the pods behind it run (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+            "check that its pods run (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
             " names its service), then run again",
         )
     denied = _DENIED.search(message)
@@ -106,7 +105,7 @@ def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str
     if status == 409 and _owners(answer):
         return Conflict(place, _owners(answer))
     if status == 409 and verb == "patch":
-        return Exists("it was made or changed meanwhile: %s" % message.rstrip("."), place, "run again")
+        return Exists("it was created or changed meanwhile: %s" % message.rstrip("."), place, "run again")
     if _IMMUTABLE.search(message):
         return Immutable(
             "the server refuses to %s it (%d): %s" % (verb, status, message.rstrip(".")),
@@ -118,44 +117,46 @@ def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str
         return Refusal(
             "the server does not know %s" % _several([field.lstrip(".") for field in unknown], ""),
             place,
-            "bring the CustomResourceDefinition of %s to the release that this collection is made for" % resource
+            "install the CustomResourceDefinition of %s of the release that this collection is made for" % resource
             if "." in resource
-            else "report it as a bug: this is a field of no release of Kubernetes",
+            else "report it as a bug: no release of Kubernetes has this field",
         )
     if status in PASSING:
         return General("the server is overloaded or not ready (%d): %s" % (status, message), place, "run again later")
     return Refusal(
         "the server refuses to %s it (%d): %s" % (verb, status, message.rstrip(".")),
         place,
-        "correct what its message names, then run again",
+        "correct what the message names, then run again",
     )
 
 
 def _denied(webhook: str, why: str, place: str, resource: str) -> Refusal:
     text = "the webhook %s denies it: %s" % (webhook, why or "it gives no reason")
     if "already exists" in why:
-        return Exists(text, place, "run again: the object is there now, and is updated")
+        return Exists(text, place, "run again: the object exists now, and is updated")
     if _IMMUTABLE.search(why):
         return Denied(text, place, _deleted_first(place, resource))
     if not why:
-        return Denied(text, place, "ask who runs this webhook (kubectl get validatingwebhookconfigurations)")
+        return Denied(
+            text, place, "see the log of the webhook's service (kubectl get validatingwebhookconfigurations names it)"
+        )
     return Denied(
         text,
         place,
-        "where it names another object, change or delete that one; where it names a value, change the fabric file",
+        "if it names another object, change or delete that one; if it names a value, change the fabric file",
     )
 
 
 def _deleted_first(place: str, resource: str) -> str:
-    """For what an update cannot change. ``place`` is a kind and, after its namespace where it has one, a name."""
+    """The remedy for an immutable field. ``place`` is ``KIND [NAMESPACE/]NAME``."""
     space, _slash, name = place.partition(" ")[2].rpartition("/")
     command = "kubectl delete %s %s%s" % (resource, "-n %s " % space if space else "", name)
     return "delete it when nothing uses it any more (%s), then run again, which creates it" % command
 
 
-def untrusted(said: str, url: str) -> Unreachable:
-    """The error for a certificate of the server that is not accepted, in the words of the TLS library."""
-    text = said.lower()
+def untrusted(reason: str, url: str) -> Unreachable:
+    """The error for a server certificate that is not accepted. ``reason``: the message of the TLS library."""
+    text = reason.lower()
     if "expired" in text or "not yet valid" in text:
         remedy = "renew the server's certificate, or set the clocks of both right"
     elif "hostname" in text or "doesn't match" in text or "ip address mismatch" in text:
@@ -168,14 +169,14 @@ def untrusted(said: str, url: str) -> Unreachable:
             "set certificate-authority (or certificate-authority-data) of the cluster in the kubeconfig, or"
             " K8S_AUTH_SSL_CA_CERT, to the authority that signed the server's certificate"
         )
-    return Unreachable("the server's certificate is not accepted: %s" % said.rstrip("."), url, remedy)
+    return Unreachable("the server's certificate is not accepted: %s" % reason.rstrip("."), url, remedy)
 
 
 def _forbidden(message: str, verb: str, resource: str, place: str) -> Refusal:
     found = _FORBIDDEN.search(message)
     if _ANONYMOUS in message:
         return General(
-            "the request names nobody, so that the server sees system:anonymous: %s" % message.rstrip("."),
+            "the request has no credentials, so that the server sees system:anonymous: %s" % message.rstrip("."),
             place,
             "give the user of the kubeconfig's context a token, a certificate or an exec plugin that works",
         )
@@ -183,14 +184,14 @@ def _forbidden(message: str, verb: str, resource: str, place: str) -> Refusal:
         return Refusal(
             "the server forbids it: %s" % message.rstrip("."),
             place,
-            "let a cluster administrator change what it names (a policy, a quota, a namespace), then run again",
+            "have a cluster administrator change what it names (a policy, a quota, a namespace), then run again",
         )
     user, verb, plural, group = found.groups()
     full = "%s.%s" % (plural, group) if group else plural
     return General(
         "%s may not %s %s" % (user, verb, full),
         place,
-        "let a cluster administrator grant %s on %s, or name another context with -e kubernetes_context=NAME"
+        "have a cluster administrator grant %s on %s, or name another context with -e kubernetes_context=NAME"
         % (verb, full),
     )
 
@@ -199,11 +200,11 @@ def _missing(answer: t.Mapping[str, t.Any], message: str, resource: str, place: 
     details = answer.get("details") or {}
     if details.get("kind") == "namespaces":
         return Refusal(
-            "its namespace %s is not there" % details.get("name"),
+            "its namespace %s does not exist" % details.get("name"),
             place,
-            "install the operator that lives in it, or make it: kubectl create namespace %s" % details.get("name"),
+            "install the operator that runs in it, or create it: kubectl create namespace %s" % details.get("name"),
         )
-    return Gone("is not there: %s" % message.rstrip("."), place, "run again")
+    return Gone("does not exist: %s" % message.rstrip("."), place, "run again")
 
 
 def _owners(answer: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
@@ -217,7 +218,7 @@ def _owners(answer: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
 
 
 def _several(names: t.Sequence[str], verb: str) -> str:
-    """Some of many, so that a line stays a line."""
+    """The first names, and how many more."""
     if len(names) == 1:
         return names[0]
     more = len(names) - _SHOWN

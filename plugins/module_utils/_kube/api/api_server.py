@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One API server: JSON over the connection that the ``kubernetes`` Python client makes (:mod:`connect`); objects go as
-they are.
+"""One API server: JSON over the connection that the ``kubernetes`` Python client makes (:mod:`connect`); objects are
+sent unchanged.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
 CREATED = 201
-# Names and labels alone: all of a Node is a hundred times as much.
+# Only names and labels: a whole Node is a hundred times as large.
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# Server-side apply is on by default from 1.16; 1.20 is the oldest that this is tried on.
+# Server-side apply is on by default from 1.16; 1.20 is the oldest release that is tested.
 OLDEST = (1, 20)
-# The first release whose evictions are of the API that is here to stay.
+# The first release with evictions in policy/v1.
 EVICTS = (1, 22)
-# The first release that can be told to refuse what it does not know.
+# The first release with fieldValidation=Strict.
 STRICT = (1, 25)
-# Objects in one answer: no list is too large for either end, and few are in more than one.
+# Objects in one page of a list.
 _PAGE = 2000
-# Lists begun anew because the server forgot the moment of the first page.
+# Tries of a list whose continue token expired.
 _LISTS = 3
-# Seconds: between tries of one request before the server has answered at all, so that a wrong address is told soon; and
-# for which one that answered before may be away, as a control plane is while it is upgraded.
+# Seconds between tries of one request before the server has answered at all, so that a wrong address is reported soon;
+# and seconds for which a server that answered before may be away, such as a control plane during an upgrade.
 _AGAIN = (0.5, 1.0)
 _AWAY = 60.0
 _LONGEST = 4.0
@@ -49,7 +49,7 @@ _STARTING = (500, *PASSING)
 
 
 class Resource(t.NamedTuple):
-    """How a kind is asked for."""
+    """The path of a kind."""
 
     path: str
     plural: str
@@ -77,10 +77,11 @@ def _whole(item: Object) -> Object:
 
 
 class Server:
-    """Requests may come from several threads. ``sent`` counts them by verb, for those who ask what a run costs.
+    """Requests may come from several threads. ``sent`` counts them by verb.
 
     :param url: without a slash at its end. :param send: method, URL, headers and body -> status and body.
-    :param headers: who asks, anew for each request, since tokens end. :param say: is told when the server is away.
+    :param headers: the credentials, called for each request, since tokens expire. :param say: called while the
+        server is away.
     """
 
     def __init__(
@@ -100,15 +101,15 @@ class Server:
 
     @property
     def version(self) -> tuple[int, int]:
-        """:raises RailyardError: where the server is too old."""
+        """:raises RailyardError: for a server that is too old."""
         if self._version is None:
-            said = self.get("/version")
-            self._version = int(said["major"]), int(str(said["minor"]).rstrip("+"))
+            answer = self.get("/version")
+            self._version = int(answer["major"]), int(str(answer["minor"]).rstrip("+"))
             if self._version < OLDEST:
                 raise Unsupported(
                     "the server is Kubernetes %d.%d" % self._version,
                     self.url,
-                    "bring it to %d.%d or later" % OLDEST,
+                    "upgrade it to %d.%d or later" % OLDEST,
                 )
         return self._version
 
@@ -155,10 +156,10 @@ class Server:
         keep: t.Callable[[Object], Object] = _whole,
         fields: str = "",
     ) -> list[Object]:
-        """All objects of a kind as they were at one moment, no earlier than now: decisions must not rest on older ones.
+        """All objects of a kind as they are at one moment, not earlier than this call.
 
         :param selector: of labels; ``fields``: of fields.
-        :param keep: what is kept of an object; the others of its answer are gone when the next answer is read.
+        :param keep: reduces an object to what is needed; the rest is freed before the next page is read.
         """
         for again in reversed(range(_LISTS)):
             try:
@@ -178,15 +179,15 @@ class Server:
             status, answer = self.ask("GET", "%s?%s" % (resource.of(), urlencode(query)), accept=accept)
             if status == 410 and "continue" in query:
                 raise _Expired(
-                    "the list of %s takes longer than the server remembers its beginning" % resource.name,
+                    "the list of %s takes longer than the server keeps its continue token" % resource.name,
                     self.url,
-                    "run again when the server has less to do",
+                    "run again when the server has less load",
                 )
             if status >= 400:
                 raise refusal(status, answer, "list", resource.name, self.url)
             items = answer.pop("items", None) or []
             for at, item in enumerate(items):
-                items[at] = None  # whoever asked keeps what is needed of it
+                items[at] = None  # the caller keeps what it needs
                 yield item
             token = (answer.get("metadata") or {}).get("continue")
             if not token:
@@ -196,7 +197,7 @@ class Server:
     def apply(
         self, resource: Resource, key: Key, wanted: t.Mapping[str, t.Any], manager: str, force: bool, dry: bool
     ) -> tuple[bool, Object]:
-        """Server-side apply; whether this made it, and the object as it then is, or would be.
+        """Server-side apply. Returns whether it created the object, and the object after it.
 
         :raises Refusal: see :mod:`api_errors`.
         """
@@ -212,7 +213,7 @@ class Server:
         return status == CREATED, answer
 
     def merge(self, resource: Resource, key: Key, patch: t.Mapping[str, t.Any], manager: str, dry: bool) -> None:
-        """A merge patch, for what is not ours as a whole."""
+        """A merge patch, for objects that belong to others."""
         query = {"fieldManager": manager}
         if dry:
             query["dryRun"] = "All"
@@ -222,9 +223,9 @@ class Server:
             raise refusal(status, answer, "patch", resource.name, str(key))
 
     def delete(self, resource: Resource, key: Key, uid: str, dry: bool, version: str = "") -> bool:
-        """Delete the object that was seen, and no later one of its name. One that is gone already is no error.
+        """Delete the object with this uid. It is not an error if the object is gone already.
 
-        :param version: delete it only if it is still of this resourceVersion; False where it is another.
+        :param version: delete it only if it still has this resourceVersion; returns False if it has another.
         """
         options: Object = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
         if version:
@@ -237,11 +238,11 @@ class Server:
         return status != 409 or not version
 
     def evict(self, pod: Key, uid: str, grace: int | None, dry: bool) -> str:
-        """Have the pod that was seen end, as its disruption budgets allow; one that is gone already is no error.
+        """Evict the pod with this uid, as its disruption budgets allow. It is not an error if the pod is gone already.
 
-        :param grace: seconds until it is ended by force; None: the pod's own.
-        :return: why not now, in the server's words; empty where it is done, or would be.
-        :raises Refusal: where another try would end the same.
+        :param grace: seconds until the pod is killed; None: the pod's own.
+        :return: the server's reason why not now; empty if it is done (with ``dry``, would be).
+        :raises Refusal: if another try would fail too.
         """
         options: Object = {"preconditions": {"uid": uid}}
         if grace is not None:
@@ -252,18 +253,18 @@ class Server:
         body = {"apiVersion": version, "kind": "Eviction", "deleteOptions": options}
         body["metadata"] = {"name": pod.name, "namespace": pod.namespace}
         path = "%s/eviction" % PODS.of(pod.namespace, pod.name)
-        # a budget's no is the same status as that of too many requests, and whoever asks has other pods meanwhile
+        # a disruption budget refuses with the status of too many requests, and the caller has other pods meanwhile
         status, answer = self.ask("POST", path, body, again=[each for each in PASSING if each != 429])
         if status == 429:
             causes = (answer.get("details") or {}).get("causes") or [{}]
-            said = [str(each) for each in (answer.get("message"), causes[0].get("message")) if each]
-            return " ".join(" ".join(said).split()).rstrip(".") or "the server says that it is too early"
+            texts = [str(each) for each in (answer.get("message"), causes[0].get("message")) if each]
+            return " ".join(" ".join(texts).split()).rstrip(".") or "the server gives no reason"
         if status >= 400 and status not in (404, 409):
             raise refusal(status, answer, "create", "pods/eviction", str(pod))
         return ""
 
     def may(self, verb: str, resource: Resource) -> bool:
-        """Whether who asks may do this everywhere."""
+        """Whether the user may do this in all namespaces."""
         attributes = {"verb": verb, "group": group(resource.path[6:]), "resource": resource.plural}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -284,10 +285,10 @@ class Server:
         accept: str = JSON,
         again: t.Sequence[int] = PASSING,
     ) -> tuple[int, Object]:
-        """Status and answer. Every request here may be sent twice without harm, so one that got no answer is.
+        """Status and answer. Every request here is idempotent, so one without an answer is sent again.
 
         :param again: statuses that are worth another try after a while.
-        :raises RailyardError: where nobody answers.
+        :raises RailyardError: if the server does not answer.
         """
         pauses = self._pauses()
         while True:
@@ -295,24 +296,24 @@ class Server:
             try:
                 if self._away:
                     # a server that just started refuses what it has not read yet: kinds, roles, webhooks
-                    self._see_ready()
+                    self._check_ready()
                 passing = status, answer = self._send(method, path, body, content, accept)
                 if status not in again:
                     self._answered = True
                     return status, answer
-                said = str(answer.get("message") or "HTTP status %d" % status)
+                reason = str(answer.get("message") or "HTTP status %d" % status)
             except RailyardError:
                 raise
             except Exception as error:  # urllib3's tree, which is imported with the client alone
-                said = why(error)
-                if "certificate" in said.lower():
-                    raise untrusted(said, self.url) from error
-                self._gone(said)
+                reason = why(error)
+                if "certificate" in reason.lower():
+                    raise untrusted(reason, self.url) from error
+                self._gone(reason)
             pause = next(pauses, None)
             if pause is None and passing:
                 return passing
             if pause is None:
-                raise self._unreachable(said)
+                raise self._unreachable(reason)
             time.sleep(pause)
 
     def _pauses(self) -> t.Iterator[float]:
@@ -326,24 +327,24 @@ class Server:
             yield pause
             pause = min(_LONGEST, 2 * pause)
 
-    def _gone(self, said: str) -> None:
+    def _gone(self, reason: str) -> None:
         with self._lock:
-            told, self._away = self._away, self._answered
-        if self._answered and not told:
-            self._say("%s does not answer (%s); waiting for it for %g s" % (self.url, said, _AWAY))
+            reported, self._away = self._away, self._answered
+        if self._answered and not reported:
+            self._say("%s does not answer (%s); waiting for it for %g s" % (self.url, reason, _AWAY))
 
-    def _see_ready(self) -> None:
-        """:raises _NotReady: while the server says that it is not. Who may not ask goes on."""
+    def _check_ready(self) -> None:
+        """:raises _NotReady: while the server is not ready. A user who may not read /readyz goes on."""
         status, _answer = self._send("GET", "/readyz", None, JSON, "*/*")
         if status in _STARTING:
-            raise _NotReady("it is starting, /readyz says %d" % status)
+            raise _NotReady("it is starting, /readyz answers %d" % status)
         self._away = False
 
-    def _unreachable(self, said: str) -> Unreachable:
+    def _unreachable(self, reason: str) -> Unreachable:
         return Unreachable(
-            "the API server does not answer: %s" % said.rstrip("."),
+            "the API server does not answer: %s" % reason.rstrip("."),
             self.url,
-            "see that it runs and can be reached from here, then run again: what is done stays, and the rest follows",
+            "check that it runs and can be reached from here, then run again: it continues where this run stopped",
         )
 
     def _send(self, method: str, path: str, body: t.Any, content: str, accept: str) -> tuple[int, Object]:
@@ -363,15 +364,15 @@ class Server:
 
 
 class _Expired(RailyardError):
-    """A list's moment that the server has forgotten."""
+    """The continue token of a list expired."""
 
 
 class _NotReady(Exception):
-    """A server that answers and is not to be asked yet."""
+    """A server that answers and is not ready yet."""
 
 
 def why(error: BaseException) -> str:
-    """The innermost reason, without the objects that urllib3 writes before it."""
+    """The innermost reason, without the objects that urllib3 puts before it."""
     reason = getattr(error, "reason", None)
     text = str(reason if reason is not None and not isinstance(reason, str) else error)
     return " ".join(text.rpartition(">: ")[2].split()).rstrip(".")

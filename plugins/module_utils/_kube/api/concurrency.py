@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Many requests side by side, so many at a time and no more."""
+"""Runs many requests concurrently, with a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace imp
 
 T = t.TypeVar("T")
 Say = t.Callable[[str], None]
-# Errors alike say no more than some of them; seconds between two lines of progress.
+# Errors that one report lists; seconds between two lines of progress.
 SHOWN = 20
 EVERY = 10.0
 
@@ -28,9 +28,9 @@ def each(
 ) -> None:
     """Call ``do`` with every item.
 
-    :param say: gets a line like "DOING: 1200 of 32768" every ten seconds.
+    :param say: receives a line like "DOING: 1200 of 32768" every ten seconds.
     :param pace: how many of the workers are used, by what has been measured; without it, all of them.
-    :raises RailyardError: what was refused, all of it; an error that would meet every item ends the work at once.
+    :raises RailyardError: with all that was refused. An error that every item would meet stops the work at once.
     """
     stop = threading.Event()
     errors: list[tuple[int, RailyardError]] = []
@@ -75,7 +75,7 @@ def each(
 
 
 def raise_refused(errors: list[tuple[int, RailyardError]]) -> None:
-    """Raise what was refused, in the order of the items' numbers: all of it, or what would meet every item."""
+    """Raise all that was refused, in the order of the items' numbers, or the one error that every item would meet."""
     errors.sort(key=lambda item: item[0])
     general = [error for _number, error in errors if isinstance(error, Refusal) and error.general]
     if general:

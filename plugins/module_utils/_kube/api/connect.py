@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How a cluster is reached: what a kubeconfig says, what AWX and the modules of ``kubernetes.core`` have in the
-environment, or the account of the pod in which this runs.
+"""Connects to a cluster: with a kubeconfig, with the environment variables of AWX and of the modules of
+``kubernetes.core``, or with the service account of the pod in which this runs.
 
 Of the ``kubernetes`` Python client only the reading of kubeconfigs (certificates, tokens, programs that give tokens,
 proxies) and its connections are used. Secrets stay in the client: nothing here puts one into a message.
@@ -24,13 +24,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say
 
-# Seconds: until somebody takes the call, so that a firewall that swallows it is told soon; and for the answer.
+# Seconds until a connection is accepted, so that a firewall that drops it is reported soon; and for the answer.
 _CONNECT = 10.0
 _ANSWER = 120.0
-# The environment's words are those of kubernetes.core's modules, which AWX's credential for Kubernetes sets too.
+# The environment variables of kubernetes.core's modules, which AWX's credential for Kubernetes sets too.
 _HOST = "K8S_AUTH_HOST"
 _CONTEXT = "K8S_AUTH_CONTEXT"
-# ... and what makes each of those that come with the host say nothing.
+# ... and the values that disable each of them.
 _BESIDE_A_FILE = {_HOST: "", "K8S_AUTH_API_KEY": "", "K8S_AUTH_SSL_CA_CERT": "", "K8S_AUTH_VERIFY_SSL": "true"}
 _NOT_BESIDE_A_CONTEXT = ("K8S_AUTH_SSL_CA_CERT", "K8S_AUTH_VERIFY_SSL")
 _DEFAULT = "~/.kube/config"
@@ -44,9 +44,9 @@ _NAME_ONE = (
 def connect(kubeconfig: str | None, context: str | None, connections: int, say: Say = lambda _text: None) -> Server:
     """The server of a context.
 
-    :param kubeconfig: a file; else what ``K8S_AUTH_HOST`` and those beside it say (not where a context is named), else
-        the file of ``K8S_AUTH_KUBECONFIG``, ``KUBECONFIG`` or ``~/.kube/config``, else the account of the pod.
-    :raises RailyardError: where there is no client, no file or no such context, or the environment is not complete.
+    :param kubeconfig: a file; else ``K8S_AUTH_HOST`` and the variables beside it (unless a context is named), else the
+        file of ``K8S_AUTH_KUBECONFIG``, ``KUBECONFIG`` or ``~/.kube/config``, else the pod's service account.
+    :raises RailyardError: if the client, the file or the context is missing, or the environment is not complete.
     """
     try:
         client = importlib.import_module("kubernetes.client")
@@ -54,7 +54,7 @@ def connect(kubeconfig: str | None, context: str | None, connections: int, say: 
         urllib3 = importlib.import_module("urllib3")
     except ImportError as error:
         raise Unsupported(
-            "the Python package kubernetes is not there",
+            "the Python package kubernetes is not installed",
             "control node",
             "install it where Ansible runs: pip install kubernetes, or the distribution's python3-kubernetes",
         ) from error
@@ -72,19 +72,19 @@ def connect(kubeconfig: str | None, context: str | None, connections: int, say: 
         answer = http.request(method, url, body=body, headers=headers, timeout=timeout, retries=False, redirect=False)
         return int(answer.status), answer.data
 
-    return Server(configuration.host.rstrip("/"), send, _Who(configuration), connections, say)
+    return Server(configuration.host.rstrip("/"), send, _Credentials(configuration), connections, say)
 
 
 def for_helm(kubeconfig: str | None, context: str | None) -> dict[str, str]:
-    """What the environment of Helm's module must have, so that it goes to the same server as :func:`connect`.
+    """The environment with which Helm's module connects to the same server as :func:`connect`.
 
-    It takes what ``K8S_AUTH_HOST`` and those beside it say also where a cluster is named, and Helm its own variables.
-    :raises RailyardError: for an environment that the module refuses, whatever it is told.
+    The module reads ``K8S_AUTH_HOST`` and the variables beside it also if a cluster is named, and Helm its own.
+    :raises RailyardError: for an environment that the module refuses whatever its options are.
     """
     for key in _NOT_BESIDE_A_CONTEXT:
         if _CONTEXT in os.environ and key in os.environ:
             raise RailyardError(
-                "Helm's module takes none beside %s" % key,
+                "Helm's module refuses it together with %s" % key,
                 _CONTEXT,
                 "unset one of the two, and name the context with -e kubernetes_context=NAME",
             )
@@ -93,20 +93,20 @@ def for_helm(kubeconfig: str | None, context: str | None) -> dict[str, str]:
     if kubeconfig or context:
         aside.update((key, value) for key, value in _BESIDE_A_FILE.items() if key in os.environ)
     if context and _CONTEXT in os.environ:
-        # the module takes it before Helm's own variable
+        # the module prefers it to Helm's own variable
         aside[_CONTEXT] = context
     return dict(aside, **({"HELM_KUBECONTEXT": context} if context else {}))
 
 
-class _Who:
-    """The headers that say who asks. A program that gives tokens runs once when a token ends, not once a thread."""
+class _Credentials:
+    """The headers with the credentials. An exec plugin runs once when a token expires, not once per thread."""
 
     def __init__(self, configuration: t.Any) -> None:
         self._configuration = configuration
         self._lock = threading.Lock()
 
     def __call__(self) -> dict[str, str]:
-        with self._lock, _heard():
+        with self._lock, _captured_log():
             settings = self._configuration.auth_settings().values()
         return {each["key"]: each["value"] for each in settings if each.get("value")}
 
@@ -116,20 +116,20 @@ def _from_file(config: t.Any, configuration: t.Any, kubeconfig: str | None, cont
     default = os.path.exists(os.path.expanduser(_DEFAULT))
     try:
         if path or context or default or "KUBERNETES_SERVICE_HOST" not in os.environ:
-            with _heard() as said:
+            with _captured_log() as logged:
                 config.load_kube_config(
                     os.path.expanduser(path) or None, context, client_configuration=configuration, persist_config=False
                 )
             cluster, user = _named(path or _DEFAULT, context)
-            # most releases of the client pass over it
+            # most releases of the client ignore it
             configuration.proxy = cluster.get("proxy-url") or getattr(configuration, "proxy", None)
             if not (configuration.api_key or configuration.cert_file or configuration.username):
-                _see_plugin(user.get("exec"), path or _DEFAULT, said)
+                _check_plugin(user.get("exec"), path or _DEFAULT, logged)
         else:
             config.load_incluster_config(client_configuration=configuration)
     except RailyardError:
         raise
-    except Exception as error:  # the client's, of its YAML reader, and of what it runs to get a token
+    except Exception as error:  # of the client, its YAML reader, and its exec plugins
         raise RailyardError(
             "it cannot be used: %s" % " ".join(str(error).split()).rstrip("."), path or _DEFAULT, _NAME_ONE
         ) from error
@@ -147,14 +147,14 @@ def _named(path: str, context: str | None) -> tuple[dict[str, t.Any], dict[str, 
         context = context or whole.get("current-context")
         for kind, found in named.items():
             for each in whole.get(kind) or ():
-                # of several files the first that names a thing counts
+                # the first file that defines a name wins
                 found.setdefault(each["name"], each[kind[:-1]])
     meant = named["contexts"].get(context or "") or {}
     return named["clusters"].get(meant.get("cluster") or "") or {}, named["users"].get(meant.get("user") or "") or {}
 
 
-def _see_plugin(plugin: t.Mapping[str, t.Any] | None, place: str, said: t.Sequence[str]) -> None:
-    """:raises RailyardError: where a program is to give credentials and gave none; the client goes on without them."""
+def _check_plugin(plugin: t.Mapping[str, t.Any] | None, place: str, logged: t.Sequence[str]) -> None:
+    """:raises RailyardError: if an exec plugin gave no credentials; the client itself would go on without them."""
     if not plugin:
         return
     command = str(plugin.get("command"))
@@ -166,61 +166,63 @@ def _see_plugin(plugin: t.Mapping[str, t.Any] | None, place: str, said: t.Sequen
             hint or "install %s where Ansible runs, or name another context with -e kubernetes_context=NAME" % command,
         )
     # the program's own output stays out: it may hold a token
-    ended = re.search(r"process returned (-?\d+)", " ".join(said))
+    ended = re.search(r"process returned (-?\d+)", " ".join(logged))
     why = " (exit status %s)" % ended.group(1) if ended else ""
     raise RailyardError(
         "its exec plugin %s gave no credentials%s" % (command, why),
         place,
-        "run it by hand as the user of Ansible (kubectl get nodes does), and log in where it asks for that",
+        "run it by hand as the user of Ansible (kubectl get nodes does), and log in if it asks for that",
     )
 
 
 @contextlib.contextmanager
-def _heard() -> t.Iterator[list[str]]:
-    """What the client logs, which would otherwise go to the terminal in the midst of Ansible's own lines."""
-    said: list[str] = []
+def _captured_log() -> t.Iterator[list[str]]:
+    """Collects what the client logs, which would otherwise appear among Ansible's own lines."""
+    logged: list[str] = []
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+            logged.append(record.getMessage())
 
     root, handler = logging.getLogger(), Handler()
     root.addHandler(handler)
     try:
-        yield said
+        yield logged
     finally:
         root.removeHandler(handler)
 
 
 def _from_environment(configuration: t.Any) -> None:
-    """A URL and a token or a certificate, which no file holds."""
-    said = {key[9:]: value for key, value in os.environ.items() if key.startswith("K8S_AUTH_") and value}
-    host, token = said["HOST"], said.get("API_KEY")
+    """A URL and a token or a certificate from the environment."""
+    given = {key[9:]: value for key, value in os.environ.items() if key.startswith("K8S_AUTH_") and value}
+    host, token = given["HOST"], given.get("API_KEY")
     if not host.startswith(("https://", "http://")):
-        raise RailyardError("%s is no URL" % host, _HOST, "write https:// and the port, as in https://10.1.16.10:6443")
+        raise RailyardError(
+            "%s is not a URL" % host, _HOST, "write https:// and the port, as in https://10.1.16.10:6443"
+        )
     configuration.host = host
-    configuration.verify_ssl = _yes("K8S_AUTH_VERIFY_SSL", said.get("VERIFY_SSL", "true"))
+    configuration.verify_ssl = _yes("K8S_AUTH_VERIFY_SSL", given.get("VERIFY_SSL", "true"))
     for key, name in (("SSL_CA_CERT", "ssl_ca_cert"), ("CERT_FILE", "cert_file"), ("KEY_FILE", "key_file")):
-        path = os.path.expanduser(said.get(key, ""))
+        path = os.path.expanduser(given.get(key, ""))
         if path and not os.access(path, os.R_OK):
             raise RailyardError("%s cannot be read" % path, "K8S_AUTH_" + key, "name a file that you may read")
         setattr(configuration, name, path or None)
     if token:
-        # with its word in front, because not every release of the client puts the prefix before it
+        # with the prefix, because not every release of the client adds it
         configuration.api_key = {"authorization": "Bearer " + token}
     elif not (configuration.cert_file and configuration.key_file):
         raise RailyardError(
-            "it is set, and nothing says who asks",
+            "it is set without credentials",
             _HOST,
-            "set K8S_AUTH_API_KEY, or K8S_AUTH_CERT_FILE and K8S_AUTH_KEY_FILE; or unset it to take a kubeconfig",
+            "set K8S_AUTH_API_KEY, or K8S_AUTH_CERT_FILE and K8S_AUTH_KEY_FILE; or unset it to use a kubeconfig",
         )
-    if said.get("PROXY"):
-        configuration.proxy = said["PROXY"]
-    if said.get("NO_PROXY"):
-        configuration.no_proxy = said["NO_PROXY"]
+    if given.get("PROXY"):
+        configuration.proxy = given["PROXY"]
+    if given.get("NO_PROXY"):
+        configuration.no_proxy = given["NO_PROXY"]
 
 
 def _yes(place: str, text: str) -> bool:
     if text.lower() not in _TRUE + _FALSE:
-        raise RailyardError("%s is neither yes nor no" % text, place, "write true or false")
+        raise RailyardError("%s is not a boolean" % text, place, "write true or false")
     return text.lower() in _TRUE

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which object is meant, and how it is called when people read of it."""
+"""References to objects: their keys, names in messages, and annotations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Object = t.Dict[str, t.Any]
 # apiVersion and kind.
 Kind = t.Tuple[str, str]
 
-# What was last applied to an object, so that a field which somebody took over since is told from one never ours.
+# The digest of what was last applied: it distinguishes a field that was ours from one that never was.
 APPLIED = "railyard.fabric/applied"
-# Set on an object that another made with the very values of the plan: it stays when ours go.
+# Set on an object that another manager created with the values of the plan: teardown keeps it.
 ADOPTED = "railyard.fabric/adopted"
 
 
 class Key(t.NamedTuple):
-    """One object of a server; ``namespace`` is empty where its kind has none."""
+    """One object of a server; ``namespace`` is empty for cluster-scoped kinds."""
 
     api: str
     kind: str
@@ -30,7 +30,7 @@ class Key(t.NamedTuple):
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Any], kind: Kind | None = None) -> Key:
-        """:param kind: for items of a list, which do not say theirs."""
+        """:param kind: for items of a list, which do not contain theirs."""
         api, name = kind or (found["apiVersion"], found["kind"])
         metadata = found["metadata"]
         return cls(api, name, metadata.get("namespace") or "", metadata["name"])
@@ -56,7 +56,7 @@ def selected(found: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
 
 
 def marked(wanted: t.Mapping[str, t.Any]) -> Object:
-    """The object with the digest of itself among its annotations, as it is sent. The given one stays as it is."""
+    """A copy of the object with its digest among the annotations, as it is sent."""
     text = json.dumps(wanted, sort_keys=True, separators=(",", ":"))
     metadata = dict(wanted["metadata"])
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
@@ -65,10 +65,10 @@ def marked(wanted: t.Mapping[str, t.Any]) -> Object:
 
 
 def digest_of(found: t.Mapping[str, t.Any]) -> str:
-    """The digest of what was last applied; empty where we never applied it."""
+    """The digest of what was last applied; empty if we never applied it."""
     return str((found["metadata"].get("annotations") or {}).get(APPLIED, ""))
 
 
 def adopted(found: t.Mapping[str, t.Any]) -> bool:
-    """Whether another made it, and we only took it over."""
+    """Whether another manager created it, and we adopted it."""
     return ADOPTED in (found["metadata"].get("annotations") or {})

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 # Requests at the same time at the beginning.
 _START = 2
-# Answers that are counted at the least before a number of requests is judged.
+# The least number of answers before a number of requests is judged.
 _COUNTED = 4
 # How many times as many answers the next larger number must give.
 _GAIN = 1.15
@@ -24,7 +24,7 @@ _HOLD, _HOLD_MOST = 3, 48
 class Pace:
     """``limit`` is the number of requests that may be under way now; at most ``most``.
 
-    It knows no clock and starts nothing: whoever sends says when an answer came.
+    It reads no clock and starts nothing: the sender calls :meth:`done` when an answer came.
     """
 
     def __init__(self, most: int) -> None:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What server-side apply would do to an object, read off the object itself: nothing is sent where nothing differs.
+"""Predicts what server-side apply would change in an object: nothing is sent if nothing differs.
 
-An apply does something where a value that we want is another or is not there, where we do not own a field that we
-want, and where we own one that we no longer want. What we own is in ``metadata.managedFields``, written by the server:
-it also says which lists are one value and by which keys the items of the others are known, so no schema is needed.
+An apply changes something if a desired value differs or is missing, if we do not own a desired field, and if we own
+a field that is not desired any more. ``metadata.managedFields``, written by the server, lists what we own. It also
+shows which lists are atomic and which keys identify the items of the others, so no schema is needed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import typing as t
 
 Owned = t.Mapping[str, t.Any]
 
-# What a server does not keep in managedFields: they say which object it is.
+# Fields that managedFields does not list, because they identify the object.
 _IDENTITY = {"": ("apiVersion", "kind"), "metadata": ("name", "namespace")}
 
 
 class Difference(t.NamedTuple):
-    """One field: its path, its value on the server and the wanted one; None where there is none.
+    """One field: its path, the observed and the desired value; None for a missing one.
 
-    Both are the same where only the ownership differs.
+    Both are the same if only the ownership differs.
     """
 
     path: str
@@ -32,19 +32,19 @@ class Difference(t.NamedTuple):
 
 
 def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Owned:
-    """The fields that a manager has by server-side apply, as ``fieldsV1``."""
+    """The fields that a manager owns by server-side apply, as ``fieldsV1``."""
     entries = [
         entry
         for entry in live["metadata"].get("managedFields") or ()
         if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
     ]
-    # another version's entry goes with the next apply, so that of the version in use is the one that counts
+    # the next apply removes the entries of other versions, so the entry of the version in use counts
     entries.sort(key=lambda entry: entry.get("apiVersion") != live.get("apiVersion"))
     return entries[0].get("fieldsV1") or {} if entries else {}
 
 
 def makers(live: t.Mapping[str, t.Any], manager: str) -> list[str]:
-    """Who else set what an object is for: anything but its metadata and its status."""
+    """The other managers that set more of an object than its metadata and status."""
     return sorted(
         {
             str(entry.get("manager"))
@@ -57,9 +57,9 @@ def makers(live: t.Mapping[str, t.Any], manager: str) -> list[str]:
 
 
 def released(live: t.Mapping[str, t.Any], manager: str, marks: t.Sequence[str]) -> dict[str, t.Any]:
-    """The merge patch of ``metadata`` that takes a manager's labels and annotations off an object, and its name.
+    """The merge patch of ``metadata`` that removes a manager's labels, annotations and entry from an object.
 
-    :param marks: annotations that go in any case.
+    :param marks: annotations that are removed in any case.
     """
     entries = live["metadata"].get("managedFields") or []
     mine = [entry for entry in entries if entry.get("manager") == manager]
@@ -78,7 +78,7 @@ def _owned_keys(entry: t.Mapping[str, t.Any], part: str) -> t.Iterator[str]:
 
 
 def differences(wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], manager: str) -> list[Difference]:
-    """What an apply of ``wanted`` would change; empty where it would change nothing.
+    """What an apply of ``wanted`` would change; empty if it would change nothing.
 
     :param live: the object as the server gives it, with its ``managedFields`` and its ``apiVersion``.
     """
@@ -87,15 +87,15 @@ def differences(wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], mana
 
 def _compare(path: str, wanted: t.Any, live: t.Any, owned: Owned | None) -> t.Iterator[Difference]:
     if owned is None:
-        # what holds no value is nobody's
-        if _says(wanted) or not holds(live, wanted):
+        # an empty value has no owner
+        if _has_value(wanted) or not holds(live, wanted):
             yield Difference(path, live, wanted)
     elif owned and isinstance(wanted, dict) and isinstance(live, dict):
         yield from _mapping(path, wanted, live, owned)
     elif owned and isinstance(wanted, list) and isinstance(live, list):
         yield from _items(path, wanted, live, owned)
     elif not holds(live, wanted):
-        # one value as a whole: a scalar, an atomic list or map, an empty one
+        # an atomic value: a scalar, an atomic list or map, or an empty one
         yield Difference(path, live, wanted)
 
 
@@ -117,7 +117,7 @@ def _mapping(
 
 
 def _items(path: str, wanted: list[t.Any], live: list[t.Any], owned: Owned) -> t.Iterator[Difference]:
-    """A list whose items are known by keys (``k:``) or by their values (``v:``)."""
+    """A list whose items are identified by keys (``k:``) or by their values (``v:``)."""
     left = {field: json.loads(field[2:]) for field in owned if field[:2] in ("k:", "v:")}
     for at, item in enumerate(wanted):
         field = next((field for field, key in left.items() if _is(item, key)), None)
@@ -136,7 +136,7 @@ def _items(path: str, wanted: list[t.Any], live: list[t.Any], owned: Owned) -> t
 
 
 def _is(item: t.Any, key: t.Any) -> bool:
-    """Whether a list's item is the one with this key. A key that the item leaves out is a default of the server's."""
+    """Whether a list's item has this key. A key that the item does not contain is a default of the server."""
     if isinstance(item, dict):
         return isinstance(key, dict) and all(item.get(name, value) == value for name, value in key.items())
     return not isinstance(key, dict) and bool(item == key)
@@ -148,18 +148,18 @@ def holds(live: t.Any, wanted: t.Any) -> bool:
         return isinstance(live, dict) and all(key in live and holds(live[key], value) for key, value in wanted.items())
     if isinstance(wanted, list):
         return isinstance(live, list) and len(live) == len(wanted) and all(map(holds, live, wanted))
-    # what comes from a playbook may be of a type of Ansible's own, below the plain one
+    # a value from a playbook may have one of Ansible's own types, a subclass of the plain one
     return isinstance(live, bool) is isinstance(wanted, bool) and bool(live == wanted)
 
 
-def _says(wanted: t.Any) -> bool:
+def _has_value(wanted: t.Any) -> bool:
     if isinstance(wanted, dict):
-        return any(map(_says, wanted.values()))
+        return any(map(_has_value, wanted.values()))
     return bool(wanted) if isinstance(wanted, list) else True
 
 
 def unkept(wanted: t.Any, got: t.Any, path: str = "") -> t.Iterator[Difference]:
-    """What was sent and did not come back: a field that the server dropped, or a value that something changed."""
+    """What was sent and not stored: a field that the server dropped, or a value that a webhook changed."""
     if isinstance(wanted, dict) and isinstance(got, dict):
         for key, value in wanted.items():
             if key not in got:
@@ -174,8 +174,8 @@ def unkept(wanted: t.Any, got: t.Any, path: str = "") -> t.Iterator[Difference]:
 
 
 def shape(wanted: t.Any) -> t.Any:
-    """What fields an object has, without their values: a server too old to refuse unknown fields drops the same ones
-    from all objects of one shape.
+    """The fields of an object without their values. A server that is too old to refuse unknown fields drops the same
+    ones from all objects of one shape.
     """
     if isinstance(wanted, dict):
         return tuple(sorted((key, shape(value)) for key, value in wanted.items()))

@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which of two CustomResourceDefinitions is the newer one: they carry no release, so versions and fields say it."""
+"""Which of two CustomResourceDefinitions is newer: they contain no release, so versions and fields are compared."""
 
 from __future__ import annotations
 
 import typing as t
 
 Object = t.Mapping[str, t.Any]
-# A schema that says so takes any field.
+# A schema with this key accepts any field.
 _ANY = "x-kubernetes-preserve-unknown-fields"
-# Of each object, whether its schema has them or not.
+# Fields of each object, also if its schema does not contain them.
 _EVERYWHERE = ("apiVersion", "kind", "metadata")
 
 
-def lacking(one: Object, other: Object) -> list[str]:
+def missing(one: Object, other: Object) -> list[str]:
     """The versions and fields that ``other`` serves and ``one`` would drop, as ``v1`` and ``v1.spec.mtu``."""
     own = {version["name"]: version for version in one["spec"]["versions"]}
     found: list[str] = []

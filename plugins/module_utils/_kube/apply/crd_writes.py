@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""CustomResourceDefinitions: brought before what needs them, renewed as a whole, and taken away when nothing hangs.
+"""CustomResourceDefinitions: created before what needs them, replaced as a whole, and deleted when it is safe.
 
 They are replaced and not applied: an old server drops keywords of a newer schema, which server-side apply would then
-find lacking for ever. What was sent is known by a digest.
+report as missing in each run. A digest shows what was sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import
 API = "apiextensions.k8s.io/v1"
 KIND = "CustomResourceDefinition"
 DEFINITIONS = Resource("/apis/" + API, "customresourcedefinitions", False)
-# Helm's mark on what a release holds: it is that release's to change.
+# Helm's annotation on the objects of a release: only that release changes them.
 _RELEASE = "meta.helm.sh/release-name"
 # Seconds until a definition is served, and between two looks.
 _SERVED = 60.0
@@ -40,7 +40,7 @@ _LOOK = 0.5
 class Definitions:
     """The definitions that one piece of software needs.
 
-    :param owner: the label and value by which those are known that it brought; the first to bring one keeps it.
+    :param owner: the label and value of those that it created; the first software that creates one owns it.
     """
 
     def __init__(self, server: Server, owner: tuple[str, str], check: bool, say: Say) -> None:
@@ -52,7 +52,7 @@ class Definitions:
         self.warnings: list[str] = []
 
     def present(self, wanted: t.Sequence[Object]) -> None:
-        """Bring what is missing or differs, and wait until the server serves it.
+        """Write what is missing or differs, and wait until the server serves it.
 
         :raises RailyardError: for all that is refused, before anything is written.
         """
@@ -84,11 +84,11 @@ class Definitions:
             self._served([made["metadata"]["name"] for made, _found in writes])
 
     def absent(self, timeout: float, shared: t.Container[str] = (), before: t.Mapping[str, str] | None = None) -> None:
-        """Take away those that this software brought, with what is left of their kinds.
+        """Delete those that this software created, with the remaining objects of their kinds.
 
-        :param shared: the names of those that stay while there are objects of them: others may have made these.
-        :param before: the labels of objects that will be gone by then, for check mode.
-        :raises RailyardError: for objects with finalizers: nobody is left to let them go, and they would hang for good.
+        :param shared: the names of those that stay while objects of them exist, which others may have created.
+        :param before: for check mode, the labels of objects that will be deleted before.
+        :raises RailyardError: for objects with finalizers: without a controller these would never be removed.
         """
         found = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
         left = {
@@ -97,7 +97,7 @@ class Definitions:
         }
         kept = {name for name, objects in left.items() if name in shared and objects}
         self.warnings += [
-            "%s %s stays, because there are %d objects of it that others may have made" % (KIND, name, len(left[name]))
+            "%s %s stays, because it has %d objects that others may have created" % (KIND, name, len(left[name]))
             for name in sorted(kept)
         ]
         found = [one for one in found if one["metadata"]["name"] not in kept]
@@ -116,9 +116,9 @@ class Definitions:
             found = [one for one in live if one["metadata"]["name"] not in kept]
             if found and time.monotonic() >= end:
                 raise RailyardError(
-                    "it is deleted and still there after %g s" % timeout,
+                    "it is deleted and still exists after %g s" % timeout,
                     "%s %s" % (KIND, found[0]["metadata"]["name"]),
-                    "see which objects of its kind are left, and run again",
+                    "see which objects of its kind remain, and run again",
                 )
             if found:
                 time.sleep(_LOOK)
@@ -153,35 +153,36 @@ class Definitions:
         return {"apiVersion": API, "kind": KIND, "metadata": metadata, "spec": plain["spec"]}
 
     def _others(self, found: Object) -> bool:
-        """Whether another brought it, who will renew it."""
+        """Whether other software owns it."""
         owner = (found["metadata"].get("labels") or {}).get(self.label)
         release = (found["metadata"].get("annotations") or {}).get(_RELEASE)
         if release and not owner:
             self.warnings.append(
-                "%s %s is a part of Helm's release %s and left as it is" % (KIND, found["metadata"]["name"], release)
+                "%s %s is part of Helm's release %s and stays unchanged" % (KIND, found["metadata"]["name"], release)
             )
             return True
         return owner is not None and owner != self.name
 
     def _newer(self, made: Object, found: Object) -> RailyardError | bool:
-        """Whether one of nobody's, as Helm brings them beside a release, is left as it is for having more than ours;
-        the error where nobody can say which of the two is the newer one.
+        """Whether a definition without an owner, such as one that Helm installs beside a release, stays because it is
+        newer than ours; the error if each has something that the other has not.
         """
         if self.label in (found["metadata"].get("labels") or {}):
             return False
-        more = crd_versions.lacking(made, found)
+        more = crd_versions.missing(made, found)
         if not more:
             return False
-        name, told = found["metadata"]["name"], "%s%s" % (more[0], " and %d more" % (len(more) - 1) if more[1:] else "")
-        if not crd_versions.lacking(found, made):
-            self.warnings.append(
-                "%s %s was there before, is newer (it has %s) and is left as it is" % (KIND, name, told)
-            )
+        name, extra = (
+            found["metadata"]["name"],
+            "%s%s" % (more[0], " and %d more" % (len(more) - 1) if more[1:] else ""),
+        )
+        if not crd_versions.missing(found, made):
+            self.warnings.append("%s %s existed before, is newer (it has %s) and stays unchanged" % (KIND, name, extra))
             return True
         return Refused(
-            "it was there before, and has %s, which %s's does not have" % (told, self.name),
+            "it existed before, and has %s, which the one of %s does not have" % (extra, self.name),
             str(_key(name)),
-            "take a release of %s that has it; where nobody needs it: kubectl label crd %s %s=%s, then run again"
+            "use a release of %s that has it; if nothing needs it: kubectl label crd %s %s=%s, then run again"
             % (self.name, name, self.label, self.name),
         )
 
@@ -221,7 +222,7 @@ def _change(name: str, before: str | None, after: str | None) -> tuple[str, str,
 
 
 def _over(made: Object, found: Object) -> Object:
-    """With what others keep in the one that is there: labels, annotations, and the webhook that converts."""
+    """With what others set in the existing one: labels, annotations, and the conversion webhook."""
     metadata = dict(made["metadata"], resourceVersion=found["metadata"]["resourceVersion"])
     for key in ("labels", "annotations"):
         metadata[key] = dict(found["metadata"].get(key) or {}, **(made["metadata"].get(key) or {}))
@@ -233,7 +234,7 @@ def _over(made: Object, found: Object) -> Object:
 
 
 def _lost(made: Object, found: Object) -> RailyardError | None:
-    """Objects that are stored in a version that goes could not be read any more."""
+    """Objects stored in a version that is removed could no longer be read."""
     versions = {version["name"] for version in made["spec"]["versions"]}
     lost = [each for each in (found.get("status") or {}).get("storedVersions") or () if each not in versions]
     if not lost:
@@ -241,7 +242,8 @@ def _lost(made: Object, found: Object) -> RailyardError | None:
     return Refused(
         "objects are stored as %s, which the new definition no longer has" % ", ".join(lost),
         str(_key(made["metadata"]["name"])),
-        "install the release between first, which stores them anew, and take %s out of status.storedVersions" % lost[0],
+        "install the release between first, which stores them again, and remove %s from status.storedVersions"
+        % lost[0],
     )
 
 
@@ -249,9 +251,9 @@ def _ending(found: Object) -> RailyardError | None:
     if not found["metadata"].get("deletionTimestamp"):
         return None
     return Refused(
-        "it is deleted and still there, as long as objects of its kind are",
+        "it is deleted and still exists, as long as objects of its kind do",
         str(_key(found["metadata"]["name"])),
-        "see which of them have finalizers that nobody takes away, then run again",
+        "see which of them have finalizers that no controller removes, then run again",
     )
 
 
@@ -262,7 +264,7 @@ def _held(name: str, objects: t.Sequence[Object]) -> t.Iterator[RailyardError]:
         where = "/".join(part for part in (first.get("namespace"), first["name"]) if part)
         more = " and %d more" % (len(held) - 1) if len(held) > 1 else ""
         yield Refused(
-            "%s%s would never go: it waits for %s, and its controller is gone"
+            "%s%s would never be deleted: it waits for %s, and its controller is gone"
             % (where, more, ", ".join(first["finalizers"])),
             "%s %s" % (KIND, name),
             "install the software again and delete the objects while it runs, then remove it",

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Releases of Helm as it notes them in the cluster: how the last thing that was done to one ended."""
+"""Helm's releases as its Secrets record them: how the last action on one ended."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_serv
 
 FAILED = "failed"
 _UNINSTALLING = "uninstalling"
-# What ends one that was cut off: a first one has nothing before it to go back to.
+# The command that ends an interrupted action: a first installation has no revision to roll back to.
 _ENDS = {"pending-install": "uninstall", "pending-upgrade": "rollback", "pending-rollback": "rollback"}
 
 
 def state(server: Server, namespace: str, name: str) -> str:
-    """Helm's word for it; empty where there is no such release, or who asks may not see Helm's notes."""
+    """The status as Helm records it; empty if the release does not exist or the user may not read Helm's Secrets."""
     path = Resource("/api/v1", "secrets", True).of(namespace)
     query = urlencode({"labelSelector": "owner=helm,name=%s" % name})
     status, answer = server.ask("GET", "%s?%s" % (path, query), accept=METADATA)
@@ -35,26 +35,26 @@ def state(server: Server, namespace: str, name: str) -> str:
 
 
 def unfinished(found: str, namespace: str, name: str) -> RailyardError | None:
-    """The error for a release that somebody is at, or that a run left when it was cut off; Helm refuses each change."""
+    """The error for a release with an action under way or interrupted: Helm refuses each change."""
     if found not in _ENDS:
         return None
     return Refused(
-        "it is %s: another run is at it, or one was cut off" % found,
+        "it is %s: another run changes it, or one was interrupted" % found,
         _place(namespace, name),
-        "wait for the other run; where there is none, end it with helm %s %s -n %s, then run again"
+        "wait for the other run; if no other run exists, end it with helm %s %s -n %s, then run again"
         % (_ENDS[found], name, namespace),
     )
 
 
 def half_gone(found: str, namespace: str, name: str) -> RailyardError | None:
-    """The error for a release of which a removal left something; Helm's module takes it for one that is gone."""
+    """The error for a release that is partly removed; Helm's module takes it for one that is removed."""
     if found != _UNINSTALLING:
         return None
     return Refused(
-        "it is uninstalling: another run is at it, or one failed half-way",
+        "it is uninstalling: another run removes it, or one failed half-way",
         _place(namespace, name),
-        "wait for the other run; where there is none, see what its hooks say and end it with helm uninstall %s -n %s,"
-        " then run again" % (name, namespace),
+        "wait for the other run; if no other run exists, see the logs of its hooks and end it with"
+        " helm uninstall %s -n %s, then run again" % (name, namespace),
     )
 
 

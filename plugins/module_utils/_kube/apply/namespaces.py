@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Namespaces that are there, are not, or are being deleted: such a one refuses what is new until it is gone."""
+"""Namespaces that exist, do not exist, or are being deleted and refuse new objects until they are gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_serv
 
 
 def read(server: Server, name: str) -> Object | None:
-    """The namespace; None where there is none; empty where who asks may not see it."""
+    """The namespace; None if it does not exist; empty if the user may not read it."""
     status, answer = server.ask("GET", "/api/v1/namespaces/" + name)
     if status == 404:
         return None
@@ -23,7 +23,7 @@ def ending(found: Object | None) -> bool:
 
 
 def hanging(server: Server, found: Object, after: str = "") -> RailyardError:
-    """What keeps one that is being deleted, in the server's own words where it has some."""
+    """The error for a namespace that is being deleted, with the server's reasons."""
     name = found["metadata"]["name"]
     conditions = (found.get("status") or {}).get("conditions") or ()
     reasons = [
@@ -33,5 +33,6 @@ def hanging(server: Server, found: Object, after: str = "") -> RailyardError:
     return RailyardError(
         "the namespace %s is being deleted%s%s" % (name, after, why),
         server.url,
-        "let what it still holds go (kubectl get namespace %s -o yaml names it), and run again when it is gone" % name,
+        "delete what it still contains (kubectl get namespace %s -o yaml names it), and run again when it is gone"
+        % name,
     )

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Labels of nodes. A node is the cluster's: only labels with our prefix are set, and taken from nodes that left.
+"""Labels of nodes. Only labels with our prefix are set, and removed from nodes that left the plan.
 
-By these labels device plugins and policies find their nodes, so one that carries another wish's is never relabelled.
+Device plugins and policies select nodes by these labels, so a node of another fabric is never relabelled.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SHOWN = 5
 
 
 class Labelling:
-    """``wanted`` are the labels of each node; nodes that carry the labels ``ours`` and are not in it lose those that
-    begin with ``prefix``.
+    """``wanted`` are the labels of each node; nodes that have the labels ``ours`` and are not in it lose the labels
+    that begin with ``prefix``.
     """
 
     def __init__(self, server: Server, wanted: t.Mapping[str, Labels], ours: Labels, prefix: str, manager: str) -> None:
@@ -40,7 +40,7 @@ class Labelling:
         self.done: list[Change] = []
 
     def observed(self) -> dict[str, Labels]:
-        """Node -> its labels. :raises RailyardError: for planned nodes that are another wish's."""
+        """Node -> its labels. :raises RailyardError: for planned nodes that have another fabric's labels."""
         live = {
             each["name"]: each.get("labels") or {}
             for each in self.server.list(NODES, accept=METADATA, keep=lambda node: node["metadata"])
@@ -50,7 +50,7 @@ class Labelling:
         return live
 
     def run(self, check: bool, say: Say) -> None:
-        """:raises RailyardError: for what is refused; for nodes of another wish, before anything is sent."""
+        """:raises RailyardError: for what is refused; for nodes of another fabric, before anything is sent."""
         live = self.observed()
         each(
             lambda change: self._patch(change, check),
@@ -81,17 +81,17 @@ def _anothers(wanted: t.Iterable[str], live: t.Mapping[str, Labels], ours: Label
     for (key, carried), names in found.items():
         more = " and %d more" % (len(names) - _SHOWN) if len(names) > _SHOWN else ""
         yield Refused(
-            "planned here, and another's already: %s=%s" % (key, carried),
+            "in this plan, and labelled for another one: %s=%s" % (key, carried),
             "Node %s%s" % (", ".join(names[:_SHOWN]), more),
-            "take the nodes out of %s's fabric file and bring that to the cluster first, or tear %s down; where it is"
-            " no more: kubectl label node NODE %s-" % (carried, carried, key),
+            "remove the nodes from the fabric file of %s and apply that first, or tear %s down; if that fabric is"
+            " gone: kubectl label node NODE %s-" % (carried, carried, key),
         )
 
 
 def patches(
     wanted: t.Mapping[str, Labels], live: t.Mapping[str, Labels], ours: Labels, prefix: str
 ) -> list[tuple[str, dict[str, str | None], Labels]]:
-    """Node, the labels to set (None: to take away), and those that it has; only where something differs."""
+    """Node, the labels to set (None: to remove), and its labels; only for nodes that differ."""
     found = []
     for name, has in live.items():
         if name not in wanted and not selected({"metadata": {"labels": has}}, ours):

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""In which order changed objects of a kind are written, where its rules do not take every order.
+"""The order in which changed objects of a kind are written, if its rules do not allow every order.
 
-An object whose immutable field changes is deleted and created again. One that left the plan, and whose claims another
-takes, is deleted before that one is written. One that gives claims up is changed before the one that takes them; where
-two exchange theirs, one of them is deleted first. Nothing is deleted of which something is in use.
+An object whose immutable field changes is deleted and created again. An object that left the plan, and whose claims
+another one takes, is deleted before that one is written. An object that gives claims up is changed before the one that
+takes them; if two exchange claims, one of them is deleted first. Objects in use are never deleted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.replacemen
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Kind, selected
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
+    DesiredObjects,
     Live,
     Settled,
-    Wish,
     Write,
     ends,
 )
@@ -37,7 +37,7 @@ _SHOWN = 4
 
 
 class Reason(t.NamedTuple):
-    """Why an object is replaced: which one, what of it, and why in words that are the same for all alike."""
+    """Why an object is replaced; ``why`` is the same text for all objects with the same cause."""
 
     key: Key
     detail: str
@@ -46,9 +46,9 @@ class Reason(t.NamedTuple):
 
 @dataclass
 class Arranged:
-    """What ``reasons`` need consent for; ``early`` are deletes that come before the writes of their kind.
+    """``reasons`` need consent; ``early`` are deletions that are sent before the writes of their kind.
 
-    ``warnings`` tell what is deleted although it is in use, because it left the plan.
+    ``warnings`` name objects in use that are deleted because they left the plan.
     """
 
     early: list[Write] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Arranged:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """A line for each reason, with the first objects that it is about."""
+        """A line for each reason, with its first objects."""
         found: dict[tuple[str, str], list[Reason]] = {}
         for reason in self.reasons:
             found.setdefault((reason.key.kind, reason.why), []).append(reason)
@@ -67,23 +67,30 @@ class Arranged:
         ]
 
 
-def arranged(wish: Wish, writes: t.Sequence[Write], live: Live, prune: bool) -> Arranged:
-    """Set ``replaces`` and ``step`` of the writes that need it, and say the rest."""
+def arranged(desired: DesiredObjects, writes: t.Sequence[Write], live: Live, prune: bool) -> Arranged:
+    """Set ``replaces`` and ``step`` of the writes that need it, and return the rest."""
     found = Arranged()
-    for kind, rule in wish.rules.items():
+    for kind, rule in desired.rules.items():
         mine = [write for write in writes if write.key.type == kind]
         if mine:
-            _Kind(kind, rule, wish, mine, live, prune, found).arrange()
+            _Kind(kind, rule, desired, mine, live, prune, found).arrange()
     return found
 
 
 class _Kind:
-    """The writes of one kind and all objects of it that are there."""
+    """The writes of one kind and all observed objects of it."""
 
     def __init__(
-        self, kind: Kind, rule: Rule, wish: Wish, writes: list[Write], live: Live, prune: bool, found: Arranged
+        self,
+        kind: Kind,
+        rule: Rule,
+        desired: DesiredObjects,
+        writes: list[Write],
+        live: Live,
+        prune: bool,
+        found: Arranged,
     ) -> None:
-        self.rule, self.wish, self.prune, self.found = rule, wish, prune, found
+        self.rule, self.desired, self.prune, self.found = rule, desired, prune, found
         self.puts = {write.key: write for write in writes if write.wanted is not None}
         self.goes = {write.key: write for write in writes if write.wanted is None}
         self.live = {key: each for key, each in live.items() if key.type == kind and not isinstance(each, Settled)}
@@ -120,10 +127,10 @@ class _Kind:
         else:
             self.found.errors.append(
                 Refused(
-                    "it is there already with another %s (%s), which cannot be changed, and is not Railyard's"
+                    "it exists already with another %s (%s), which cannot be changed, and does not belong to Railyard"
                     % (path, detail),
                     str(write.key),
-                    "give yours another name in the fabric file (names), or have its owner delete it",
+                    "choose another name in the fabric file (names), or have its owner delete it",
                 )
             )
 
@@ -139,10 +146,10 @@ class _Kind:
                 self.found.reasons.append(Reason(write.key, detail, why))
                 return
 
-    # -- what two objects cannot have
+    # -- what two objects cannot have both
 
     def _conflicts(self) -> dict[Key, set[Key]]:
-        """Which objects change before each, for they give up what it takes."""
+        """Object -> the objects that must change before it, because it takes what they give up."""
         wanted = [(key, claim) for key, write in self.puts.items() for claim in self.rule.claims(write.wanted or {})]
         held = [
             (key, claim)
@@ -164,11 +171,11 @@ class _Kind:
         return moves
 
     def _holds(self, holder: Key, held: Claim, taker: Key, claim: Claim) -> None:
-        """An object that no write of ours changes has what another one is to have."""
+        """An object that no write changes has what another one needs."""
         found = self.live[holder]
         adopted = holder in self.goes and self.goes[holder].releases
-        if adopted or not selected(found, self.wish.labels):
-            self.found.errors.append(_foreign(holder, found, held, taker, claim, self.wish))
+        if adopted or not selected(found, self.desired.labels):
+            self.found.errors.append(_foreign(holder, found, held, taker, claim, self.desired))
         elif holder in self.goes:
             write = self.goes[holder]
             self.found.early.append(write)
@@ -179,17 +186,17 @@ class _Kind:
         elif not ends(found) and not self.prune:
             self.found.errors.append(
                 Refused(
-                    "it left the plan and still has %s, which %s is to have" % (held.text, taker),
+                    "it left the plan and still has %s, which %s needs" % (held.text, taker),
                     str(holder),
                     "run with -e kubernetes_prune=true, which deletes what left the plan",
                 )
             )
         elif ends(found):
-            # it is being deleted already, and is waited for
+            # it is under deletion, and is waited for
             self.found.early.append(Write(holder, next(iter(self.puts.values())).resource, None, found))
 
     def _order(self, moves: dict[Key, set[Key]]) -> None:
-        """Give each write the step in which it is sent; of those that wait for each other, one is deleted first."""
+        """Set the step in which each write is sent; of writes that wait for each other, one is deleted first."""
         left = {key: set(before) for key, before in moves.items()}
         step = 0
         waiting = set(left)
@@ -198,7 +205,9 @@ class _Kind:
             ready = {key for key in waiting if not left[key] & waiting}
             if not ready:
                 key = self._gives_way(waiting, left)
-                self._replace(self.puts[key], "", "two objects exchange addresses, and one of them must go first")
+                self._replace(
+                    self.puts[key], "", "two objects exchange addresses, and one of them must be deleted first"
+                )
                 for before in left.values():
                     before.discard(key)
                 continue
@@ -207,14 +216,14 @@ class _Kind:
             waiting -= ready
 
     def _gives_way(self, waiting: set[Key], left: t.Mapping[Key, set[Key]]) -> Key:
-        """The one of a circle of which the least is in use."""
+        """The object of a cycle with the fewest addresses in use."""
         key = min(waiting)
         seen: list[Key] = []
         while key not in seen:
             seen.append(key)
             key = min(left[key] & waiting)
-        circle = seen[seen.index(key) :]
-        return min(circle, key=lambda each: (len(self.rule.uses(self.live[each])), each))
+        cycle = seen[seen.index(key) :]
+        return min(cycle, key=lambda each: (len(self.rule.uses(self.live[each])), each))
 
     # -- what is in use
 
@@ -256,17 +265,17 @@ class _Kind:
         if uses and write not in self.found.early and not write.releases:
             self.found.warnings.append(
                 "%s left the plan and is deleted, while %d of its addresses are in use by %s: these pods keep them, and"
-                " it goes when they end" % (write.key, len(uses), _some([each.user for each in uses]))
+                " it disappears when they end" % (write.key, len(uses), _some([each.user for each in uses]))
             )
 
 
 def _foreign(
-    holder: Key, found: t.Mapping[str, t.Any], held: Claim, taker: Key, claim: Claim, wish: Wish
+    holder: Key, found: t.Mapping[str, t.Any], held: Claim, taker: Key, claim: Claim, desired: DesiredObjects
 ) -> RailyardError:
     labels = found["metadata"].get("labels") or {}
-    ours = selected(found, wish.family)
-    others = ["%s=%s" % (name, labels[name]) for name in wish.labels if ours and labels.get(name)]
-    whose = "which is another's: %s" % ", ".join(others[-1:]) if others else "which Railyard did not make"
+    ours = selected(found, desired.family)
+    others = ["%s=%s" % (name, labels[name]) for name in desired.labels if ours and labels.get(name)]
+    whose = "which belongs to another owner: %s" % ", ".join(others[-1:]) if others else "which Railyard did not create"
     return Refused(
         "%s overlaps with %s of %s, %s" % (claim.text, held.text, holder, whose),
         str(taker),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What there is of ours on a server, and the writes that bring it to what is wanted: one list a kind, no write where
+"""The observed objects of a server and the writes that bring them to the desired state: one list per kind, no write if
 nothing differs.
 """
 
@@ -34,16 +34,17 @@ Live = t.Dict[Key, Object]
 
 
 @dataclass
-class Wish:
-    """What shall be on the server.
+class DesiredObjects:
+    """The desired state of a server.
 
-    :param objects: in the order of application. :param labels: those that all of this wish's objects carry.
-    :param family: the labels of ``labels`` that objects of other wishes of ours carry too.
-    :param kinds: all kinds that an earlier wish may have had, in the order of application.
-    :param rules: what updates of a kind do not do; all its objects are read, whoever made them.
+    :param objects: in the order of application. :param labels: those of all these objects.
+    :param family: the labels of ``labels`` that objects of our other plans have too.
+    :param kinds: all kinds that an earlier plan may have had, in the order of application.
+    :param force: take over fields of other managers, which ``force_variable`` of the caller allows.
+    :param rules: what updates of a kind cannot do; all objects of it are read, whoever created them.
     :param replace: consent to delete objects before they are created again.
-    :param makers: kind -> remedy where the server does not have it. :param started: labels of what people start by
-        hand: it is never applied, nor pruned, but goes with the rest.
+    :param makers: kind -> remedy if the server does not have it. :param started: labels of what users start by
+        hand: it is neither applied nor pruned, but removed with the rest.
     """
 
     objects: t.Sequence[Object]
@@ -54,6 +55,7 @@ class Wish:
     started: t.Sequence[t.Mapping[str, str]] = ()
     manager: str = "railyard"
     force: bool = False
+    force_variable: str = "kubernetes_force"
     rules: t.Mapping[Kind, Rule] = field(default_factory=dict)
     replace: bool = False
 
@@ -63,10 +65,10 @@ class Wish:
 
 @dataclass
 class Write:
-    """One object that differs; ``wanted`` is None where it goes, ``live`` where it comes.
+    """One object that differs; ``wanted`` is None if it is deleted, ``live`` if it is created.
 
-    ``ours``: no other made it. ``adopts``: another made it, with the wanted values. ``releases``: it loses our labels
-    and stays. ``replaces``: it is deleted and created again. ``step``: writes of a kind are sent in this order.
+    ``ours``: no other manager created it. ``adopts``: another did, with the desired values. ``releases``: it loses our
+    labels and stays. ``replaces``: it is deleted and created again. ``step``: writes of a kind are sent in this order.
     """
 
     key: Key
@@ -84,7 +86,7 @@ class Write:
         return self.wanted is None and not self.ours
 
     def changes(self) -> list[Change]:
-        """As our modules report changes. The act is the writer's, who sends objects and not fields."""
+        """As our modules report changes. They carry no action, because whole objects are sent."""
         subject, fields = str(self.key), [] if self.adopts else self.fields
         found = [Change(subject, each.path, each.before, each.after, _sent_as_one) for each in fields]
         if self.adopts:
@@ -100,22 +102,22 @@ class Write:
 
 
 def _sent_as_one() -> None:
-    raise NotImplementedError("an object is sent as one, by kube.apply")
+    raise NotImplementedError("objects are sent as a whole, by send_writes")
 
 
-def served(server: Server, wish: Wish) -> dict[Kind, Resource]:
-    """The kinds that the server has, of those that are wanted and those that an earlier run may have made.
+def served(server: Server, desired: DesiredObjects) -> dict[Kind, Resource]:
+    """The kinds that the server has, of the desired ones and those that an earlier run may have created.
 
-    :raises RailyardError: for each wanted kind that it does not have.
+    :raises RailyardError: for each desired kind that it does not have.
     """
-    wanted = list(dict.fromkeys((each["apiVersion"], each["kind"]) for each in wish.objects))
-    found = server.resources(dict.fromkeys([*wanted, *wish.kinds]))
+    wanted = list(dict.fromkeys((each["apiVersion"], each["kind"]) for each in desired.objects))
+    found = server.resources(dict.fromkeys([*wanted, *desired.kinds]))
     raise_all(
         [
             RailyardError(
                 "the cluster has no kind %s of %s" % (kind[1], kind[0]),
                 server.url,
-                wish.makers.get(kind, "install what brings it, with its CustomResourceDefinitions"),
+                desired.makers.get(kind, "install the software that defines it, with its CustomResourceDefinitions"),
             )
             for kind in wanted
             if kind not in found
@@ -125,19 +127,19 @@ def served(server: Server, wish: Wish) -> dict[Kind, Resource]:
 
 
 class Settled(t.Dict[str, t.Any]):
-    """An object that is as it is wanted, without what nobody will ask of it: there may be tens of thousands."""
+    """An object that is as desired, reduced to its identity: there may be tens of thousands."""
 
 
-def settler(wish: Wish) -> t.Callable[[Object], Object]:
-    """What is kept of an object of the server: all of it only where it is to be written over."""
-    wanted = {Key.of(plain): plain for plain in wish.objects}
+def settler(desired: DesiredObjects) -> t.Callable[[Object], Object]:
+    """Reduces an observed object; one that must be written stays whole."""
+    wanted = {Key.of(plain): plain for plain in desired.objects}
 
     def keep(found: Object) -> Object:
         plain, metadata = wanted.get(Key.of(found)), found["metadata"]
         if plain is None:
             return found if adopted(found) else plainly(found)
-        ours = selected(found, wish.labels) and not metadata.get("deletionTimestamp")
-        if ours and not differences(marked(plain), found, wish.manager):
+        ours = selected(found, desired.labels) and not metadata.get("deletionTimestamp")
+        if ours and not differences(marked(plain), found, desired.manager):
             kept = {name: metadata[name] for name in ("name", "namespace", "labels", "uid") if name in metadata}
             return Settled(apiVersion=found["apiVersion"], kind=found["kind"], metadata=kept)
         return found
@@ -145,21 +147,21 @@ def settler(wish: Wish) -> t.Callable[[Object], Object]:
     return keep
 
 
-def keeper(wish: Wish) -> t.Callable[[Object], Object]:
-    """What is kept of an object where all of the wish goes. One of ours that lost its labels has them again."""
-    planned = {Key.of(plain) for plain in wish.objects}
+def keeper(desired: DesiredObjects) -> t.Callable[[Object], Object]:
+    """Reduces an observed object when all are removed. One of ours that lost its labels gets them again."""
+    planned = {Key.of(plain) for plain in desired.objects}
 
     def keep(found: Object) -> Object:
         key, metadata = Key.of(found), found["metadata"]
-        if key in planned and owned_by(found, wish.manager) and not _not_ours(key, found, wish):
-            metadata["labels"] = dict(metadata.get("labels") or {}, **wish.labels)
+        if key in planned and owned_by(found, desired.manager) and not _not_ours(key, found, desired):
+            metadata["labels"] = dict(metadata.get("labels") or {}, **desired.labels)
         return found if adopted(found) else plainly(found)
 
     return keep
 
 
 def plainly(found: Object) -> Object:
-    """An object without the notes on who set its fields, which are most of it."""
+    """An object without managedFields, which are most of it."""
     found["metadata"].pop("managedFields", None)
     return found
 
@@ -173,7 +175,7 @@ def observed(
     accept: str = JSON,
     whole: t.Container[Kind] = (),
 ) -> Live:
-    """All objects with these labels. :param keep: what is kept of each, so that no more is ever held.
+    """All objects with these labels. :param keep: reduces each object as it is read, to save memory.
 
     :param whole: kinds of which objects without these labels are read too.
     """
@@ -182,7 +184,7 @@ def observed(
 
     def one(kind: Kind) -> None:
         def kept(item: Object) -> Object:
-            # items of a list of a built-in kind do not say what they are
+            # items of a list of a built-in kind contain no kind
             item.update(apiVersion=kind[0], kind=kind[1])
             return keep(item)
 
@@ -192,17 +194,18 @@ def observed(
     return {Key.of(item): item for kind in resources for item in found[kind]}
 
 
-def decided(wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, prune: bool) -> tuple[list[Write], list[str]]:
-    """The writes, in order: what comes or changes as the wish has it, then what goes, the last applied first.
+def decided(
+    desired: DesiredObjects, resources: t.Mapping[Kind, Resource], live: Live, prune: bool
+) -> tuple[list[Write], list[str]]:
+    """The writes, in order, and warnings: creations and changes in the order of application, then deletions in reverse.
 
-    Beside them, warnings.
-    :raises RailyardError: for each wanted object that cannot be had, before anything is sent.
+    :raises RailyardError: for each desired object that cannot be applied, before anything is sent.
     """
     writes: list[Write] = []
     errors: list[RailyardError] = []
     keys = set()
-    for plain in wish.objects:
-        if wish.by_hand(plain):
+    for plain in desired.objects:
+        if desired.by_hand(plain):
             continue
         key = Key.of(plain)
         keys.add(key)
@@ -213,80 +216,82 @@ def decided(wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, prune:
         if found is None:
             writes.append(Write(key, resources[key.type], wanted, None))
             continue
-        error = _not_ours(key, found, wish)
+        error = _not_ours(key, found, desired)
         if error:
             errors.append(error)
-        fields = differences(wanted, found, wish.manager)
+        fields = differences(wanted, found, desired.manager)
         if ends(found):
-            # it is waited for, and created again
+            # it is created again when it is gone
             writes.append(Write(key, resources[key.type], wanted, found, fields, replaces=True))
         elif fields:
-            ours = bool(owned_by(found, wish.manager)) and not adopted(found)
+            ours = bool(owned_by(found, desired.manager)) and not adopted(found)
             writes.append(Write(key, resources[key.type], wanted, found, fields, ours))
     raise_all(errors)
     order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
     writes.sort(key=lambda write: order[write.key.type])
-    left, warnings = leaving(wish, resources, live, keys)
+    left, warnings = leaving(desired, resources, live, keys)
     return writes + (left if prune else []), warnings
 
 
 def leaving(
-    wish: Wish, resources: t.Mapping[Kind, Resource], live: Live, keys: t.Container[Key] = ()
+    desired: DesiredObjects, resources: t.Mapping[Kind, Resource], live: Live, keys: t.Container[Key] = ()
 ) -> tuple[list[Write], list[str]]:
-    """The deletes of what is this wish's and not among ``keys``, and a warning for each that is going already."""
-    found = going(wish, resources, live, keys)
+    """The deletions of objects with our labels that are not in ``keys``, and a warning for each under deletion."""
+    found = going(desired, resources, live, keys)
     ending = ["%s: %s" % (write.key, ending_of(write.live or {})) for write in found if ends(write.live)]
     return [write for write in found if not ends(write.live)], ending
 
 
 def going(
-    wish: Wish,
+    desired: DesiredObjects,
     resources: t.Mapping[Kind, Resource],
     live: Live,
     keys: t.Container[Key] = (),
     all_of: bool = False,
 ) -> list[Write]:
-    """What is this wish's and not among ``keys``, in the order in which it goes: the last applied first.
+    """The deletions of objects with our labels that are not in ``keys``, in reverse order of application.
 
-    What somebody deleted already stands in its place among the others.
+    Objects that are under deletion already are among them.
 
-    :param all_of: with what people started by hand, which goes first.
+    :param all_of: with what users started by hand, which is deleted first.
     """
-    order = {kind: number for number, kind in enumerate(dict.fromkeys([*resources, *wish.kinds]))}
-    order.update({kind: number for number, kind in enumerate(wish.kinds)})
+    order = {kind: number for number, kind in enumerate(dict.fromkeys([*resources, *desired.kinds]))}
+    order.update({kind: number for number, kind in enumerate(desired.kinds)})
     found = [
         (key, each)
         for key, each in live.items()
-        if key not in keys and selected(each, wish.labels) and (all_of or not wish.by_hand(each))
+        if key not in keys and selected(each, desired.labels) and (all_of or not desired.by_hand(each))
     ]
-    found.sort(key=lambda item: (wish.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
+    found.sort(key=lambda item: (desired.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
     return [Write(key, resources[key.type], None, each, ours=not adopted(each)) for key, each in found]
 
 
 def ends(found: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether an object was deleted already, and is still there."""
+    """Whether an object is under deletion."""
     return bool(found and found["metadata"].get("deletionTimestamp"))
 
 
 def ending_of(found: t.Mapping[str, t.Any]) -> str:
-    """Why an object that was deleted is still there."""
-    finalizers = found["metadata"].get("finalizers") or ["none (it goes in a moment)"]
-    return "it is deleted and still there; its finalizers: %s" % ", ".join(finalizers)
+    """Why a deleted object still exists."""
+    finalizers = found["metadata"].get("finalizers") or ["none (it is about to disappear)"]
+    return "it is deleted and still exists; its finalizers: %s" % ", ".join(finalizers)
 
 
-def _not_ours(key: Key, found: t.Mapping[str, t.Any], wish: Wish) -> RailyardError | None:
-    """One that has none of the labels is nobody's: somebody took them away, or it was there before."""
+def _not_ours(key: Key, found: t.Mapping[str, t.Any], desired: DesiredObjects) -> RailyardError | None:
+    """The error for an object with other values of our labels. One without the labels has no owner."""
     own = found["metadata"].get("labels") or {}
     other = [
-        "%s=%s" % (name, own[name]) for name in wish.labels if own.get(name, wish.labels[name]) != wish.labels[name]
+        "%s=%s" % (name, own[name])
+        for name in desired.labels
+        if own.get(name, desired.labels[name]) != desired.labels[name]
     ]
     if not other:
         return None
-    family = all(own.get(name) == value for name, value in wish.family.items())
+    family = all(own.get(name) == value for name, value in desired.family.items())
     return Refused(
-        "it is there already and is another's: %s" % ", ".join(other),
+        "it exists already and belongs to another owner: %s" % ", ".join(other),
         str(key),
-        "give one of the two other names in its fabric file, or tear the other one down first"
+        "change the names in one of the two fabric files, or tear the other one down first"
         if family
-        else "give yours another name in the fabric file (names), or have its owner delete it",
+        else "choose another name in the fabric file (names), or have its owner delete it",
     )

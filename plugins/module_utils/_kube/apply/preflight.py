@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a run needs of a cluster, asked before anything is done: all that is missing at once."""
+"""Checks what a run needs of a cluster before anything is changed, and reports all that is missing at once."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import namespaces, secrets
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
-    Wish,
+    DesiredObjects,
     leaving,
     observed,
     served,
 )
 
-# Server-side apply of an object that is not there yet takes both.
+# Server-side apply of a new object needs both create and patch.
 _WRITE = ("list", "create", "patch", "delete")
 _NODES = ("list", "patch")
 
 
 class Later(t.NamedTuple):
-    """What else is done. ``prune``: what left the plan goes; ``wait``: somebody waits for nodes and objects;
-    ``beside``: kinds that are read for that, although the plan has no objects of them."""
+    """What the run does later. ``prune``: delete what left the plan; ``wait``: wait for nodes and objects; ``beside``:
+    kinds that are read for that, although the plan has no objects of them."""
 
     prune: bool = True
     wait: bool = False
@@ -40,67 +40,69 @@ _AND_PRUNED = Later()
 
 def problems(
     server: Server,
-    wish: Wish,
+    desired: DesiredObjects,
     labels_nodes: bool,
     say: Say,
     read: t.Sequence[secrets.Wanted] = (),
     later: Later = _AND_PRUNED,
 ) -> list[RailyardError]:
-    """Kinds, namespaces, secrets that are ``read`` and permissions that are missing; empty where the run can begin.
+    """Kinds, namespaces, secrets that are ``read`` and permissions that are missing; empty if the run can begin.
 
-    :param later: what else is done, for which permissions are asked too.
-    :raises RailyardError: where the server cannot be asked at all, or is too old.
+    :param later: what the run does later; its permissions are checked too.
+    :raises RailyardError: if the server cannot be reached, or is too old.
     """
     _version = server.version
     found: list[RailyardError] = []
     try:
-        resources = served(server, wish)
+        resources = served(server, desired)
     except RailyardError as error:
         found.extend(getattr(error, "errors", [error]))
-        resources = server.resources([*wish.kinds, *((each["apiVersion"], each["kind"]) for each in wish.objects)])
-    found.extend(_namespaces(server, wish, say))
+        resources = server.resources(
+            [*desired.kinds, *((each["apiVersion"], each["kind"]) for each in desired.objects)]
+        )
+    found.extend(_namespaces(server, desired, say))
     found.extend(secrets.problems(server, read))
-    found.extend(_permissions(server, wish, resources, labels_nodes, say, later))
+    found.extend(_permissions(server, desired, resources, labels_nodes, say, later))
     return found
 
 
-def overwritten(server: Server, wish: Wish, maker: str, made: Kind, say: Say) -> list[str]:
-    """Warnings for objects that people made, and that a controller writes over and owns once ours are applied.
+def overwritten(server: Server, desired: DesiredObjects, maker: str, made: Kind, say: Say) -> list[str]:
+    """Warnings for objects of users that a controller will overwrite and own once ours are applied.
 
-    :param maker: the kind of ours that it makes objects of the same name of. :param made: the kind of these.
+    :param maker: our kind, from which it creates objects of the same name. :param made: the kind of these.
     """
-    wanted = {Key.of(each, made) for each in wish.objects if each["kind"] == maker}
+    wanted = {Key.of(each, made) for each in desired.objects if each["kind"] == maker}
     resources = server.resources([made]) if wanted else {}
     live = observed(server, resources, {}, say, accept=METADATA)
     return [
-        "%s was made by hand: its controller writes over it when %s %s is applied, and teardown removes it. Remedy:"
+        "%s was created by hand: its controller overwrites it when %s %s is applied, and teardown removes it. Remedy:"
         " save it (kubectl get %s -n %s %s -o yaml), or give the network another name in the fabric file (names)"
         % (key, maker, key.name, resources[made].plural, key.namespace, key.name)
         for key, found in sorted(live.items())
-        if key in wanted and not found["metadata"].get("ownerReferences") and not selected(found, wish.family)
+        if key in wanted and not found["metadata"].get("ownerReferences") and not selected(found, desired.family)
     ]
 
 
-def _namespaces(server: Server, wish: Wish, say: Say) -> list[RailyardError]:
-    """A namespace that is not there is its operator's, which is then not installed either; one that ends goes."""
-    names = sorted({each["metadata"]["namespace"] for each in wish.objects if each["metadata"].get("namespace")})
+def _namespaces(server: Server, desired: DesiredObjects, say: Say) -> list[RailyardError]:
+    """A missing namespace belongs to an operator that is not installed either."""
+    names = sorted({each["metadata"]["namespace"] for each in desired.objects if each["metadata"].get("namespace")})
     missing: list[str] = []
     going: dict[str, RailyardError] = {}
 
     def one(name: str) -> None:
-        # who may not look is not told here; the apply says it
+        # without the permission to read it, the apply reports it
         found = namespaces.read(server, name)
         if found is None:
             missing.append(name)
         elif namespaces.ending(found):
             going[name] = namespaces.hanging(server, found)
 
-    each(one, names, server.connections, say, "looking for namespaces")
+    each(one, names, server.connections, say, "reading namespaces")
     return [
         RailyardError(
             "the cluster has no namespace %s" % name,
             server.url,
-            "install the operator that lives in it, say another with -e kubernetes_options, or make it: "
+            "install the operator that runs in it, name another with -e kubernetes_options, or create it: "
             "kubectl create namespace %s" % name,
         )
         for name in sorted(missing)
@@ -108,10 +110,15 @@ def _namespaces(server: Server, wish: Wish, say: Say) -> list[RailyardError]:
 
 
 def _permissions(
-    server: Server, wish: Wish, resources: t.Mapping[Kind, Resource], labels_nodes: bool, say: Say, later: Later
+    server: Server,
+    desired: DesiredObjects,
+    resources: t.Mapping[Kind, Resource],
+    labels_nodes: bool,
+    say: Say,
+    later: Later,
 ) -> list[RailyardError]:
-    """Kinds that only an earlier plan may have had are looked through, no more, unless something of them is to go."""
-    used = {(each["apiVersion"], each["kind"]) for each in wish.objects}
+    """Kinds that only an earlier plan may have had are only listed, unless objects of them are deleted."""
+    used = {(each["apiVersion"], each["kind"]) for each in desired.objects}
     asked = {(verb, each) for kind, each in resources.items() for verb in (_WRITE if kind in used else _WRITE[:1])}
     asked |= {(verb, NODES) for verb in _NODES if labels_nodes}
     if later.wait:
@@ -123,17 +130,17 @@ def _permissions(
         if not server.may(verb, resource):
             denied.setdefault(resource.name, []).append(verb)
 
-    each(one, sorted(asked), server.connections, say, "asking for permissions")
+    each(one, sorted(asked), server.connections, say, "checking permissions")
     unused = {kind: each for kind, each in resources.items() if kind not in used and each.name not in denied}
     if later.prune and unused:
-        live = observed(server, unused, wish.labels, say, accept=METADATA)
-        going = {("delete", write.resource) for write in leaving(wish, unused, live)[0]}
-        each(one, sorted(going), server.connections, say, "asking for permissions")
+        live = observed(server, unused, desired.labels, say, accept=METADATA)
+        going = {("delete", write.resource) for write in leaving(desired, unused, live)[0]}
+        each(one, sorted(going), server.connections, say, "checking permissions")
     return [
         RailyardError(
-            "who asks may not %s %s" % (", ".join(sorted(verbs)), resource),
+            "the user may not %s %s" % (", ".join(sorted(verbs)), resource),
             server.url,
-            "let a cluster administrator grant it, or name another context with -e kubernetes_context=NAME",
+            "have a cluster administrator grant it, or name another context with -e kubernetes_context=NAME",
         )
         for resource, verbs in sorted(denied.items())
     ]

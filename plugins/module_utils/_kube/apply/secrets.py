@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Secrets that people make and controllers read: whether they are there with the keys that are read, never what they
-say.
-"""
+"""Secrets that users create and controllers read: whether they exist with the required keys. Values are never shown."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ class Wanted(t.Protocol):
 
 
 def problems(server: Server, wanted: t.Iterable[Wanted]) -> list[RailyardError]:
-    """What is missing. Who asks and may not see secrets is told nothing: their reader says it, once it runs."""
+    """What is missing. Nothing is reported if the user may not read secrets: the controller reports it when it runs."""
     found = []
     for each in wanted:
         status, answer = server.ask("GET", "/api/v1/namespaces/%s/secrets/%s" % (each.namespace, each.name))
@@ -40,7 +38,7 @@ def problems(server: Server, wanted: t.Iterable[Wanted]) -> list[RailyardError]:
             continue
         place = "secret %s/%s" % (each.namespace, each.name)
         words = " ".join("--from-literal=%s=..." % key for key in each.keys)
-        remedy = "make it: kubectl create secret generic %s -n %s %s" % (each.name, each.namespace, words)
-        what = "is not there" if status == 404 else "has no %s" % " and no ".join(missing)
-        found.append(RailyardError(what, place, remedy if status == 404 else "add what is missing, or %s" % remedy))
+        remedy = "create it: kubectl create secret generic %s -n %s %s" % (each.name, each.namespace, words)
+        what = "does not exist" if status == 404 else "has no %s" % " and no ".join(missing)
+        found.append(RailyardError(what, place, remedy if status == 404 else "add the missing keys, or %s" % remedy))
     return found

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Sends what differs: kinds one after the other, objects of a kind side by side; in check mode to the server too, as a
-dry run.
+"""Sends what differs: kinds one after the other, objects of a kind concurrently; in check mode as a server-side dry
+run.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compar
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_replacement import Arranged, arranged
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
+    DesiredObjects,
     Live,
-    Wish,
     Write,
     decided,
     ending_of,
@@ -54,19 +54,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
 )
 
 TRYING = "trying"
-# Seconds between two looks at what is going, and how many times as long as the look itself at the least.
+# Seconds between two looks at objects under deletion, and the least pause as a multiple of a look's own time.
 _LOOK = 1.0
 _REST = 5.0
-# Seconds before an object is sent again that came, or was changed, while it was sent.
+# Seconds before an object is sent again that was created or changed while it was sent.
 _SENT_AGAIN = (0.2, 1.0, 3.0)
 
 
 class Apply:
-    """One run. ``done`` is what was (or would be) written so far, also after an error."""
+    """One run. ``done`` is what was written so far (in check mode: would be), also after an error."""
 
-    def __init__(self, server: Server, wish: Wish, check: bool, say: Say) -> None:
+    def __init__(self, server: Server, desired: DesiredObjects, check: bool, say: Say) -> None:
         self.server = server
-        self.wish = wish
+        self.desired = desired
         self.check = check
         self.say = say
         self.done: list[Write] = []
@@ -75,16 +75,21 @@ class Apply:
         self._total = 0
 
     def present(self, prune: bool, timeout: float = 120) -> None:
-        """Make the cluster hold the wish.
+        """Bring the cluster to the desired state.
 
-        :param timeout: seconds for what is deleted to be created again. :raises RailyardError: for all that is refused.
+        :param timeout: seconds for replaced objects to disappear. :raises RailyardError: for all that is refused.
         """
-        resources = served(self.server, self.wish)
+        resources = served(self.server, self.desired)
         live = observed(
-            self.server, resources, self.wish.family, self.say, settler(self.wish), whole=frozenset(self.wish.rules)
+            self.server,
+            resources,
+            self.desired.family,
+            self.say,
+            settler(self.desired),
+            whole=frozenset(self.desired.rules),
         )
-        writes, warnings = decided(self.wish, resources, live, prune)
-        plan = arranged(self.wish, writes, live, prune)
+        writes, warnings = decided(self.desired, resources, live, prune)
+        plan = arranged(self.desired, writes, live, prune)
         self.warnings.extend(warnings + plan.warnings)
         raise_refused(list(enumerate(plan.errors)))
         self._consent(plan)
@@ -104,43 +109,43 @@ class Apply:
         return None
 
     def absent(self, timeout: float) -> None:
-        """Take away all that carries the wish's labels, the last applied first; wait until each kind is gone.
+        """Delete all objects with our labels, in reverse order of application; wait until each kind is gone.
 
-        :param timeout: seconds for each kind. :raises RailyardError: for what does not go, with its finalizers.
+        :param timeout: seconds for each kind. :raises RailyardError: for objects that do not disappear.
         """
-        kinds = [*self.wish.kinds, *((each["apiVersion"], each["kind"]) for each in self.wish.objects)]
+        kinds = [*self.desired.kinds, *((each["apiVersion"], each["kind"]) for each in self.desired.objects)]
         resources = self.server.resources(dict.fromkeys(kinds))
-        whole = frozenset(self.wish.rules)
-        live = observed(self.server, resources, self.wish.family, self.say, keeper(self.wish), whole=whole)
-        goes = going(self.wish, resources, live, all_of=True)
+        whole = frozenset(self.desired.rules)
+        live = observed(self.server, resources, self.desired.family, self.say, keeper(self.desired), whole=whole)
+        goes = going(self.desired, resources, live, all_of=True)
         writes = [write for write in goes if not ends(write.live)]
         self._total = len(writes)
         if self.check:
             self.warnings += ["%s: %s" % (write.key, ending_of(write.live or {})) for write in goes if ends(write.live)]
             return self._send(writes, self._write, TRYING)
-        # what was deleted before and hangs is waited for in its turn: its controller needs what comes after it too
+        # objects under deletion are waited for in their order: their controllers need the objects after them
         for batch in _batches(goes):
             self._send([write for write in batch if not ends(write.live)], self._write, "deleting")
             self._gone([write for write in batch if not write.releases], timeout)
         return None
 
     def _consent(self, plan: Arranged) -> None:
-        """What is deleted although it is planned is said first, and done with consent alone.
+        """Report planned objects that are deleted and created again; they need consent.
 
-        :raises Refused: without it.
+        :raises Refused: without consent.
         """
         lines = plan.lines()
         if self.check:
             self.warnings += ["to be replaced: " + line for line in lines]
-            if lines and not self.wish.replace:
+            if lines and not self.desired.replace:
                 self.warnings.append("the run needs consent for that: -e kubernetes_replace=true")
-        elif lines and not self.wish.replace:
+        elif lines and not self.desired.replace:
             raise Errors(
                 [
                     Refused(
                         line,
                         "replacement without consent",
-                        "none of their addresses is in use by a pod as far as their status says; consent with"
+                        "according to their status no pod uses their addresses; consent with"
                         " -e kubernetes_replace=true, and pods that start meanwhile wait",
                     )
                     for line in lines
@@ -148,16 +153,16 @@ class Apply:
             )
 
     def _make_room(self, batch: list[Write], early: list[Write], timeout: float) -> None:
-        """Delete what the writes of this kind cannot be sent beside, and wait until it is gone."""
+        """Delete what conflicts with the writes of this kind, and wait until it is gone."""
         goes = [*early, *(write for write in batch if write.replaces)]
         if goes:
             self._send([write for write in goes if not ends(write.live)], self._delete_unchanged, "deleting")
             self._gone(goes, timeout)
 
     def _send(self, writes: list[Write], do: t.Callable[[Write], None], doing: str) -> None:
-        """Objects of one kind, or of any in a dry run, which needs no order and then says all that is refused at once.
+        """Send objects of one kind; in a dry run, which needs no order, of any kind, to report all refusals at once.
 
-        What a webhook denies is sent again as long as others get through: it may be for what one of these still had.
+        What a webhook denies is sent again as long as other writes succeed: one of these may have been the cause.
         """
         while writes:
             others, denied = self._sent(writes, do, doing)
@@ -170,7 +175,7 @@ class Apply:
     def _sent(
         self, writes: list[Write], do: t.Callable[[Write], None], doing: str
     ) -> tuple[list[RailyardError], dict[int, RailyardError]]:
-        """What was refused otherwise, and by webhooks, by the identity of the write."""
+        """Other refusals, and those of webhooks by the identity of the write."""
         denied: dict[int, RailyardError] = {}
 
         def one(write: Write) -> None:
@@ -192,7 +197,7 @@ class Apply:
         return [], denied
 
     def _try(self, writes: list[Write], plan: Arranged) -> None:
-        """One dry run of each shape, for servers that would drop what they do not know and say nothing."""
+        """One dry run of each shape, for servers that silently drop unknown fields."""
         shapes: dict[t.Any, Write] = {}
         for write in sorted(writes, key=lambda write: write.replaces or write.step):
             if write.wanted is not None:
@@ -204,7 +209,7 @@ class Apply:
         self._send(list(shapes.values()), one, TRYING)
 
     def _tried(self, write: Write, plan: Arranged) -> Object | None:
-        """The answer to a dry run; None where the server cannot take it before others are out of its way."""
+        """The answer to a dry run; None if the server can accept it only after other writes."""
         try:
             _created, got = self._put(write, True)
         except (Denied, Immutable):
@@ -234,15 +239,15 @@ class Apply:
         _kept(write, got)
         if not created and (write.live is None or not write.ours):
             self._adopt(write, got)
-        if not self.check and differences(write.wanted, got, self.wish.manager):
-            # what leaves an object as a whole mapping leaves our managed fields with the second apply alone
+        if not self.check and differences(write.wanted, got, self.desired.manager):
+            # a mapping that is removed as a whole leaves our managed fields only with the second apply
             _created, got = self._put(write, False)
         if not write.replaces and write.live is not None and _content(got) == _content(write.live):
             return None
         return self._note(write)
 
     def _delete_unchanged(self, write: Write) -> None:
-        """Delete an object of which nothing has come into use since it was read."""
+        """Delete an object unless it changed since it was read."""
         version = str((write.live or {})["metadata"].get("resourceVersion") or "")
         if not self.server.delete(write.resource, write.key, _uid(write.live), False, version):
             raise Refusal("it changed since it was read", str(write.key), "run again, which reads it again")
@@ -250,54 +255,54 @@ class Apply:
             self._note(write)
 
     def _adopt(self, write: Write, got: Object) -> None:
-        """Mark an object that another made with the wanted values, so that it stays when ours go."""
-        others = makers(got, self.wish.manager)
+        """Mark an object that another manager created with the desired values, so that teardown keeps it."""
+        others = makers(got, self.desired.manager)
         if not others:
-            return  # it is ours, and came meanwhile or had lost its labels
+            return  # it is ours, and was created meanwhile or had lost its labels
         write.adopts = True
         if not self.check:
             mark = {"metadata": {"annotations": {ADOPTED: ",".join(others)[:200]}}}
-            self.server.merge(write.resource, write.key, mark, self.wish.manager, False)
+            self.server.merge(write.resource, write.key, mark, self.desired.manager, False)
         with self._lock:
             self.warnings.append(
-                "%s was there before, made by %s: it is adopted, and teardown leaves it on the cluster"
+                "%s existed before, created by %s: it is adopted, and teardown leaves it on the cluster"
                 % (write.key, " and ".join(others))
             )
 
     def _release(self, write: Write) -> None:
-        """Take our labels and annotations off what another made, and leave it to them."""
+        """Remove our labels and annotations from an object that another manager created."""
         live = write.live or {}
-        patch = {"metadata": released(live, self.wish.manager, (ADOPTED, APPLIED))}
-        self.server.merge(write.resource, write.key, patch, self.wish.manager, self.check)
+        patch = {"metadata": released(live, self.desired.manager, (ADOPTED, APPLIED))}
+        self.server.merge(write.resource, write.key, patch, self.desired.manager, self.check)
 
     def _put(self, write: Write, dry: bool) -> tuple[bool, Object]:
-        """Whether it was made by that, and the object as it then is."""
-        server, manager, wanted = self.server, self.wish.manager, write.wanted or {}
+        """Whether this created the object, and the object after it."""
+        server, manager, wanted = self.server, self.desired.manager, write.wanted or {}
 
         def put(force: bool) -> tuple[bool, Object]:
             for pause in (*_SENT_AGAIN, None):
                 try:
                     return server.apply(write.resource, write.key, wanted, manager, force, dry)
                 except Exists:
-                    # made or changed meanwhile, as by a second run: the next apply is an update
+                    # created or changed meanwhile, for example by a second run: the next apply is an update
                     if pause is None:
                         raise
                     time.sleep(pause)
             raise AssertionError("unreachable")
 
         try:
-            created, got = put(self.wish.force)
+            created, got = put(self.desired.force)
         except Conflict as conflict:
             if not self._drifted(write, conflict):
-                raise
+                raise Conflict(conflict.place, conflict.owners, self.desired.force_variable) from conflict
             created, got = put(True)
         got.update(apiVersion=write.key.api, kind=write.key.kind)
         return created, got
 
     def _drifted(self, write: Write, conflict: Conflict) -> bool:
-        """Whether the fields were ours at the last apply, and somebody edited them since, by hand or by program.
+        """Whether the fields were ours at the last apply and were edited since, by a user or a program.
 
-        Someone who applies them as well means them to stay; that is a conflict.
+        A manager that applies them too intends to keep them; that is a conflict.
         """
         if write.live is None or write.wanted is None or digest_of(write.live) != digest_of(write.wanted):
             return False
@@ -310,7 +315,7 @@ class Apply:
             return False
         with self._lock:
             for manager, field in conflict.owners:
-                text = "%s: %s was changed by %s since it was applied, and is put right" % (write.key, field, manager)
+                text = "%s: %s was changed by %s since it was applied, and is corrected" % (write.key, field, manager)
                 if text not in self.warnings:
                     self.warnings.append(text)
         return True
@@ -325,13 +330,13 @@ class Apply:
             resources = {batch[0].key.type: batch[0].resource}
             waited = {write.key for write in batch}
             begun = time.monotonic()
-            whole: frozenset[Kind] = frozenset(self.wish.rules)
-            live: Live = observed(self.server, resources, self.wish.labels, self.say, accept=METADATA, whole=whole)
+            whole: frozenset[Kind] = frozenset(self.desired.rules)
+            live: Live = observed(self.server, resources, self.desired.labels, self.say, accept=METADATA, whole=whole)
             batch = [write for write in batch if write.key in live and _uid(live[write.key]) == _uid(write.live)]
             if batch and time.monotonic() >= end:
                 raise _hanging({write.key: live[write.key] for write in batch}, len(waited), timeout)
             if batch:
-                # a look at thousands takes the server a while, and is not all that it has to do
+                # a list of thousands is expensive for the server
                 time.sleep(max(_LOOK, _REST * (time.monotonic() - begun)))
 
 
@@ -339,22 +344,22 @@ def _hanging(live: Live, count: int, timeout: float) -> RailyardError:
     keys = list(live)
     more = " (and %d more of this kind)" % (len(keys) - 1) if len(keys) > 1 else ""
     return RailyardError(
-        "%s%s; nobody let it go within %g s" % (ending_of(live[keys[0]]), more, timeout),
+        "%s%s; no controller removed them within %g s" % (ending_of(live[keys[0]]), more, timeout),
         str(keys[0]),
-        "see that the controller that set the finalizer runs and that no pod uses the object any more, then run again;"
-        " what was applied before it is still there for its controllers",
+        "check that the controller that set the finalizer runs and that no pod uses the object, then run again;"
+        " objects that were applied before it still exist for its controllers",
     )
 
 
 def _kept(write: Write, got: Object) -> None:
-    """:raises Refusal: where what was sent did not come back."""
+    """:raises Refusal: if the server stored something else than was sent."""
     lost = list(unkept(write.wanted, got))
     dropped = [each.path for each in lost if each.before is None]
     if dropped:
         raise Refusal(
             "the server drops %s" % ", ".join(dropped),
             str(write.key),
-            "bring the CustomResourceDefinition of %s to the release that this collection is made for"
+            "install the CustomResourceDefinition of %s of the release that this collection is made for"
             % write.resource.name,
         )
     if lost:
@@ -366,22 +371,22 @@ def _kept(write: Write, got: Object) -> None:
 
 
 def _batches(writes: list[Write]) -> list[list[Write]]:
-    """Neighbours of one kind that all come or all go."""
+    """Consecutive writes of one kind that are all deletions or all others."""
     found: list[list[Write]] = []
     for write in writes:
-        if found and _alike(found[-1][-1], write):
+        if found and _same_batch(found[-1][-1], write):
             found[-1].append(write)
         else:
             found.append([write])
     return found
 
 
-def _alike(one: Write, other: Write) -> bool:
+def _same_batch(one: Write, other: Write) -> bool:
     return one.key.type == other.key.type and (one.wanted is None) == (other.wanted is None)
 
 
 def _content(found: Object) -> Object:
-    """An object without what differs between two answers that say the same."""
+    """An object without what differs between two equal answers."""
     plain = {key: value for key, value in found.items() if key != "status"}
     metadata = dict(plain["metadata"])
     for key in ("resourceVersion", "generation", "selfLink"):

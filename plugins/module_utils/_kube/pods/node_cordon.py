@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Nodes with a bad rail: labelled, and kept free of new pods, until they are well again.
+"""Labels and cordons nodes with failed rails until they are healthy again.
 
-Only what this did itself is taken back: a node that somebody else has cordoned stays so. The label has a prefix of its
-own, because those of the plan are taken from a node where the plan does not have them.
+Only our own cordons are removed: a node that another user cordoned stays cordoned. The label has a prefix of its own,
+because labels with the prefix of the plan are removed from nodes if the plan does not have them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_l
 
 BAD = "health.railyard.fabric/bad-rails"
 CORDONED = "health.railyard.fabric/cordoned"
-# The most that a label's value may have.
+# The maximum length of a label's value.
 LONGEST = 63
 
 Object = t.Dict[str, t.Any]
 
 
 def label(rails: t.Sequence[str]) -> str | None:
-    """The rails as a label's value: those that there is room for, and ``more``; None for none."""
+    """The rails as a label's value: as many as fit, then ``more``; None without rails."""
     if not rails:
         return None
     value = ".".join(rails)
@@ -38,10 +38,10 @@ def label(rails: t.Sequence[str]) -> str | None:
 
 
 def patch(rails: t.Sequence[str], metadata: t.Mapping[str, t.Any], cordoned: t.Callable[[], bool]) -> Object:
-    """The merge patch that a node needs; empty where it needs none.
+    """The merge patch that a node needs; empty if it needs none.
 
     :param metadata: the node's, with ``labels`` and ``annotations``.
-    :param cordoned: whether the node takes no new pods now; asked only where that decides something.
+    :param cordoned: whether the node is unschedulable; called only if that matters.
     """
     value = label(rails)
     ours = CORDONED in (metadata.get("annotations") or {})
@@ -58,9 +58,9 @@ def patch(rails: t.Sequence[str], metadata: t.Mapping[str, t.Any], cordoned: t.C
 
 
 def cordon(server: Server, nodes: t.Mapping[str, t.Sequence[str]], manager: str, check: bool) -> list[Change]:
-    """Bring the nodes' labels and cordons to what is known of their rails.
+    """Set the nodes' labels and cordons according to their failed rails.
 
-    :param nodes: node -> its bad rails.
+    :param nodes: node -> its failed rails.
     :raises RailyardError: for what the server refuses.
     """
     live = {each["metadata"]["name"]: each["metadata"] for each in server.list(NODES, accept=METADATA)}

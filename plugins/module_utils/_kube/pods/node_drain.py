@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A node without pods for as long as it reboots: cordoned, drained by evictions, and given back.
+"""Drains a node for a reboot: cordons it, evicts its pods, and uncordons it afterwards.
 
-Which pods stay and which are in the way is decided before anything is done, as ``kubectl drain`` decides it: pods of
-DaemonSets and of the kubelet itself stay; pods of nobody, and pods whose data ends with them, take leave. Evictions
-heed disruption budgets, and are tried again until the time is over. An annotation says that the cordon is ours, so that
-a later run can take it back where this one was cut off, and never takes back another's.
+Before anything is changed, pods are classified as ``kubectl drain`` does: pods of DaemonSets and static pods stay; pods
+without a controller, and pods with data in an emptyDir, need consent. Evictions respect disruption budgets, and are
+tried again until the timeout. An annotation marks our own cordon, so that a later run can remove it after an
+interruption and never removes that of another user.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_l
 
 OURS = "reboot.railyard.fabric/cordoned"
 MIRROR = "kubernetes.io/config.mirror"
-# Seconds between looks at what is left.
+# Seconds between looks at the remaining pods.
 PAUSE = 2.0
 # Pods that a line names.
 _SHOWN = 6
 
 
-class Leave(t.NamedTuple):
-    """What may be done to pods. ``empty_dirs``: those with data in an emptyDir, which ends with them, may go;
-    ``unmanaged``: those that nobody makes anew. ``grace``: seconds until one is ended by force, None for its own."""
+class Consent(t.NamedTuple):
+    """``empty_dirs``: pods with data in an emptyDir, which is lost, may be evicted; ``unmanaged``: pods that no
+    controller recreates. ``grace``: seconds until a pod is killed, None for the pod's own."""
 
     empty_dirs: bool = False
     unmanaged: bool = False
@@ -41,7 +41,7 @@ class Leave(t.NamedTuple):
 
 
 class Pod(t.NamedTuple):
-    """A pod that is to go, or is in the way. ``ways``: what takes leave; empty for nothing."""
+    """A pod that must be evicted. ``ways``: the kinds of consent that it needs."""
 
     key: Key
     uid: str
@@ -57,7 +57,7 @@ _EMPTY_DIR, _UNMANAGED = "empty_dirs", "unmanaged"
 
 
 def classed(pod: Object) -> Pod | None:
-    """A pod that has to go; None for one that stays."""
+    """The pod if it must be evicted; None if it stays."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
@@ -73,12 +73,12 @@ def classed(pod: Object) -> Pod | None:
 
 
 class Drain:
-    """One node. ``done`` are the changes so far, ``waits`` pods that could not go at once, each with the reason."""
+    """One node. ``done`` are the changes so far, ``waits`` the pods that could not be evicted at once, with reasons."""
 
-    def __init__(self, server: Server, node: str, leave: Leave, manager: str, check: bool, say: Say) -> None:
+    def __init__(self, server: Server, node: str, consent: Consent, manager: str, check: bool, say: Say) -> None:
         self.server = server
         self.node = node
-        self.leave = leave
+        self.consent = consent
         self.manager = manager
         self.check = check
         self.say = say
@@ -86,14 +86,14 @@ class Drain:
         self.waits: dict[str, str] = {}
 
     def drained(self, timeout: float) -> None:
-        """Keep new pods off the node and have those that are there end, within ``timeout`` seconds.
+        """Cordon the node and evict its pods within ``timeout`` seconds.
 
-        :raises RailyardError: for pods that take leave, with nothing done; for those that did not end in time, after
-            the node takes pods again, unless somebody else had cordoned it.
+        :raises RailyardError: for pods that need consent, with nothing changed; for pods that did not end in time,
+            after the node is uncordoned, unless another user had cordoned it.
         """
         node = self._read()
         pods = self._pods()
-        self._see_leave(pods)
+        self._check_consent(pods)
         cordoned = bool(node["spec"].get("unschedulable"))
         if not cordoned:
             self._patch({"metadata": {"annotations": {OURS: "true"}}, "spec": {"unschedulable": True}}, False, True)
@@ -105,7 +105,7 @@ class Drain:
             raise
 
     def restored(self) -> None:
-        """Let the node take pods again where it was drained by us; another's cordon stays.
+        """Uncordon the node if we drained it; the cordon of another user stays.
 
         :raises RailyardError: for what the server refuses.
         """
@@ -121,38 +121,42 @@ class Drain:
             raise RailyardError(
                 "the cluster has no node of this name",
                 "Node %s" % self.node,
-                "see the names in 'kubectl get nodes', which must be the plan's, or drain by hand and run without "
-                "reboot_drain",
+                "compare the plan's names with 'kubectl get nodes', or drain by hand and run without reboot_drain",
             ) from None
 
     def _pods(self) -> list[Pod]:
         rows = self.server.list(PODS, fields="spec.nodeName=%s" % self.node)
         return [pod for pod in map(classed, rows) if pod]
 
-    def _see_leave(self, pods: t.Sequence[Pod]) -> None:
+    def _check_consent(self, pods: t.Sequence[Pod]) -> None:
         errors: list[RailyardError] = []
-        for way, given, said, remedy in (
-            (_UNMANAGED, self.leave.unmanaged, "nobody makes these pods anew", "-e reboot_drain_unmanaged=true"),
+        for way, given, message, remedy in (
             (
-                *(_EMPTY_DIR, self.leave.empty_dirs, "these pods have data in an emptyDir, which ends with them"),
+                _UNMANAGED,
+                self.consent.unmanaged,
+                "no controller recreates these pods",
+                "-e reboot_drain_unmanaged=true",
+            ),
+            (
+                *(_EMPTY_DIR, self.consent.empty_dirs, "these pods have data in an emptyDir, which would be lost"),
                 "-e reboot_drain_empty_dirs=true",
             ),
         ):
             names = [pod.name for pod in pods if way in pod.ways and not pod.leaving]
             if names and not given:
-                remedy = "move what they do elsewhere, or let them be ended with %s" % remedy
-                errors.append(Refused("%s: %s" % (said, _few(names)), "Node %s" % self.node, remedy))
+                remedy = "move their work elsewhere, or allow to delete them with %s" % remedy
+                errors.append(Refused("%s: %s" % (message, _few(names)), "Node %s" % self.node, remedy))
         raise_all(errors)
 
     def _evict(self, pods: t.Sequence[Pod], end: float, timeout: float) -> None:
-        """Ask for all of them, then again for those that were refused, until none is left."""
+        """Evict all of them, and again those that were refused, until none remains."""
         asked: set[str] = set()
-        told = False
+        reported = False
         while True:
             for pod in pods:
                 if pod.leaving or pod.uid in asked:
                     continue
-                why = self.server.evict(pod.key, pod.uid, self.leave.grace, self.check)
+                why = self.server.evict(pod.key, pod.uid, self.consent.grace, self.check)
                 if why:
                     self.waits[pod.name] = why
                     continue
@@ -164,16 +168,16 @@ class Drain:
             left = self._left(pods)
             if not left:
                 return
-            if not told:
+            if not reported:
                 self.say("%s: waiting for %d pods to end" % (self.node, len(left)))
-                told = True
+                reported = True
             if time.monotonic() >= end:
                 raise_all([self._late(pod, timeout) for pod in left])
             time.sleep(PAUSE)
             pods = left
 
     def _left(self, pods: t.Sequence[Pod]) -> list[Pod]:
-        """Those of the pods that are still there. Later ones tolerate the cordon, and will be back in any case."""
+        """The pods that still exist. Later ones tolerate the cordon, and would come back in any case."""
         uids = {pod.uid for pod in pods}
         return [pod for pod in self._pods() if pod.uid in uids]
 
@@ -183,13 +187,13 @@ class Drain:
             return RailyardError(
                 "it could not be evicted within %g s: %s" % (timeout, why),
                 "Pod %s" % pod.name,
-                "see its disruption budget (kubectl get poddisruptionbudgets -n %s), bring more of its kind up "
-                "elsewhere, or give more time with -e reboot_drain_timeout=SECONDS" % pod.key.namespace,
+                "see its disruption budget (kubectl get poddisruptionbudgets -n %s), start more replicas elsewhere, "
+                "or allow more time with -e reboot_drain_timeout=SECONDS" % pod.key.namespace,
             )
         return RailyardError(
-            "it was told to end and has not within %g s" % timeout,
+            "it was evicted and did not end within %g s" % timeout,
             "Pod %s" % pod.name,
-            "see what it still does, or give more time with -e reboot_drain_timeout=SECONDS",
+            "see its log, or allow more time with -e reboot_drain_timeout=SECONDS",
         )
 
     def _patch(self, made: Object, before: bool, after: bool) -> None:
@@ -197,7 +201,7 @@ class Drain:
         self.done.append(Change("Node " + self.node, "spec.unschedulable", before, after, _sent))
 
     def _give_back(self) -> None:
-        """After a failure, which is what is told whatever comes of this."""
+        """After a failure, which is the error that is reported even if this fails too."""
         try:
             self.restored()
         except RailyardError as error:

@@ -15,10 +15,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_serv
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Object
 
 RUNNING = "Running"
-# A container that only waits for the pod's network says nothing of why that does not come.
+# These reasons do not explain why the pod's network is not ready.
 _WAITING = ("ContainerCreating", "PodInitializing")
-# Pods of which events are asked for: what keeps them all from running is the same mostly.
-_ASKED = 32
+# Pods of which events are read: most have the same cause.
+_EVENTS_READ = 32
 
 
 def there(server: Server, namespace: str, names: t.Iterable[str]) -> list[str]:
@@ -38,17 +38,17 @@ def there(server: Server, namespace: str, names: t.Iterable[str]) -> list[str]:
 
 
 def of(server: Server, namespace: str, selector: str, networks: str) -> list[Object]:
-    """A row a pod: ``name``, ``namespace``, ``uid``, ``node`` (None: on none yet), ``phase``, ``running``, ``leaving``,
-    ``why`` (it does not run; empty where it does) and ``networks``, what was attached, ``[{interface, network}]``.
+    """A row per pod: ``name``, ``namespace``, ``uid``, ``node`` (None: not scheduled), ``phase``, ``running``,
+    ``leaving``, ``why`` it does not run (empty if it does) and the attached ``networks``, ``[{interface, network}]``.
 
-    :param networks: the annotation that says what was attached.
+    :param networks: the annotation with the attached networks.
     :raises RailyardError: for what the server refuses.
     """
     resource = Resource("/api/v1/namespaces/%s" % namespace, "pods", False)
     rows = server.list(resource, selector, keep=lambda pod: _row(pod, networks))
-    silent = [row for row in rows if not row["running"] and not row["leaving"]]
-    for row in silent[:_ASKED]:
-        row["why"] = _said(server, namespace, row["uid"]) or row["why"]
+    pending = [row for row in rows if not row["running"] and not row["leaving"]]
+    for row in pending[:_EVENTS_READ]:
+        row["why"] = _warning(server, namespace, row["uid"]) or row["why"]
     return rows
 
 
@@ -72,7 +72,7 @@ def _row(pod: Object, networks: str) -> Object:
 
 
 def _wanted(pod: Object) -> str | None:
-    """The node for which a DaemonSet made the pod, which it says as an affinity until the pod is on it."""
+    """The node for which a DaemonSet created the pod: an affinity names it until the pod is scheduled."""
     affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
@@ -83,7 +83,7 @@ def _wanted(pod: Object) -> str | None:
 
 
 def _why(status: Object, phase: str) -> str:
-    """What the pod's own status says, the most telling first."""
+    """The reason in the pod's status, the most specific first."""
     for each in status.get("containerStatuses") or ():
         for name in ("waiting", "terminated"):
             state = (each.get("state") or {}).get(name) or {}
@@ -96,8 +96,8 @@ def _why(status: Object, phase: str) -> str:
     return _joined(status.get("reason"), status.get("message")) or "it is %s" % phase
 
 
-def _said(server: Server, namespace: str, uid: str) -> str:
-    """The newest warning of a pod; empty where there is none, or who asks may not read events."""
+def _warning(server: Server, namespace: str, uid: str) -> str:
+    """The newest warning event of a pod; empty if no event exists, or the user may not read events."""
     query = urlencode({"fieldSelector": "involvedObject.uid=%s,type=Warning" % uid})
     path = "%s?%s" % (Resource("/api/v1", "events", True).of(namespace), query)
     status, answer = server.ask("GET", path)
@@ -109,15 +109,15 @@ def _said(server: Server, namespace: str, uid: str) -> str:
 
 
 def _moment(event: Object) -> str:
-    """When it was last seen; the API's times sort as text."""
+    """When it was last observed; the API's times sort as text."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next((str(each) for each in times if each), str(event["metadata"].get("creationTimestamp") or ""))
 
 
 def _joined(reason: str | None, message: str | None) -> str:
-    said = ": ".join(each for each in (reason, " ".join((message or "").split())) if each)
-    return said.rstrip(".")
+    text = ": ".join(each for each in (reason, " ".join((message or "").split())) if each)
+    return text.rstrip(".")
 
 
 def _networks(text: str | None) -> list[Object]:

@@ -68,6 +68,7 @@ PACKED = (
     "_node.readers.pci_functions",
     "_node.safety.management_path",
     "_node.safety.namespace_holders",
+    "_node.safety.port_reference",
     "_node.safety.vf_holders",
     "_node.sriov.pf_actions",
     "_node.sriov.pf_state",

@@ -58,7 +58,7 @@ class Failure(Exception):
         self.remedy = remedy
 
 
-class Wish:
+class RailSpec:
     """The configuration. ``table`` is None where the pod has no table of its own for the rail."""
 
     def __init__(self, conf: Document) -> None:
@@ -104,43 +104,43 @@ def _scope(address: Interface) -> int:
     return SCOPE_LINK if address.version == 4 else SCOPE_UNIVERSE
 
 
-def add(wish: Wish, name: str, addresses: t.Sequence[Interface]) -> None:
+def add(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
     """Set the interface, fill the table and point the addresses to it, in the caller's namespace."""
     with Rtnetlink() as kernel:
         link = _link(kernel, name)
-        for key, value in wish.sysctl.items():
+        for key, value in spec.sysctl.items():
             with open(SYSCTL % (name, key), "w") as stream:
                 stream.write(value)
-        if wish.mtu is not None and link.mtu != wish.mtu:
-            kernel.set_link(link.ifindex, mtu=wish.mtu)
-        if wish.table is None:
+        if spec.mtu is not None and link.mtu != spec.mtu:
+            kernel.set_link(link.ifindex, mtu=spec.mtu)
+        if spec.table is None:
             return
-        table = _table(kernel, wish, wish.table, addresses)
-        for route in wish.table_routes(addresses, table, link.ifindex):
+        table = _table(kernel, spec, spec.table, addresses)
+        for route in spec.table_routes(addresses, table, link.ifindex):
             kernel.add_route(route)
         # last: an address that is looked up finds a whole table
-        for rule in wish.rules(addresses, table):
+        for rule in spec.rules(addresses, table):
             if not _present(kernel, rule):
                 kernel.add_rule(rule)
 
 
-def check(wish: Wish, name: str, addresses: t.Sequence[Interface]) -> None:
+def check(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
     with Rtnetlink() as kernel:
         link = _link(kernel, name)
-        for key, value in wish.sysctl.items():
+        for key, value in spec.sysctl.items():
             with open(SYSCTL % (name, key)) as stream:
                 held = stream.read().strip()
             if held != value:
                 raise Failure(FAILED, "%s: %s of %s is %s, not %s" % (NAME, key, name, held, value))
-        if wish.mtu is not None and link.mtu != wish.mtu:
-            raise Failure(FAILED, "%s: the MTU of %s is %s, not %d" % (NAME, name, link.mtu, wish.mtu))
-        if wish.table is not None:
-            _check_table(kernel, wish, wish.table, link.ifindex, addresses)
+        if spec.mtu is not None and link.mtu != spec.mtu:
+            raise Failure(FAILED, "%s: the MTU of %s is %s, not %d" % (NAME, name, link.mtu, spec.mtu))
+        if spec.table is not None:
+            _check_table(kernel, spec, spec.table, link.ifindex, addresses)
 
 
-def _check_table(kernel: Rtnetlink, wish: Wish, planned: int, index: int, addresses: t.Sequence[Interface]) -> None:
-    table = _table(kernel, wish, planned, addresses)
-    for rule in wish.rules(addresses, table):
+def _check_table(kernel: Rtnetlink, spec: RailSpec, planned: int, index: int, addresses: t.Sequence[Interface]) -> None:
+    table = _table(kernel, spec, planned, addresses)
+    for rule in spec.rules(addresses, table):
         if not _present(kernel, rule):
             raise Failure(FAILED, "%s: %s %s is not there" % (NAME, rule.selector, rule.action))
     held = {
@@ -149,17 +149,17 @@ def _check_table(kernel: Rtnetlink, wish: Wish, planned: int, index: int, addres
         for route in kernel.routes(version)
         if (route.table, route.oif) == (table, index)
     }
-    for route in wish.table_routes(addresses, table, index):
+    for route in spec.table_routes(addresses, table, index):
         if (route.destination, route.gateway) not in held:
             raise Failure(FAILED, "%s: %s %s is not in table %d" % (NAME, route.destination, route, table))
 
 
-def delete(wish: Wish, name: str, addresses: t.Sequence[Interface]) -> None:
+def delete(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
     """Take the rules away; the routes go with the interface, whoever takes it away or moves it.
 
     What ADD has not come to is passed over.
     """
-    if wish.table is None:
+    if spec.table is None:
         return
     with Rtnetlink() as kernel:
         link = kernel.link(name)
@@ -169,7 +169,7 @@ def delete(wish: Wish, name: str, addresses: t.Sequence[Interface]) -> None:
         for version in {each.version for each in sources}:
             for rule in kernel.rules(version):
                 source = rule.source
-                if rule.priority == wish.priority and source is not None and source.network_address in sources:
+                if rule.priority == spec.priority and source is not None and source.network_address in sources:
                     kernel.delete_rule(rule)
 
 
@@ -180,7 +180,7 @@ def _link(kernel: Rtnetlink, name: str) -> Link:
     return link
 
 
-def _table(kernel: Rtnetlink, wish: Wish, planned: int, addresses: t.Sequence[Interface]) -> int:
+def _table(kernel: Rtnetlink, spec: RailSpec, planned: int, addresses: t.Sequence[Interface]) -> int:
     """The table that the addresses have; else the planned one, or the next, where another of the pod's has it."""
     own = {each.ip for each in addresses}
     others = set()
@@ -190,7 +190,7 @@ def _table(kernel: Rtnetlink, wish: Wish, planned: int, addresses: t.Sequence[In
                 continue
             if rule.source.network_address not in own:
                 others.add(rule.table)
-            elif rule.priority == wish.priority and (rule.table - planned) % NEXT_TABLE == 0:
+            elif rule.priority == spec.priority and (rule.table - planned) % NEXT_TABLE == 0:
                 return rule.table
     table = planned
     while table in others:
@@ -251,7 +251,7 @@ def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document 
     if command in ("GC", "STATUS"):
         # nothing outlives a pod's namespace, and nothing is needed but the kernel
         return None
-    wish = Wish(conf)
+    spec = RailSpec(conf)
     path, name = environ.get("CNI_NETNS", ""), environ.get("CNI_IFNAME", "")
     result: Document | None = conf.get("prevResult")
     try:
@@ -261,18 +261,18 @@ def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document 
     if command == "DEL":
         if path and name:
             with contextlib.suppress(FileNotFoundError), within(path):
-                delete(wish, name, addresses)
+                delete(spec, name, addresses)
         return None
     if not path or not name:
         raise Failure(BAD_ENVIRONMENT, "%s: CNI_NETNS and CNI_IFNAME must be given" % NAME)
-    if not addresses and wish.table is not None:
+    if not addresses and spec.table is not None:
         raise Failure(
             BAD_INPUT,
             "%s: no plugin before it gave %s an address" % (NAME, name),
             "let it stand behind the plugin that makes the interface",
         )
     with within(path):
-        (add if command == "ADD" else check)(wish, name, addresses)
+        (add if command == "ADD" else check)(spec, name, addresses)
     return (result or {"cniVersion": conf.get("cniVersion", VERSIONS[-1])}) if command == "ADD" else None
 
 

@@ -12,8 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 
 LEAVE, DISABLED = "leave", "disabled"
 
@@ -75,32 +74,20 @@ class Wish:
         return Port(place, function, options.get("netdev"), known, size or self._size, expect)
 
     def _function(self, place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError]) -> str | None:
-        function, netdev = options.get("pci"), options.get("netdev")
-        if function:
-            function = _full(str(function))
-            if not is_pci_address(function) or not self._there(function):
-                text = "there is no PCI function %s" % function
-                errors.append(RailyardError(text, place + ".pci", "see 'lspci -D' for what there is"))
-                return None
-        elif netdev:
-            function = netdev_pci(self._system, str(netdev))
-            if not function:
-                text = "netdev %s is no PCI function here" % netdev
-                errors.append(RailyardError(text, place + ".netdev", "see 'ip link' for what there is, or give pci"))
-                return None
-        else:
-            errors.append(RailyardError("names neither pci nor netdev", place, "say which port is meant"))
+        before = len(errors)
+        reference = port_reference.read(options, place, errors)
+        if len(errors) > before:
             return None
-        parent = pci.physical_function(self._system, function)
-        if parent:
-            text = "%s is a VF, whose settings are its PF's" % function
-            errors.append(RailyardError(text, place, "name the PF, %s" % parent))
-        return function
+        try:
+            return port_reference.physical_function_of(self._system, reference)
+        except RailyardError as error:
+            errors.append(error)
+            return None
 
     def _gpu(self, number: str, place: str, errors: list[RailyardError]) -> tuple[str, str] | None:
         address = self._known.get(number)
         if address:
-            address = _full(str(address))
+            address = pci.full_address(str(address))
             if self._there(address):
                 return number, address
             self.missing.append("GPU %s, %s, is not on the PCI bus" % (number, address))
@@ -151,8 +138,3 @@ def between(one: t.Sequence[str], other: t.Sequence[str]) -> list[str]:
     if not shared:
         return []
     return list(one[shared:-1]) + list(other[shared:-1])
-
-
-def _full(address: str) -> str:
-    address = address.lower()
-    return address if address.count(":") == 2 else "0000:" + address

@@ -21,9 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host import firewall, memlock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.memlock import Memlock
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, sysctl
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 HUGEPAGES_FILE = "/etc/tmpfiles.d/railyard-hugepages.conf"
@@ -130,25 +130,15 @@ class RailLimits(Subsystem):
         raise_all(errors)
 
     def _port(self, options: t.Mapping[str, t.Any], place: str) -> Port:
-        """A port by its PCI address, which counts first since its netdev may get its name later, or by its netdev."""
-        function, netdev = options.get("pci"), options.get("netdev")
-        if not function:
-            if not netdev:
-                raise RailyardError("names neither pci nor netdev", place, "say which port is meant")
-            if not self._system.exists("/sys/class/net/%s" % netdev):
-                raise RailyardError("there is no netdev %s" % netdev, place + ".netdev", "see 'ip link', or give pci")
-            return Port(netdev, netdev)
-        function = str(function).lower()
-        if not self._system.exists("%s/%s" % (pci_functions.DEVICES, function)):
-            raise RailyardError("there is no PCI function %s" % function, place + ".pci", "see 'lspci -D'")
-        names = self._system.listdir(pci_functions.attribute(function, "net"))
-        if netdev in names or (netdev and netdev_pci(self._system, netdev) == function):
-            return Port(netdev, netdev)
-        now = names[0] if names else None
-        if not netdev and not now:
-            moved = vf_holders.moved(self._system, [function]).get(function)
+        errors: list[RailyardError] = []
+        port = port_reference.read(options, place, errors)
+        raise_all(errors)
+        now = port_reference.find_netdev(self._system, port)
+        netdev = port.netdev or now
+        if not netdev and port.pci:
+            moved = vf_holders.moved(self._system, [port.pci]).get(port.pci)
             netdev = moved.netdev if moved else None
-        return Port(netdev or now, now)
+        return Port(netdev, now)
 
     def _pages(self) -> list[Row]:
         found = []

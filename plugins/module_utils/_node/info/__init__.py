@@ -4,6 +4,6 @@
 
 """The state of a node as rail_info reports it.
 
-May import: _common, _node.boot, _node.core, _node.gpu, _node.host, _node.netlink, _node.nic, _node.qos, _node.rdma,
+May import: _node.boot, _node.core, _node.gpu, _node.host, _node.netlink, _node.nic, _node.qos, _node.rdma,
 _node.readers, _node.safety.
 """

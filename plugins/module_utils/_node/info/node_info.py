@@ -14,7 +14,6 @@ import re
 import sys
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
@@ -25,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
 if t.TYPE_CHECKING:
@@ -44,30 +43,13 @@ HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniba
 SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
 # Seconds in which a host on the same link answers, twice over.
 ARP_PATIENCE = 0.5
-# What steps and people use on a node -> the program that proves it is there.
-TOOLS = {
-    "perftest": "ib_write_bw",
-    "mstconfig": "mstconfig",
-    "mstfwreset": "mstfwreset",
-    "mlxconfig": "mlxconfig",
-    "mlxfwreset": "mlxfwreset",
-    "rdma": "rdma",
-    "devlink": "devlink",
-    "dcb": "dcb",
-    "mlnx_qos": "mlnx_qos",
-    "ethtool": "ethtool",
-    "lspci": "lspci",
-    "ibv_devinfo": "ibv_devinfo",
-    "nvidia-smi": "nvidia-smi",
-    "networkctl": "networkctl",
-    "netplan": "netplan",
-    "nmcli": "nmcli",
-    "update-initramfs": "update-initramfs",
-    "dracut": "dracut",
-}
-# Display and 3D controllers, and processing accelerators, of those who make GPUs for computing.
-GPU_CLASSES = ("0300", "0302", "0380", "1200")
-GPU_VENDORS = {"10de": "nvidia", "1002": "amd", "1da3": "habana", "8086": "intel"}
+# Programs that are reported where they are installed.
+# fmt: off
+TOOLS = (
+    "mstconfig", "mstfwreset", "mlxconfig", "mlxfwreset", "rdma", "devlink", "dcb", "mlnx_qos", "ethtool",
+    "lspci", "ibv_devinfo", "nvidia-smi", "networkctl", "netplan", "nmcli", "update-initramfs", "dracut",
+)
+# fmt: on
 BOOT_UNIT = "railyard-boot.service"
 Row = t.Dict[str, t.Any]
 
@@ -111,29 +93,29 @@ class Info:
         :param listen: seconds in which neighbours that no daemon knows are listened for.
         """
         self._check(netdevs, functions)
-        kept = self._kept(netdevs, functions)
+        every = netdevs is None and functions is None
+
+        def selected(rows: t.Iterable[Row]) -> list[Row]:
+            return [row for row in rows if every or row["pci"] in (functions or ()) or row["netdev"] in (netdevs or ())]
+
         found: Row = {}
         if "system" in subset:
             found.update(self.system())
         if "nics" in subset:
-            found["nics"] = [row for row in self.nics if kept(row["pci"], row["netdev"])]
+            found["nics"] = selected(self.nics)
         if "rdma" in subset:
-            found["rdma"] = [row for row in self.rdma() if kept(row["pci"], row["netdev"])]
+            found["rdma"] = selected(self.rdma())
         if "gids" in subset:
-            places = {(row["device"], row["port"]): row for row in self.rdma()}
-            found["gids"] = [
-                row
-                for row in self.gids()
-                if kept(places[row["device"], row["port"]]["pci"], places[row["device"], row["port"]]["netdev"])
-            ]
+            ports = {(row["device"], row["port"]) for row in selected(self.rdma())}
+            found["gids"] = [row for row in self.gids() if (row["device"], row["port"]) in ports]
         if "gpus" in subset:
             found["gpus"] = self.gpus()
         if "vfs" in subset:
-            found["vfs"] = self.vfs([row for row in self.nics if kept(row["pci"], row["netdev"])])
+            found["vfs"] = self.vfs(selected(self.nics))
         if "ip" in subset:
-            found["ip"] = self.ip([row for row in self.nics if kept(row["pci"], row["netdev"])])
+            found["ip"] = self.ip(selected(self.nics))
         if any(part in subset for part in BY_NAME):
-            found.update(self._by_name(subset, [row for row in self.nics if kept(row["pci"], row["netdev"])], listen))
+            found.update(self._by_name(subset, selected(self.nics), listen))
         return found
 
     def _by_name(self, subset: t.Sequence[str], nics: t.Sequence[Row], listen: float) -> Row:
@@ -174,19 +156,9 @@ class Info:
 
     def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
         for name in netdevs or ():
-            if not self._system.exists("/sys/class/net/" + name):
-                raise RailyardError("there is no netdev %s" % name, "netdevs", "see 'ip link'")
+            port_reference.check_netdev(self._system, name, "netdevs")
         for address in functions or ():
-            if not self._system.exists("%s/%s" % (pci_functions.DEVICES, address)):
-                raise RailyardError("there is no PCI function %s" % address, "pci", "see 'lspci -D'")
-
-    @staticmethod
-    def _kept(
-        netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None
-    ) -> t.Callable[[str | None, str | None], bool]:
-        if netdevs is None and functions is None:
-            return lambda _function, _netdev: True
-        return lambda function, netdev: function in (functions or ()) or netdev in (netdevs or ())
+            port_reference.check_function(self._system, address, "pci")
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
@@ -217,8 +189,9 @@ class Info:
         }
 
     def tools(self) -> dict[str, str]:
-        """What is there of :data:`TOOLS`, each with its path, and Python's pyroute2."""
-        found = {name: self._system.which(program) for name, program in TOOLS.items()}
+        """The installed ones of :data:`TOOLS`, perftest and Python's pyroute2, each with its path."""
+        found = {name: self._system.which(name) for name in TOOLS}
+        found["perftest"] = self._system.which("ib_write_bw")
         spec = importlib.util.find_spec("pyroute2")
         found["pyroute2"] = os.path.dirname(spec.origin) if spec and spec.origin else None
         return {name: path for name, path in found.items() if path}
@@ -443,29 +416,17 @@ class Info:
     @functools.cached_property
     def _gpus(self) -> list[Row]:
         system = self._system
-        found: list[Row] = []
-        for function in system.listdir(pci_functions.DEVICES):
-            kind = (pci_functions.hexadecimal(system, function, "class") or "")[:4]
-            vendor = pci_functions.hexadecimal(system, function, "vendor") or ""
-            if (
-                kind not in GPU_CLASSES
-                or vendor not in GPU_VENDORS
-                or pci_functions.physical_function(system, function)
-            ):
-                continue
-            if kind == "0300" and GPU_VENDORS[vendor] == "intel":
-                continue  # a processor's own display controller
-            found.append(
-                {
-                    "index": len(found),
-                    "pci": function,
-                    "maker": GPU_VENDORS[vendor],
-                    "device": pci_functions.hexadecimal(system, function, "device"),
-                    "driver": system.link_name(pci_functions.attribute(function, "driver")),
-                    "numa_node": pci_functions.numa_node(system, function),
-                }
-            )
-        return found
+        return [
+            {
+                "index": index,
+                "pci": function,
+                "maker": pci_functions.GPU_VENDORS[pci_functions.hexadecimal(system, function, "vendor") or ""],
+                "device": pci_functions.hexadecimal(system, function, "device"),
+                "driver": system.link_name(pci_functions.attribute(function, "driver")),
+                "numa_node": pci_functions.numa_node(system, function),
+            }
+            for index, function in enumerate(pci_functions.gpu_functions(system))
+        ]
 
     def gpus(self) -> list[Row]:
         """The GPUs in the order of their PCI addresses, which is their drivers' order, and how near each NIC is."""

@@ -11,14 +11,10 @@ Source: the kernel's ``include/uapi/linux/if_link.h``.
 
 from __future__ import annotations
 
-import re
 import struct
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
-
-# phys_port_name of a VF's or SF's representor, which in switchdev mode is a netdev of the PF's function too.
-REPRESENTOR = re.compile(r"(c\d+)?pf\d+[vs]f\d+\Z")
 
 LINK_HEADER = struct.Struct("=BxHiII")  # family, hardware type, index, flags, which flags change
 

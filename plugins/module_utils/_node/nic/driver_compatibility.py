@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which NIC driver goes with which distribution and kernel, as its vendor lists or publishes it, and what a source's
-name tells.
+"""The distributions and kernels that a NIC driver supports, as its vendor lists or publishes it, and the meaning of a
+source's name.
 
-A combination that is not here may work: it is not known here that anybody said so. Where each is from:
+A combination that is missing here may work. Sources:
 
 - ``PUBLISHED`` was seen on 2026-11-21 and 2026-11-22: by the name of a published package or repository of that release,
   as public build scripts and instructions fetch them; Debian of 5.8 and 23.10 by the vendor's own pages (General
@@ -13,8 +13,8 @@ A combination that is not here may work: it is not known here that anybody said 
   10 of 26.04, by its release notes of GPUDirect Storage (MLNX_OFED/DOCA and File System Requirements); RHEL 8 of 25.01
   to 25.10, Ubuntu 22.04, RHEL 8 and 9 of 26.04 by its list of driver images for each release
   (https://github.com/Mellanox/network-operator-docs, docs/advanced/images-sha256.rst).
-- ``BELIEVED`` was written down from the vendor's lists (MLNX_OFED 24.04 and 24.07, DOCA 2.9 to 3.4) and not seen again
-  on those days. Such a combination is taken, and the doubt is told. Of Debian 10 with 24.10 the vendor's Changes and
+- ``UNCONFIRMED`` comes from the vendor's lists (MLNX_OFED 24.04 and 24.07, DOCA 2.9 to 3.4) and was not found again
+  on those days. Such a combination is accepted with a warning. Of Debian 10 with 24.10 the vendor's Changes and
   New Features of DOCA 2.9.4 says that it is for arm64 with a kernel 5.15.
 - That modules are built on the node from 25.10 on: the vendor's General Support page of DOCA 3.2.1.
 """
@@ -44,8 +44,8 @@ TRAINS = {
     "3.4": "26.04",
 }
 SEEN = "2026-11-22"
-# OFED -> distributions that it is published for. Debian and RHEL by their major version: of RHEL's minor ones the
-# source's name tells.
+# OFED -> distributions that it is published for. Debian and RHEL by their major version: the minor
+# version is in the name of the source.
 PUBLISHED: dict[str, frozenset[str]] = {
     "5.8": frozenset(
         ("ubuntu18.04", "ubuntu20.04", "ubuntu22.04", "debian9", "debian10", "debian11", "rhel7", "rhel8", "rhel9")
@@ -62,7 +62,7 @@ PUBLISHED: dict[str, frozenset[str]] = {
     "26.01": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel8", "rhel9", "rhel10")),
     "26.04": frozenset(("ubuntu22.04", "ubuntu24.04", "ubuntu26.04", "rhel8", "rhel9", "rhel10")),
 }
-BELIEVED: dict[str, frozenset[str]] = {
+UNCONFIRMED: dict[str, frozenset[str]] = {
     "24.04": frozenset(("rhel8",)),
     "24.07": frozenset(("rhel8",)),
     "24.10": frozenset(("debian10",)),
@@ -72,7 +72,9 @@ BELIEVED: dict[str, frozenset[str]] = {
     "26.01": frozenset(("debian12",)),
     "26.04": frozenset(("debian12",)),
 }
-LISTED: dict[str, frozenset[str]] = {ofed: known | BELIEVED.get(ofed, frozenset()) for ofed, known in PUBLISHED.items()}
+LISTED: dict[str, frozenset[str]] = {
+    ofed: known | UNCONFIRMED.get(ofed, frozenset()) for ofed, known in PUBLISHED.items()
+}
 # From here on the modules are built on the node (DKMS), and the packages are those of a major version.
 BUILT_ON_NODE = (25, 10)
 # The kernel that each distribution came with, which is the vendor's default kernel for it.
@@ -114,12 +116,12 @@ class Node(t.NamedTuple):
 
     @property
     def family(self) -> str:
-        """As the tables here have it."""
+        """The key of the tables above."""
         return self.distribution if self.distribution.startswith("ubuntu") else self.distribution.partition(".")[0]
 
 
-class Told(t.NamedTuple):
-    """What a source's name says of it; None for what it does not."""
+class SourceName(t.NamedTuple):
+    """What the name of a source contains; None for the rest."""
 
     release: str | None = None
     distribution: str | None = None
@@ -127,7 +129,7 @@ class Told(t.NamedTuple):
 
 
 def node(system: System, kernel: str, architecture: str) -> Node:
-    """The node as the vendor would call it."""
+    """The node in the vendor's terms."""
     values = {}
     for line in (system.read_file("/etc/os-release") or system.read_file("/usr/lib/os-release") or "").splitlines():
         key, _equals, value = line.partition("=")
@@ -138,16 +140,16 @@ def node(system: System, kernel: str, architecture: str) -> Node:
     return Node(("rhel" if name in REBUILDS else name) + version, kernel, architecture)
 
 
-def told(source: str) -> Told:
-    """What the name of a file, or the path of a repository, says."""
+def parse_source(source: str) -> SourceName:
+    """Release, distribution and architecture in the name of a file, or in the path of a repository."""
     name = source.rstrip("/").rpartition("/")[2]
     match = _MLNX_FILE.match(name)
     if match:
-        return Told(match.group(1), match.group(2), ARCHITECTURES.get(match.group(3) or ""))
+        return SourceName(match.group(1), match.group(2), ARCHITECTURES.get(match.group(3) or ""))
     match = _DOCA_FILE.match(name)
     if match:
-        return Told(match.group(1), match.group(3), ARCHITECTURES.get(match.group(4)))
-    found = Told()
+        return SourceName(match.group(1), match.group(3), ARCHITECTURES.get(match.group(4)))
+    found = SourceName()
     for part in source.split("/"):
         if _PLACE.match(part):
             found = found._replace(distribution=part)
@@ -165,33 +167,33 @@ def train(kind: str, version: str) -> str | None:
 
 
 def problems(kind: str, version: str, source: str, on: Node) -> list[RailyardError]:
-    """What does not fit, or is not known here to be listed by the vendor, each as a refusal."""
+    """A refusal for each mismatch, and for a combination that the vendor is not known to list."""
     found: list[RailyardError] = []
-    says = told(source)
+    named = parse_source(source)
     ofed = train(kind, version)
-    if says.architecture and says.architecture != on.architecture:
-        message = "it is for %s, and the node is %s" % (says.architecture, on.architecture)
-        found.append(Refused(message, "source", "take the one for this architecture"))
-    if says.distribution and not _fits(says.distribution, on, ofed):
-        message = "it is for %s, and the node runs %s" % (says.distribution, on.distribution or "nothing that tells")
-        found.append(Refused(message, "source", "take what fits, or " + _OVERRIDE))
+    if named.architecture and named.architecture != on.architecture:
+        message = "it is for %s, but the node is %s" % (named.architecture, on.architecture)
+        found.append(Refused(message, "source", "use the source for this architecture"))
+    if named.distribution and not _fits(named.distribution, on, ofed):
+        message = "it is for %s, but the node runs %s" % (named.distribution, on.distribution or _UNKNOWN)
+        found.append(Refused(message, "source", "use the source for this distribution, or " + _OVERRIDE))
     if ofed not in LISTED:
-        message = "%s %s is no release that is known here (%s)" % (kind, version, _AS_OF)
+        message = "%s %s is not a known release (%s)" % (kind, version, _AS_OF)
         found.append(Refused(message, "version", _COMPARE))
     elif on.family not in LISTED[ofed]:
         fitting = [release for release, families in LISTED.items() if on.family in families]
-        message = "%s %s is not known here (%s) to be listed by its vendor for %s%s" % (
+        message = "%s %s is not known (%s) to be listed by its vendor for %s%s" % (
             kind,
             version,
             _AS_OF,
-            on.distribution or "a node that does not tell its distribution",
+            on.distribution or _UNKNOWN,
             "; OFED %s is" % ", ".join(fitting) if fitting else "",
         )
         found.append(Refused(message, "version", _COMPARE))
     else:
         listed = KERNELS[on.family]
         if not re.match(re.escape(listed) + r"(?!\d)", on.kernel):
-            message = "%s came with the kernel %s, for which drivers are listed, and %s runs" % (
+            message = "drivers for %s are listed for its kernel %s, but %s runs" % (
                 on.distribution,
                 listed,
                 on.kernel,
@@ -201,27 +203,21 @@ def problems(kind: str, version: str, source: str, on: Node) -> list[RailyardErr
 
 
 _AS_OF = "as of " + SEEN
+_UNKNOWN = "an unknown distribution"
 _OVERRIDE = "set driver.allow_unlisted: true if you know that it works"
-_COMPARE = "see the vendor's page of supported operating systems for the release; where it has the node, " + (
-    "or you know that it works, set driver.allow_unlisted: true"
+_COMPARE = (
+    "see the vendor's page of supported operating systems for the release; if it lists the node, or you know that it "
+    "works, set driver.allow_unlisted: true"
 )
 
 
-def doubt(kind: str, version: str, on: Node) -> str | None:
-    """What is to be said of a combination that is taken without having been seen as published."""
-    ofed = train(kind, version)
-    if on.family not in BELIEVED.get(ofed or "", ()):
-        return None
-    return (
-        "%s %s for %s: the vendor's list had it when it was read, and no package of it was seen published (%s). "
-        % (
-            kind,
-            version,
-            on.distribution,
-            _AS_OF,
-        )
-        + "Remedy: compare the vendor's page of supported operating systems"
-    )
+def unconfirmed(kind: str, version: str, on: Node) -> list[str]:
+    """The warning about a combination of ``UNCONFIRMED``; empty for others."""
+    if on.family not in UNCONFIRMED.get(train(kind, version) or "", ()):
+        return []
+    text = "%s %s for %s: listed by the vendor earlier, but no published package was found (%s). "
+    text += "Remedy: compare the vendor's page of supported operating systems"
+    return [text % (kind, version, on.distribution, _AS_OF)]
 
 
 def _fits(distribution: str, on: Node, ofed: str | None) -> bool:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Packages of NIC drivers under apt and dnf: what is installed, what can be had, and one transaction for all of it."""
+"""Packages of NIC drivers with apt and dnf: installed and available versions, and transactions."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, Login, masked
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# The vendor's packages: those of its own names, and those of others' names with its mark in the version, such as
+# The vendor's packages: by name, or by a mark in the version of packages with other names, such as
 # rdma-core 2410mlnx54-1.2410068, knem 1.1.4.90mlnx3-OFED.23.10.0.2.1.1 and ucx 1.18.0-1.2410068.
-# The firmware tools (mft) are none of the driver's.
+# The firmware tools (mft) do not belong to the driver.
 NAMES = re.compile(r"(doca-|mlnx-|mlnx_|ofed-scripts$|kmod-mlnx)")
 MARKS = re.compile(r"mlnx\d|OFED|MLNX|[.-](?:2[3-9]\d{5}|58\d{5})(?:\D|$)")
-# Those that stand for the whole driver, by kind.
+# Metapackages of the whole driver, by kind.
 METAS = {
     "doca": re.compile(r"doca-(ofed|all|networking|roce|host-basic)$"),
     "mlnx": re.compile(r"mlnx-ofed-(all|basic|dpdk|guest|hpc|hypervisor|kernel-only|vma|eth-only|dkms-only)(-exact)?$"),
 }
 KERNEL_PART = re.compile(r"(mlnx-ofed-kernel|kmod-mlnx-ofa_kernel|mlnx-ofa_kernel)")
-# The package mlnx-fw-updater burns cards' firmware while it is installed, unless it is told not to.
+# Without this, the package mlnx-fw-updater burns the firmware of cards while it is installed.
 ENVIRONMENT = ("env", "RUN_FW_UPDATER=no")
 SECONDS = 3600.0
 ASK_SECONDS = 120.0
-MEND = "mend what it says and run the task again"
+RETRY = "fix the reported problem and run the task again"
 
-
-# Of a file that everybody may read, and of one with a password in it.
+# Permissions of a file without and with a password.
 OPEN, SECRET = 0o644, 0o600
 _PASSWORD = re.compile(r"\b(password[ =])\S+")
 _USER = re.compile(r"\b(login |username=)\S+")
 
 
 class File(t.NamedTuple):
-    """A file of the package manager as it shall be."""
+    """A desired file of the package manager."""
 
     path: str
     text: str
@@ -46,7 +45,7 @@ class File(t.NamedTuple):
 
 
 def shown(text: str) -> str:
-    """A file's text as it may be told: no password, and no user without one, which may be a token."""
+    """A file's text without passwords, and without a user that has no password: it may be a token."""
     secret = _PASSWORD if _PASSWORD.search(text) else _USER
     return secret.sub(r"\g<1>" + HIDDEN, masked(text))
 
@@ -61,20 +60,20 @@ def find(system: System) -> Packages:
         return Apt(system)
     if system.which("dnf") and system.which("rpm"):
         return Dnf(system)
-    raise Unsupported("neither apt nor dnf is here", "kind", "install the driver by the distribution's own means")
+    raise Unsupported("neither apt nor dnf is installed", "kind", "install the driver by hand")
 
 
 class Packages:
-    """What both have in common."""
+    """A package manager."""
 
     name = ""
-    #: files of ours: the repository's, its key's, the pin's
+    #: files that this module writes: the repository, its key, the pin
     repository = ""
     key = ""
     pin = ""
-    #: where the repository's password is, where that is not in the repository's own file
+    #: the file of the repository's password, if it is not in the repository file
     login = ""
-    #: where an unpacked MLNX_OFED has its packages
+    #: the directory of packages in an unpacked MLNX_OFED
     directory = ""
 
     def __init__(self, system: System) -> None:
@@ -85,33 +84,33 @@ class Packages:
         raise NotImplementedError
 
     def interrupted(self) -> list[str]:
-        """What a transaction that was cut off has left, in words."""
+        """What an interrupted transaction left, as text."""
         return []
 
     def repair(self) -> None:
-        """Bring what was interrupted to its end."""
+        """Finish an interrupted transaction."""
 
     def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
-        """The repository's files; ``key`` is the key's text, None for one that is not checked.
+        """The repository's files; ``key``: the key's text, or None without signature checks.
 
         :param url: without user and password, which are ``login``.
         """
         raise NotImplementedError
 
     def refresh(self, own: bool = True) -> None:
-        """Read what our repository has, and leave others as they are; all of them where ``own`` is false."""
+        """Read the index of our repository, or of all repositories if ``own`` is false."""
         raise NotImplementedError
 
     def versions(self, package: str) -> list[str]:
-        """The versions that can be installed, the newest first."""
+        """The available versions, newest first."""
         raise NotImplementedError
 
     def install(self, wanted: t.Mapping[str, str], without: t.Iterable[str] = ()) -> None:
-        """Install these versions, and take others away in the same transaction."""
+        """Install these versions, and remove others in the same transaction."""
         raise NotImplementedError
 
     def remove(self, names: t.Sequence[str], restored: t.Mapping[str, str]) -> None:
-        """Take packages away, and bring others back to these versions, in one transaction."""
+        """Remove packages, and restore these versions of others, in one transaction."""
         raise NotImplementedError
 
     def install_file(self, path: str) -> None:
@@ -119,7 +118,7 @@ class Packages:
         raise NotImplementedError
 
     def inbox_version(self, package: str) -> str | None:
-        """The distribution's own version of a package; None where it has none."""
+        """The distribution's own version of a package, or None."""
         own = [version for version in self.versions(package) if not is_vendors("", version)]
         return None if NAMES.match(package) or not own else own[0]
 
@@ -131,10 +130,10 @@ class Apt(Packages):
     repository = "/etc/apt/sources.list.d/railyard-nic-driver.list"
     key = "/etc/apt/keyrings/railyard-nic-driver.asc"
     pin = "/etc/apt/preferences.d/railyard-nic-driver"
-    # the list must be everybody's to read: apt fails for others otherwise
+    # the list must be world-readable, or apt fails for other users
     login = "/etc/apt/auth.conf.d/railyard-nic-driver.conf"
     directory = "DEBS"
-    # no questions, no restarts of services by needrestart, and a turn behind other package managers
+    # no questions, no restarts of services by needrestart, and wait for other package managers
     _QUIET = (*ENVIRONMENT, "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "UCF_FORCE_CONFFOLD=1")
     _OPTIONS = (
         "-y",
@@ -150,13 +149,11 @@ class Apt(Packages):
         return {name: version for name, version in self._all("i") if is_vendors(name, version)}
 
     def _all(self, states: str, wanted: str = "") -> t.Iterator[tuple[str, str]]:
-        """The packages in these states, and where they are named, of which that is wanted: by dpkg's letters. One
-        that is held (h) is installed (i) as any other.
-        """
-        told = self._system.check(
-            ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\\t${Package}\\t${Version}\\n"], MEND, ASK_SECONDS
+        """The packages in these states and, if given, with these selections, by dpkg's letters."""
+        output = self._system.check(
+            ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\\t${Package}\\t${Version}\\n"], RETRY, ASK_SECONDS
         )
-        for line in told.splitlines():
+        for line in output.splitlines():
             status, _tab, rest = line.partition("\t")
             name, _tab, version = rest.partition("\t")
             if status[1:2] in tuple(states) and (not wanted or status[:1] in tuple(wanted)):
@@ -176,8 +173,8 @@ class Apt(Packages):
         head = "# Written by railyard.fabric.nic_driver.\n"
         found = []
         if login:
-            # apt gives it to plain http only where the entry says http, writes an IPv6 host without brackets, and holds
-            # the entry's path against the beginning of one that is no longer in per cent
+            # apt uses it for plain http only if the entry has the scheme, writes an IPv6 host without brackets, and
+            # compares the entry's path with a decoded one
             machine = re.sub(r"[][]", "", url.rstrip("/") + "/").partition("%")[0]
             words = (("machine", machine), ("login", login.user), ("password", login.password))
             text = head + " ".join("%s %s" % each for each in words if each[1]) + "\n"
@@ -192,16 +189,16 @@ class Apt(Packages):
         only = ["-o", "Dir::Etc::sourcelist=" + self.repository, "-o", "Dir::Etc::sourceparts=-"]
         only += ["-o", "APT::Get::List-Cleanup=0"]
         argv = ["apt-get", "update", *(only if own else []), "-o", "DPkg::Lock::Timeout=300"]
-        remedy = "see that the node can reach the repository with source's user and password, and that key is its own"
+        remedy = "check that the node reaches the repository, and the user and password of source and the key"
         result = self._system.run([*argv, "-o", "APT::Update::Error-Mode=any"], SECONDS)
-        said = [line for line in (result.err + result.out).splitlines() if line[:2] in ("E:", "W:")]
-        # older releases call a repository that they could not read a warning
-        if result.rc or any(re.match(r"W: (Failed|GPG|Some index)", line) for line in said):
-            raise RailyardError(" / ".join(said[:3]) or "exit status %d" % result.rc, "source", remedy)
+        lines = [line for line in (result.err + result.out).splitlines() if line[:2] in ("E:", "W:")]
+        # older releases report an unreadable repository as a warning
+        if result.rc or any(re.match(r"W: (Failed|GPG|Some index)", line) for line in lines):
+            raise RailyardError(" / ".join(lines[:3]) or "exit status %d" % result.rc, "source", remedy)
 
     def versions(self, package: str) -> list[str]:
-        told = self._system.run(["apt-cache", "madison", package], ASK_SECONDS)
-        rows = [[part.strip() for part in line.split("|")] for line in told.out.splitlines()]
+        result = self._system.run(["apt-cache", "madison", package], ASK_SECONDS)
+        rows = [[part.strip() for part in line.split("|")] for line in result.out.splitlines()]
         return list(dict.fromkeys(row[1] for row in rows if len(row) > 1 and row[0] == package))
 
     def install(self, wanted: t.Mapping[str, str], without: t.Iterable[str] = ()) -> None:
@@ -209,10 +206,9 @@ class Apt(Packages):
         self._apt("--allow-downgrades", "--allow-change-held-packages", "install", *words)
 
     def _with_parts(self, wanted: t.Mapping[str, str]) -> dict[str, str]:
-        """The wanted packages and what goes with them: apt itself leaves a dependency that is installed as it is.
+        """The packages and their dependencies: apt itself does not upgrade installed dependencies.
 
-        Where a package names an exact version of another, that one; of the vendor's others that are installed, what the
-        source has.
+        These are exact versions that a package depends on, and newer versions of the vendor's other installed packages.
         """
         parts = dict(wanted)
         queue = list(wanted.items())
@@ -229,9 +225,9 @@ class Apt(Packages):
         return parts
 
     def _exact(self, name: str, version: str) -> list[tuple[str, str]]:
-        """What a package depends on in one version alone, of the vendor's packages."""
-        told = self._system.run(["apt-cache", "show", "%s=%s" % (name, version)], ASK_SECONDS)
-        depends = ", ".join(re.findall(r"^(?:Pre-)?Depends: (.*)$", told.out, re.MULTILINE))
+        """The vendor's packages that a package depends on in an exact version."""
+        result = self._system.run(["apt-cache", "show", "%s=%s" % (name, version)], ASK_SECONDS)
+        depends = ", ".join(re.findall(r"^(?:Pre-)?Depends: (.*)$", result.out, re.MULTILINE))
         found = re.findall(r"(?:^|, )([a-z0-9][a-z0-9+.-]*)(?::\w+)? \(= ([^)]+)\)(?=,|$)", depends)
         return [each for each in found if is_vendors(*each)]
 
@@ -255,15 +251,17 @@ class Dnf(Packages):
     directory = "RPMS"
 
     def installed(self) -> dict[str, str]:
-        told = self._system.check(
-            ["rpm", "-qa", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n"], "mend the rpm database", ASK_SECONDS
+        output = self._system.check(
+            ["rpm", "-qa", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n"],
+            "run rpm --rebuilddb",
+            ASK_SECONDS,
         )
-        rows = [line.partition("\t") for line in told.splitlines()]
+        rows = [line.partition("\t") for line in output.splitlines()]
         return {name: version for name, _tab, version in rows if is_vendors(name, version)}
 
     def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
         lines = ["# Written by railyard.fabric.nic_driver.", "[railyard-nic-driver]", "name=NIC driver"]
-        # file:/path is apt's writing, file:///path everybody's
+        # file:/path is apt's notation, dnf needs file:///path
         address = re.sub(r"^file:/(?!/)", "file:///", url)
         lines += ["baseurl=%s/" % address.rstrip("/"), "enabled=1", "gpgcheck=%d" % bool(key), "metadata_expire=0"]
         lines += ["gpgkey=file://" + self.key] if key else []
@@ -278,14 +276,14 @@ class Dnf(Packages):
         argv += ["--disablerepo=*", "--enablerepo=railyard-nic-driver"] if own else []
         result = self._system.run(argv, SECONDS)
         if result.rc:
-            said = [line.strip() for line in (result.err + result.out).splitlines() if line.strip()]
-            remedy = "see that the node can reach the repository with source's user and password"
-            raise RailyardError(" / ".join(said[:3]) or "exit status %d" % result.rc, "source", remedy)
+            lines = [line.strip() for line in (result.err + result.out).splitlines() if line.strip()]
+            remedy = "check that the node reaches the repository, and the user and password of source"
+            raise RailyardError(" / ".join(lines[:3]) or "exit status %d" % result.rc, "source", remedy)
 
     def versions(self, package: str) -> list[str]:
-        told = self._system.run(["dnf", "-q", "list", "--showduplicates", package], SECONDS)
+        result = self._system.run(["dnf", "-q", "list", "--showduplicates", package], SECONDS)
         found = []
-        for line in told.out.splitlines():
+        for line in result.out.splitlines():
             words = line.split()
             if len(words) >= 3 and words[0].rpartition(".")[0] == package:
                 found.append(words[1].rpartition(":")[2])
@@ -297,9 +295,9 @@ class Dnf(Packages):
         if gone:
             self._dnf("remove", *gone)
         self._dnf("install", "--allowerasing", *("%s-%s" % each for each in wanted.items()))
-        # an older release is a downgrade, which 'install' leaves alone
-        held = self.installed()
-        older = ["%s-%s" % (name, version) for name, version in wanted.items() if held.get(name) != version]
+        # 'install' does not downgrade
+        installed = self.installed()
+        older = ["%s-%s" % (name, version) for name, version in wanted.items() if installed.get(name) != version]
         if older:
             self._dnf("downgrade", "--allowerasing", *older)
 
@@ -308,8 +306,8 @@ class Dnf(Packages):
             self._dnf("remove", *names)
         if restored:
             self._dnf("install", "--allowerasing", *("%s-%s" % each for each in restored.items()))
-            held = self.installed()
-            if any(name in held for name in restored):
+            installed = self.installed()
+            if any(name in installed for name in restored):
                 self._dnf("downgrade", "--allowerasing", *("%s-%s" % each for each in restored.items()))
 
     def install_file(self, path: str) -> None:
@@ -320,13 +318,13 @@ class Dnf(Packages):
 
 
 def _check(system: System, program: t.Sequence[str], words: t.Sequence[str]) -> None:
-    """Run a transaction; of all that it said, the lines about what failed become the error."""
+    """Run a transaction. On failure, its lines about errors become the error."""
     result = system.run([*program, *words], SECONDS)
     if not result.rc:
         return
     lines = [line.strip() for line in (result.out + "\n" + result.err).splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"(E:|Error|dpkg: error|error:|.* returned error|Problem)", line)]
-    said = " / ".join(list(dict.fromkeys(telling or lines[-3:]))[:5])
+    errors = [line for line in lines if re.match(r"(E:|Error|dpkg: error|error:|.* returned error|Problem)", line)]
+    message = " / ".join(list(dict.fromkeys(errors or lines[-3:]))[:5])
     name = next(word for word in program if word in ("apt-get", "dpkg", "dnf"))
     place = " ".join([name, *(word for word in words if word[0] != "-")])
-    raise RailyardError(said or "exit status %d" % result.rc, place, MEND)
+    raise RailyardError(message or "exit status %d" % result.rc, place, RETRY)

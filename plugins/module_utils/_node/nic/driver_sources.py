@@ -4,8 +4,8 @@
 
 """Where a NIC driver's packages come from: a repository, an ISO, an archive, a package that brings one, a directory.
 
-What is mounted, unpacked or laid down for the time of an installation stands in known places, so that the run after one
-that was killed finds it and clears it away.
+Whatever is mounted, unpacked or written for the time of an installation has a fixed path, so that the run after an
+interrupted one finds and removes it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import shutil
 import time
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -28,22 +29,22 @@ ARCHIVE = "archive"
 PACKAGE = "package"
 DIRECTORY = "directory"
 MEDIA = "/run/railyard/nic_driver/media"
-SCRATCH = "/var/tmp/railyard-nic-driver"  # noqa: S108 - a fixed name, made for root alone, on the disk
-# Keeps a package's script from starting or restarting the stack while it is installed; gone with the next boot anyway.
+SCRATCH = "/var/tmp/railyard-nic-driver"  # noqa: S108 - a fixed name, for root only, on the disk
+# Keeps the scripts of packages from starting or restarting the driver stack; lost at the next boot anyway.
 MASK = "/run/systemd/system/openibd.service"
 UNIT = "openibd.service"
-_PER_CENT = "write signs other than letters and digits in user and password in per cent: %2F for a slash, %40 for an @"
+_PER_CENT = "percent-encode all but letters and digits in user and password: %2F for a slash, %40 for an @"
 _INDEXES = ("Packages", "Packages.gz", "Packages.xz", "repodata")
 _UNPACK_SECONDS = 1800.0
-# How dpkg and rpm start a package's script, which goes on where they are killed. Seconds: for it to end, as long as the
-# modules of a kernel or two take to build, and between two looks.
+# Paths of the scripts of packages, which continue if dpkg or rpm is killed; the seconds that they may take, enough to
+# build the modules of two kernels; and the seconds between two checks.
 _SCRIPTS = ("/var/lib/dpkg/info/", "/var/lib/dpkg/tmp.ci/", "/var/tmp/rpm-tmp.")  # noqa: S108 - names to be known by
 _SCRIPT_SECONDS = 1200.0
 _LOOK = 2.0
 
 
 def form(source: str) -> str:
-    """Which of the forms a source has, by how it is written."""
+    """The form of a source, by its spelling."""
     if "://" in source or source.startswith("file:"):
         return REPOSITORY
     if source.endswith(".iso"):
@@ -70,26 +71,28 @@ class Source:
         except ValueError as error:
             self._wrong = [RailyardError("%s cannot be read: %s" % (source, error), "source", _PER_CENT)]
         if any(ord(sign) <= ord(" ") or sign == "\x7f" for sign in "".join(self.login or ())):
-            message = "user or password has white space in it, which a package manager cannot be told"
-            self._wrong = [RailyardError(message, "source", "have the repository's server give another one")]
+            message = "user or password contains white space, which package managers do not accept"
+            self._wrong = [RailyardError(message, "source", "use another user or password on the repository's server")]
 
     def problems(self, unsigned: bool) -> list[RailyardError]:
-        """What is wrong with it before anything is done."""
+        """All that is wrong with the source."""
         if self.form == REPOSITORY:
             if self.key or unsigned:
                 return list(self._wrong)
             return self._wrong + [
-                RailyardError("the repository has no key", "key", "give the key, or set unsigned: true if it has none")
+                RailyardError(
+                    "a repository requires a key", "key", "set it, or set unsigned: true for an unsigned repository"
+                )
             ]
         if not self.source.startswith("/"):
-            return [RailyardError("%r is no full path" % self.source, "source", "write it from the root, or as a URL")]
+            return [RailyardError("%r is not an absolute path" % self.source, "source", "write a full path or a URL")]
         if not self._system.exists(self.source):
-            return [RailyardError("there is no %s on the node" % self.source, "source", "bring it there, or mount it")]
+            return [RailyardError("%s does not exist on the node" % self.source, "source", "copy or mount it there")]
         return []
 
     @contextlib.contextmanager
     def open(self, packages: Packages, package: str, version: str) -> t.Iterator[None]:
-        """While it is open the package manager can install from it. A repository's files are laid down already."""
+        """Make the source available to the package manager. The files of a repository exist already."""
         if self.form == REPOSITORY:
             packages.refresh()
             yield
@@ -116,14 +119,13 @@ class Source:
             return self.source
         if self.form == ISO:
             os.makedirs(self._system.path(MEDIA), exist_ok=True)
-            self._system.check(
-                ["mount", "-o", "ro,loop", self.source, MEDIA], "see that it is an ISO, and that there are loop devices"
-            )
+            remedy = "check that it is an ISO image, and that the kernel has loop devices"
+            self._system.check(["mount", "-o", "ro,loop", self.source, MEDIA], remedy)
             return MEDIA
         scratch = self._system.path(SCRATCH)
         os.makedirs(scratch, mode=0o755)
         argv = ["tar", "-x", "-f", self.source, "-C", SCRATCH, "--no-same-owner"]
-        self._system.check(argv, "see that the archive is whole, and that there is room in /var/tmp", _UNPACK_SECONDS)
+        self._system.check(argv, "check that the archive is complete, and the space in /var/tmp", _UNPACK_SECONDS)
         tops = self._system.listdir(SCRATCH)
         return "%s/%s" % (SCRATCH, tops[0]) if len(tops) == 1 else SCRATCH
 
@@ -132,9 +134,9 @@ class Source:
             if any(self._system.exists("%s/%s" % (directory, index)) for index in _INDEXES):
                 return directory
         raise RailyardError(
-            "there is no repository for %s in %s" % (packages.name, self.source),
+            "%s does not contain a repository for %s" % (self.source, packages.name),
             "source",
-            "take the one that is for this distribution: it has %s with an index" % packages.directory,
+            "use the one for this distribution, which contains %s with an index" % packages.directory,
         )
 
 
@@ -143,20 +145,20 @@ def mounted(system: System) -> bool:
 
 
 def clear(system: System) -> None:
-    """Take away what was mounted and unpacked."""
+    """Remove what was mounted and unpacked."""
     if mounted(system):
-        system.check(["umount", MEDIA], "see who uses %s (fuser -vm), and run the task again" % MEDIA)
+        system.check(["umount", MEDIA], "see what uses %s (fuser -vm), and run the task again" % MEDIA)
     with contextlib.suppress(OSError):
         os.rmdir(system.path(MEDIA))
     shutil.rmtree(system.path(SCRATCH), ignore_errors=True)
 
 
 def scripts(system: System) -> list[str]:
-    """The packages' scripts that run, with their processes."""
+    """The running scripts of packages, with their processes."""
     found = []
     for entry in system.listdir("/proc"):
         words = (system.read_file("/proc/%s/cmdline" % entry) or "").split("\0") if entry.isdigit() else []
-        # the shell that runs it, and its first argument
+        # the shell, and its first argument
         name = next((word for word in words[:3] if word.startswith(_SCRIPTS)), None)
         if name:
             found.append("%s (pid %s)" % (name.rpartition("/")[2], entry))
@@ -164,24 +166,21 @@ def scripts(system: System) -> list[str]:
 
 
 def settle(system: System) -> None:
-    """Wait for scripts that outlived their dpkg or rpm: they may still start the stack, or build its modules.
-
-    :raises RailyardError: where one does not end.
-    """
+    """Wait for scripts that continue after dpkg or rpm was killed: they may start the driver stack or build modules."""
     deadline = time.monotonic() + _SCRIPT_SECONDS
     while scripts(system):
         if time.monotonic() >= deadline:
             raise RailyardError(
-                "scripts of packages run since %d s: %s" % (_SCRIPT_SECONDS, ", ".join(scripts(system))),
+                "scripts of packages have run for more than %d s: %s" % (_SCRIPT_SECONDS, ", ".join(scripts(system))),
                 UNIT,
-                "see what they wait for, end them, and run the task again",
+                "see what they wait for, stop them, and run the task again",
             )
         time.sleep(_LOOK)
 
 
 @contextlib.contextmanager
 def quiet(system: System) -> t.Iterator[None]:
-    """While it lasts, no package's script can start or restart the stack."""
+    """Keep the scripts of packages from starting or restarting the driver stack."""
     program = system.which("systemctl")
     if not program or not system.exists("/run/systemd/system"):
         yield
@@ -199,7 +198,7 @@ def _unmask(system: System) -> None:
 
 
 def leftovers(system: System, packages: Packages | None) -> list[Change]:
-    """The changes that clear away what a run that was cut off has left."""
+    """The changes that remove what an interrupted run left."""
     found = []
     if mounted(system):
         found.append(Change(MEDIA, "mounted", True, False, lambda: clear(system)))
@@ -209,7 +208,7 @@ def leftovers(system: System, packages: Packages | None) -> list[Change]:
     if packages is not None:
         found += _of_packages(system, packages)
     if masked:
-        # after the packages' scripts have had their turn
+        # after the scripts of packages
         found.append(Change(UNIT, "masked", True, False, lambda: _unmask(system)))
     return found
 
@@ -218,9 +217,8 @@ def _of_packages(system: System, packages: Packages) -> list[Change]:
     found = []
     text = system.read_file(packages.repository) or ""
     if any(" file:%s" % place in text or "file://%s" % place in text for place in (MEDIA, SCRATCH)):
-        found.append(
-            Change(packages.repository, "content", text, None, lambda: system.remove_file(packages.repository))
-        )
+        remove = partial(system.remove_file, packages.repository)
+        found.append(Change(packages.repository, "content", text, None, remove))
     half = packages.interrupted()
     if half:
 

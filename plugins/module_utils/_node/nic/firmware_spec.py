@@ -21,14 +21,14 @@ LINK_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
 LINK_TYPE = re.compile(r"^LINK_TYPE_P(\d+)$")
 
 
-class Wish:
-    """What one parameter shall be. ``shown`` is how changes print it, ``value`` how the tool gets it."""
+class ParameterSpec:
+    """The desired value of one parameter: ``value`` for the tool, ``shown`` in changes."""
 
     def __init__(self, value: t.Any, shown: t.Any, place: str, every_port: bool = False) -> None:
         self.value = value
         self.shown = shown
         self.place = place
-        # meant for the ports that there are, however many
+        # for all existing ports
         self.every_port = every_port
 
     def argument(self) -> str:
@@ -36,35 +36,37 @@ class Wish:
         return str(self.value).strip() if number is None else str(number)
 
 
-def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[tuple[str, Wish]]:
+def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[tuple[str, ParameterSpec]]:
     """A port's options as parameters of the card."""
     types = port.get("link_types") or {}
     for number, kind in types.items():
         where = "%s.link_types[%s]" % (place, number)
         if not str(number).isdigit() or int(number) < 1:
-            raise RailyardError("%r is no number of a port" % (number,), where, "count the card's ports from 1")
+            raise RailyardError("%r is not a port number" % (number,), where, "number the card's ports from 1")
         if str(kind).lower() not in LINK_TYPES:
-            raise RailyardError("%r is no link type" % (kind,), where, "write eth or ib")
+            raise RailyardError("%r is not a link type" % (kind,), where, "write eth or ib")
         shown = LINK_TYPES[str(kind).lower()]
-        yield "LINK_TYPE_P%d" % int(number), Wish(shown, shown, where)
+        yield "LINK_TYPE_P%d" % int(number), ParameterSpec(shown, shown, where)
     if port.get("link_type"):
         shown = LINK_TYPES[port["link_type"]]
         for number in range(1, ports + 1):
             if str(number) not in {str(key) for key in types}:
-                yield "LINK_TYPE_P%d" % number, Wish(shown, shown, place + ".link_type", every_port=True)
+                yield "LINK_TYPE_P%d" % number, ParameterSpec(shown, shown, place + ".link_type", every_port=True)
     if port.get("sriov_en") is not None:
-        yield "SRIOV_EN", Wish(port["sriov_en"], port["sriov_en"], place + ".sriov_en")
+        yield "SRIOV_EN", ParameterSpec(port["sriov_en"], port["sriov_en"], place + ".sriov_en")
     if port.get("num_of_vfs") is not None:
         if port["num_of_vfs"] < 0:
-            raise RailyardError("%d is no count of VFs" % port["num_of_vfs"], place + ".num_of_vfs", "write 0 or more")
-        yield "NUM_OF_VFS", Wish(port["num_of_vfs"], port["num_of_vfs"], place + ".num_of_vfs")
+            raise RailyardError(
+                "%d is not a number of VFs" % port["num_of_vfs"], place + ".num_of_vfs", "write 0 or more"
+            )
+        yield "NUM_OF_VFS", ParameterSpec(port["num_of_vfs"], port["num_of_vfs"], place + ".num_of_vfs")
     errors: list[RailyardError] = []
     for name, given in (port.get("parameters") or {}).items():
         where = "%s.parameters.%s" % (place, name)
         try:
             value = firmware_parameters.value(str(name), given)
         except ValueError as error:
-            errors.append(RailyardError("%r is no value for it" % (given,), where, "write %s" % error))
+            errors.append(RailyardError("%r is not a valid value" % (given,), where, "write %s" % error))
             continue
         parameter = firmware_parameters.parameter(str(name))
         every_port = parameter.endswith("_P*")
@@ -74,18 +76,18 @@ def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.It
             errors.append(error)
             continue
         for each in elements:
-            yield each, Wish(value, firmware_tool.plain(value), where, every_port)
+            yield each, ParameterSpec(value, firmware_tool.plain(value), where, every_port)
     raise_all(errors)
 
 
 def _elements(name: str, place: str, ports: int) -> list[str]:
-    """``NAME``, each element of ``NAME[3]`` or ``NAME[3..5]``, or that of each port for ``NAME_P*``."""
+    """``NAME``, the elements of ``NAME[3]`` or ``NAME[3..5]``, or one parameter per port for ``NAME_P*``."""
     match = firmware_parameters.NAME.match(name)
     if not match:
         raise RailyardError(
-            "%r is no name of a parameter" % name,
+            "%r is not a parameter name" % name,
             place,
-            "write it as the tool's query does (%s), or one of %s"
+            "write it as the tool's query prints it (%s), or use one of %s"
             % (firmware_parameters.FORMS, ", ".join(firmware_parameters.ALIASES)),
         )
     base, first, last, every = match.groups()
@@ -102,5 +104,5 @@ def port_elements(name: str, ports: int) -> list[str]:
     return ["%s%d" % (base, number + 1) for number in range(ports)]
 
 
-def is_value(held: firmware_tool.Plain, wish: Wish) -> bool:
-    return firmware_tool.same(held, wish.value)
+def is_value(observed: firmware_tool.Plain, spec: ParameterSpec) -> bool:
+    return firmware_tool.same(observed, spec.value)

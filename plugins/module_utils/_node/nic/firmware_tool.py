@@ -5,7 +5,7 @@
 """mstconfig and mstfwreset (mstflint), or mlxconfig and mlxfwreset (NVIDIA MFT), as one object.
 
 Both families have one interface. Newer releases (mstflint 4.31, MFT 4.31) write a query as JSON into a file; all write
-it as a table, whose columns depend on the release and on the card's firmware. Errors are told on standard output.
+it as a table, whose columns depend on the release and on the card's firmware. Errors are printed to standard output.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SET_SECONDS = 180.0
 RESET_SECONDS = 600.0
 RESET_LEVEL = "3"
 
-# What a query fails with, and what to do about it: another query would say the same.
+# Errors of a query that another query would not avoid, and their remedies.
 QUERY_REMEDIES = {
-    "NV access registers": "power-cycle the server: a BlueField whose mode was changed needs that, not a reboot",
+    "NV access registers": "power-cycle the server: a reboot is not enough after a change of the mode of a BlueField",
     "query device current configuration": (
-        "leave the card's firmware parameters out: some cards (ConnectX-3 EN) have them in the image that is burnt"
+        "leave the card's firmware parameters out: some cards (ConnectX-3 EN) have them in the firmware image"
     ),
     "Unsupported device": (
-        "use a release of the tool that knows the card (mstflint 4.25 is the last that knows a ConnectX-3), or leave "
+        "use a release of the tool that supports the card (mstflint 4.25 is the last for a ConnectX-3), or leave "
         "its firmware parameters out"
     ),
 }
@@ -51,14 +51,14 @@ _NAMED = re.compile(r"^(.*)\((\d+)\)$")
 
 
 class QueryResult(t.NamedTuple):
-    """What a device said: ``device_type``, ``name``, ``description`` in ``about``, and its parameters by name."""
+    """The reply of a device: ``device_type``, ``name``, ``description`` in ``about``, and its parameters by name."""
 
     about: dict[str, str]
     parameters: dict[str, Parameter]
 
 
 def plain(text: t.Any) -> Plain:
-    """A value as the tool wrote it -> what a person would write; ``ETH(2)`` stays, for its name says more."""
+    """A value as the tool prints it -> a plain value; ``ETH(2)`` stays because of its name."""
     if text is None or isinstance(text, (bool, int)):
         return text
     text = str(text).strip()
@@ -73,7 +73,7 @@ def plain(text: t.Any) -> Plain:
 
 
 def number(value: t.Any) -> int | None:
-    """The number of a plain value or of a user's: ``ETH(2)``, ``2``, ``0x2``, ``true``; None for a mere name."""
+    """The number of a plain value or of a user's: ``ETH(2)``, ``2``, ``0x2``, ``true``; None for a name."""
     if isinstance(value, (bool, int)):
         return int(value)
     text = str(value).strip()
@@ -85,21 +85,21 @@ def number(value: t.Any) -> int | None:
     try:
         return int(text, 0) if re.match(r"^(0x[0-9a-f]+|\d+)$", text, re.I) else None
     except ValueError:
-        return int(text)  # a leading zero, 016, which Python takes for a mistake
+        return int(text)  # a leading zero, 016, which Python does not accept
 
 
-def same(held: Plain, wanted: t.Any) -> bool:
-    """Whether a device's value is what is wanted: by number where there is one, else by name, in any case."""
-    if held is None:
+def same(observed: Plain, desired: t.Any) -> bool:
+    """Whether a device's value is the desired one: compared by number if possible, else by name in any case."""
+    if observed is None:
         return False
-    wish = number(wanted)
-    if wish is not None:
-        return number(held) == wish
-    return str(held).partition("(")[0].lower() == str(wanted).strip().lower()
+    value = number(desired)
+    if value is not None:
+        return number(observed) == value
+    return str(observed).partition("(")[0].lower() == str(desired).strip().lower()
 
 
 def parse_text(text: str) -> QueryResult:
-    """The table of a query. Rows that do not fit the header's columns are left out."""
+    """Parse the table of a query. Rows that do not fit the header's columns are left out."""
     about: dict[str, str] = {}
     parameters: dict[str, Parameter] = {}
     columns: list[str] = []
@@ -127,7 +127,7 @@ def _row(line: str, count: int) -> tuple[str, bool, list[str]] | None:
         return None
     values = match.group(4).split()
     if len(values) != count:
-        # a value as wide as its column leaves no blank before the next
+        # a value as wide as its column is not followed by a blank
         values = re.findall(r"[^\s()]+\(\d+\)|\S+", match.group(4))
     if len(values) != count:
         return None
@@ -135,12 +135,12 @@ def _row(line: str, count: int) -> tuple[str, bool, list[str]] | None:
 
 
 def parse_json(text: str) -> QueryResult:
-    """The file that ``-j`` writes; keys in any case. Raises ValueError where it is something else."""
+    """Parse the file that ``-j`` writes, with keys in any case. Raises ValueError for other contents."""
     for device in _lower(json.loads(text)).values():
-        held = _lower(device)
-        about: dict[str, str] = {key: str(held[key]) for key in ABOUT if plain(held.get(key)) is not None}
+        fields = _lower(device)
+        about: dict[str, str] = {key: str(fields[key]) for key in ABOUT if plain(fields.get(key)) is not None}
         parameters = {}
-        for name, row in (held.get("tlv_configuration") or {}).items():
+        for name, row in (fields.get("tlv_configuration") or {}).items():
             columns = _lower(row)
             values = {short: columns.get(short + "_value") for short in ("default", "current", "next")}
             parameters[name.upper()] = _parameter(values, bool(columns.get("read_only")))
@@ -155,9 +155,9 @@ def _lower(mapping: t.Any) -> dict[str, t.Any]:
 
 
 def _parameter(values: t.Mapping[str, t.Any], read_only: bool) -> Parameter:
-    held: Parameter = {column: plain(values.get(column)) for column in ("default", "current", "next")}
-    held["read_only"] = read_only
-    return held
+    row: Parameter = {column: plain(values.get(column)) for column in ("default", "current", "next")}
+    row["read_only"] = read_only
+    return row
 
 
 class Tool:
@@ -183,7 +183,7 @@ class Tool:
         return self._find(os.path.join(os.path.dirname(self.path), name)) or self._system.which(name)
 
     def query(self, device: str, names: t.Sequence[str]) -> QueryResult:
-        """The parameters of these names; those that the card or the tool does not know are missing in the result."""
+        """The parameters of these names, without those that the card or the tool does not support."""
         left = list(names)
         about: dict[str, str] = {}
         while left:
@@ -228,21 +228,21 @@ class Tool:
             return QueryResult({}, {})
 
     def set(self, device: str, values: t.Mapping[str, str]) -> None:
-        """Stage the values for the next boot, in one batch: the tool checks its rules against all of them at once."""
+        """Stage the values for the next boot in one call: the tool checks its rules against all of them."""
         argv = [self.path, "-d", device, "-y", "set"] + ["%s=%s" % item for item in values.items()]
         result = self._system.run(argv, SET_SECONDS)
         if result.rc:
             raise self._error(device, "set", result)
 
     def reset(self, device: str) -> None:
-        """Restart the card's firmware: the staged values come into force, all of its ports go down and come back."""
+        """Restart the card's firmware, which brings staged values into force. All of its ports go down meanwhile."""
         program = self.reset_program()
         if program is None:
             raise self.no_reset_program()
         result = self._system.run([program, "-d", device, "-l", RESET_LEVEL, "-y", "reset"], RESET_SECONDS)
         if result.rc:
             raise RailyardError(
-                "%s: %s" % (os.path.basename(program), said(result)), device, "reboot the node instead of the reset"
+                "%s: %s" % (os.path.basename(program), messages(result)), device, "reboot the node instead of the reset"
             )
 
     def no_reset_program(self) -> RailyardError:
@@ -250,29 +250,32 @@ class Tool:
         return Unsupported("%s is not installed" % name, "reset", PACKAGES + ", or use reset: never and reboot")
 
     def _error(self, device: str, command: str, result: CommandResult) -> RailyardError:
-        text = said(result)
+        text = messages(result)
         message = "%s %s: %s" % (self.name, command, text)
         if result.rc == 124:
             return RailyardError(message, device, "see the kernel's messages (dmesg) of the card")
         if re.search(r"semaphore", text, re.I):
-            remedy = "wait for another tool that has the card, or run '%s -d %s clear_semaphore'" % (self.path, device)
+            remedy = "wait for the tool that uses the card, or run '%s -d %s clear_semaphore'" % (
+                self.path,
+                device,
+            )
             return RailyardError(message, device, remedy)
         if re.search(r"Failed to (open|identify)|Permission denied|Operation not permitted", text, re.I):
             return self._no_access(device, message)
         if command == "set":
-            remedy = "choose values that the card allows; what is staged now shows with state: gathered"
+            remedy = "use values that the card allows; state: gathered shows the staged ones"
             return RailyardError(message, device, remedy)
         for part, remedy in QUERY_REMEDIES.items():
             if part in text:
                 return RailyardError(message, device, remedy)
-        return RailyardError(message, device, "see what '%s -d %s -e q' says" % (self.path, device))
+        return RailyardError(message, device, "run '%s -d %s -e q' by hand" % (self.path, device))
 
     def _no_access(self, device: str, message: str) -> RailyardError:
         locked = re.search(r"\[(integrity|confidentiality)\]", self._system.read("/sys/kernel/security/lockdown") or "")
         if locked:
+            why = "kernel lockdown (%s, as with Secure Boot) denies the tool access to the card" % locked.group(1)
             return Unsupported(
-                "%s; the kernel is locked down (%s, as under Secure Boot), which keeps PCI configuration space from "
-                "the tool" % (message, locked.group(1)),
+                "%s; %s" % (message, why),
                 device,
                 "load the signed module mstflint_access, use a release of the tool that works through fwctl, or turn "
                 "Secure Boot off",
@@ -285,8 +288,8 @@ class Tool:
         return RailyardError(message, device, "run the task with become, and see 'lspci -s %s'" % device)
 
 
-def said(result: CommandResult) -> str:
-    """The tool's own words: its -E- lines, else the first lines that it wrote, else its exit status."""
+def messages(result: CommandResult) -> str:
+    """The tool's messages: its -E- lines, else the first lines of its output, else its exit status."""
     lines = [line.strip() for line in (result.out + "\n" + result.err).splitlines() if line.strip()]
     errors = [line[3:].strip() for line in lines if line.startswith("-E-")]
     return " / ".join((errors or lines)[:3]) or "exit status %d" % result.rc

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The NIC driver of a node: the kernel's own, DOCA-OFED, MLNX_OFED, or that of a container which brings its modules.
+"""The NIC driver of a node: the kernel's own, DOCA-OFED, MLNX_OFED, or the modules of a driver container.
 
-Nothing is loaded or unloaded by an installation: which driver runs is a state of its own, and it changes at the reboot,
-or by a restart of the stack for which there is leave.
+An installation does not load or unload modules. The running driver is a separate state: it changes at a reboot, or by a
+restart of the driver stack that the user allows.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import os
 import typing as t
+from functools import partial
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, batch
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
     Refused,
@@ -38,9 +39,9 @@ OFED = "ofed"
 INSTALLED = (driver_compatibility.DOCA, driver_compatibility.MLNX)
 DEFAULT = {driver_compatibility.DOCA: ["doca-ofed"], driver_compatibility.MLNX: ["mlnx-ofed-all"]}
 MODULE = "mlx5_core"
-# Of these the running ones are held against those on disk.
+# Modules of which the running ones are compared with those on disk.
 STACK = ("ib_core", MODULE, "mlx5_ib", "ib_uverbs", "rdma_cm")
-# What openibd itself unloads and loads; whoever else uses one of them is in its way.
+# The modules that openibd unloads and loads; another module that uses one of them blocks it.
 OWN = frozenset(
     (
         *STACK, "ib_cm", "iw_cm", "ib_umad", "ib_ucm", "rdma_ucm", "ib_ipoib", "mlx4_core", "mlx4_en", "mlx4_ib",
@@ -48,14 +49,14 @@ OWN = frozenset(
     )
 )  # fmt: skip
 DRIVERS = ("mlx5_core", "mlx4_core")
-# Images that hold the driver are built anew after the packages changed; until that is done, this file says so.
+# Exists from a change of the packages until the images with the driver are rebuilt.
 UNFINISHED = "/var/lib/railyard/nic_driver.unfinished"
 MOK = ("/var/lib/shim-signed/mok/MOK.priv", "/var/lib/dkms/mok.key")
 RESTART_SECONDS = 600.0
 
 
 class _Images(Initramfs):
-    """Images that hold the driver's module. What is known of others' modules says nothing of this one."""
+    """Images that contain the driver's module. Records about other modules do not apply to it."""
 
     def __init__(self, system: System) -> None:
         super().__init__(system, MODULE)
@@ -67,7 +68,7 @@ class _Images(Initramfs):
 class NicDriver(Subsystem):
     """See the module's documentation for the options.
 
-    :param architecture: for tests, as is ``branch``: what must not be touched, observed when it is needed.
+    :param architecture: for tests, as is ``branch``, the management path, observed if needed.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class NicDriver(Subsystem):
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> NicDriver:
         return cls(options, system)
 
-    # -- observing ----------------------------------------------------------------------------------------------------
+    # -- observed state -----------------------------------------------------------------------------------------------
 
     def observe(self) -> State:
         try:
@@ -146,16 +147,16 @@ class NicDriver(Subsystem):
 
     @staticmethod
     def _differs(modules: KernelModules, name: str) -> bool:
-        """Whether a loaded module is another than the one on disk, which the next load would take."""
+        """Whether a loaded module differs from the one on disk, which the next load uses."""
         live, info = modules.attribute(name, "srcversion"), modules.info(name)
         disk = info.get("srcversion")
         if live and disk:
             return live != disk
-        # some kernels, such as Debian's, give their own modules none: then what is not of the kernel's tree tells
+        # modules of some kernels, such as Debian's, have no srcversion: compare whether they are of the kernel's tree
         taint = modules.attribute(name, "taint") or ""
         return bool(info) and ("O" in taint) != (info.get("intree") != "Y")
 
-    # -- comparing ----------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         self.warnings = []
@@ -164,8 +165,8 @@ class NicDriver(Subsystem):
             changes = self._installing(state)
         else:
             changes = self._to_inbox(state)
-            self._tell_container(state)
-        # a file that is to be otherwise, or gone, need not go first
+            self._warn_of_container(state)
+        # leftovers that are replaced or removed anyway are not removed first
         files = [change.subject for change in changes if change.attribute == "content"]
         changes = [change for change in left if change.subject not in files] + changes
         return changes + self._restarting(state, changes)
@@ -173,7 +174,7 @@ class NicDriver(Subsystem):
     def _installing(self, state: State) -> list[Change]:
         manager = self._manager
         if manager is None:
-            raise Unsupported("there is no package manager", "kind", "use apt or dnf")
+            raise Unsupported("no package manager was found", "kind", "install apt or dnf")
         installed = state["installed"]
         right = all(driver_compatibility.matches(installed.get(name, ""), self._version) for name in self._metas)
         key = self._key() if self._key_option else None
@@ -181,7 +182,7 @@ class NicDriver(Subsystem):
         if not right:
             raise_all(self._refusals(state, source))
         elif source.form == sources.REPOSITORY:
-            # its file is held against the options all the same, and says whether packages are checked
+            # the repository's file is compared with the options anyway, and sets whether signatures are checked
             raise_all(source.problems(self._unsigned))
         files = manager.files(source.source, key, self._metas[0], self._version, source.login)
         if source.form == sources.REPOSITORY:
@@ -189,10 +190,10 @@ class NicDriver(Subsystem):
             if not source.login:
                 changes += self._gone([manager.login])
         else:
-            # what is installed from media stays pinned too
+            # packages that are installed from media stay pinned too
             changes = self._files([file for file in files if file.path == manager.pin])
             if source.form != sources.PACKAGE and not right:
-                # a repository's own file goes with the media
+                # the file of an earlier repository is removed too
                 changes += self._gone([manager.login])
         if not right:
             changes += self._packages(state, source, manager)
@@ -203,26 +204,22 @@ class NicDriver(Subsystem):
     def _refusals(self, state: State, source: sources.Source) -> list[RailyardError]:
         missing = [key for key, value in (("version", self._version), ("source", self._source_text)) if not value]
         if missing:
-            return [RailyardError("is not given", key, "give it with kind: %s" % self._kind) for key in missing]
+            return [RailyardError("is required with kind: %s" % self._kind, key, "set it") for key in missing]
         errors = source.problems(self._unsigned)
         if not self._allow_unlisted:
             on = driver_compatibility.Node(**state["node"])
             errors += driver_compatibility.problems(self._kind, self._version, source.source, on)
-            doubt = driver_compatibility.doubt(self._kind, self._version, on)
-            if doubt and doubt not in self.warnings:
-                self.warnings.append(doubt)
+            self.warnings += driver_compatibility.unconfirmed(self._kind, self._version, on)
         release = state["running"]["kernel"]
         if self._builds():
             if not self._system.exists("/lib/modules/%s/build" % release):
-                message = (
-                    "the headers of the kernel %s are not installed, and the driver is built against them" % release
-                )
+                message = "the headers of the kernel %s, which the driver is built with, are not installed" % release
                 package = "linux-headers-%s" if self._manager and self._manager.name == "apt" else "kernel-devel-%s"
                 errors.append(RailyardError(message, "kind", "install %s" % package % release))
             modules = self._modules(release)
             if modules.signatures_enforced() and not any(self._system.exists(path) for path in MOK):
-                message = "Secure Boot lets signed modules alone be loaded, and DKMS has no key to sign with here"
-                remedy = "make and enrol a key (mokutil --import, update-secureboot-policy), or take kind: inbox"
+                message = "Secure Boot requires signed modules, and DKMS does not have a signing key on this node"
+                remedy = "create and enroll a key (mokutil --import, update-secureboot-policy), or use kind: inbox"
                 errors.append(Refused(message, "kind", remedy))
         return errors
 
@@ -239,8 +236,8 @@ class NicDriver(Subsystem):
         if not given.lstrip().startswith("-----BEGIN"):
             text = self._system.read_file(given)
         if not text or "-----BEGIN PGP PUBLIC KEY BLOCK-----" not in text:
-            message = "%s is no armoured public key" % (given if given.startswith("/") else "it")
-            remedy = "name the file on the node, or give the text; 'gpg --export --armor' makes one"
+            message = "%s is not an armored public key" % (given if given.startswith("/") else "the text")
+            remedy = "give the path of a file on the node, or the output of 'gpg --export --armor'"
             raise RailyardError(message, "key", remedy)
         return text.strip() + "\n"
 
@@ -250,9 +247,7 @@ class NicDriver(Subsystem):
             held = self._system.read_file(file.path)
             mode = self._system.mode(file.path)
 
-            def act(file: packages.File = file) -> None:
-                self._system.write_file(file.path, file.text, file.mode)
-
+            act = partial(self._system.write_file, file.path, file.text, file.mode)
             if held != file.text:
                 before, after = _shown(held), _shown(file.text)
                 if before == after:
@@ -267,13 +262,11 @@ class NicDriver(Subsystem):
         for path in paths:
             held = self._system.read_file(path) if path else None
             if held is not None:
-                changes.append(
-                    Change(path, "content", _shown(held), None, lambda path=path: self._system.remove_file(path))  # type: ignore[misc]
-                )
+                changes.append(Change(path, "content", _shown(held), None, partial(self._system.remove_file, path)))
         return changes
 
     def _packages(self, state: State, source: sources.Source, manager: packages.Packages) -> list[Change]:
-        """One change a package. The first one's act installs them all, in one transaction."""
+        """One change per package, installed in one transaction."""
         installed = state["installed"]
         others = [
             name
@@ -288,22 +281,20 @@ class NicDriver(Subsystem):
                 with sources.quiet(self._system):
                     manager.install(wanted, others)
 
-        acts: list[t.Callable[[], None]] = [act] + [lambda: None] * (len(self._metas) + len(others))
-        rows: list[tuple[str, t.Any, t.Any]] = [(name, installed.get(name), self._version) for name in self._metas]
-        rows += [(name, installed[name], None) for name in others]
-        return [Change(name, "version", before, after, do) for (name, before, after), do in zip(rows, acts)]
+        rows = [(name, "version", installed.get(name), self._version) for name in self._metas]
+        return batch([*rows, *((name, "version", installed[name], None) for name in others)], act)
 
     def _candidate(self, manager: packages.Packages, name: str) -> str:
         versions = manager.versions(name)
         found = next((each for each in versions if driver_compatibility.matches(each, self._version)), None)
         if found is None:
-            there = "it has %s" % ", ".join(versions[:5]) if versions else "it has no %s" % name
-            message = "the source has no %s %s: %s" % (name, self._version, there)
-            raise RailyardError(message, "version", "write a version that the source has, or name another source")
+            there = ", ".join(versions[:5]) or "no version"
+            message = "the source has %s of %s, not %s" % (there, name, self._version)
+            raise RailyardError(message, "version", "use a version of the source, or another source")
         return found
 
     def _built(self, state: State, wanted: str) -> list[Change]:
-        """The kernels that lack the driver's modules, of those that it can be built for."""
+        """The kernels without the driver's modules that it can be built for."""
         changes = []
         for release, stack in state["kernels"].items():
             running = release == state["running"]["kernel"]
@@ -311,38 +302,36 @@ class NicDriver(Subsystem):
                 continue
             if not running and not self._system.exists("/lib/modules/%s/build" % release):
                 self.warnings.append(
-                    "The kernel %s has the inbox driver, and no headers to build the other one with: install them"
-                    " before it is booted." % release
+                    "The kernel %s has the inbox driver, and its headers to build the other one are missing. Remedy:"
+                    " install them before this kernel is booted." % release
                 )
                 continue
-            changes.append(
-                Change(release, MODULE, stack, wanted, lambda release=release: self._build(release))  # type: ignore[misc]
-            )
+            changes.append(Change(release, MODULE, stack, wanted, partial(self._build, release)))
         return changes
 
     def _build(self, release: str) -> None:
         if _stack(self._modules(release)) == OFED:
-            return  # the packages' own scripts have done it
+            return  # built by the scripts of the packages
         dkms = self._system.which("dkms")
         if dkms:
-            remedy = "see what 'dkms status' and the log that it names say"
+            remedy = "see 'dkms status' and its log"
             self._system.check([dkms, "autoinstall", "-k", release], remedy, packages.SECONDS)
         if _stack(self._modules(release)) != OFED:
             raise RailyardError(
-                "the packages are installed, and the kernel has no modules of theirs",
+                "the packages are installed, but their modules for this kernel are missing",
                 release,
-                "boot the kernel that they are for, or build them for this one (dkms, or the vendor's kernel support)",
+                "boot the kernel of the packages, or build the modules for this one with dkms",
             )
 
     def _images(self, changed: bool) -> list[Change]:
-        """Initial RAM filesystems that hold the driver, where its packages change, or did in a run that was cut off."""
+        """Initial RAM filesystems with the driver, if its packages change, or did in an interrupted run."""
         if not changed and not self._system.exists(UNFINISHED):
             return []
         images = _Images(self._system)
         rebuilds = [images.rebuild(*each) for each in images.images() if images.holds_module(each[1])]
         changes = [Change(each.subject, MODULE, "older", "rebuilt", each.act) for each in rebuilds]
         return changes + [
-            Change("initramfs", MODULE, "not looked at", "as on disk", lambda: self._system.remove_file(UNFINISHED))
+            Change("initramfs", MODULE, "not checked", "as on disk", lambda: self._system.remove_file(UNFINISHED))
         ]
 
     # -- the inbox driver ---------------------------------------------------------------------------------------------
@@ -363,47 +352,42 @@ class NicDriver(Subsystem):
                 with sources.quiet(self._system):
                     manager.remove(gone, restored)
 
-            acts: list[t.Callable[[], None]] = [act] + [lambda: None] * len(installed)
-            changes = [
-                Change(name, "version", version, own[name], do) for (name, version), do in zip(installed.items(), acts)
-            ]
+            changes = batch(((name, "version", version, own[name]) for name, version in installed.items()), act)
         changes += self._gone([manager.pin, manager.repository, manager.login, manager.key])
         for release, stack in state["kernels"].items():
             if stack == OFED:
-                changes.append(
-                    Change(release, MODULE, stack, INBOX, lambda release=release: self._unbuild(release))  # type: ignore[misc]
-                )
+                changes.append(Change(release, MODULE, stack, INBOX, partial(self._unbuild, release)))
         return changes + self._images(changed=bool(installed))
 
     def _unbuild(self, release: str) -> None:
         if _stack(self._modules(release)) == OFED:
-            # the packages are gone: what they left is a stale listing
+            # the packages are removed: only their listing is left
             program = self._system.which("depmod") or "depmod"
             self._system.check([program, release], "run it by hand")
 
-    def _tell_container(self, state: State) -> None:
+    def _warn_of_container(self, state: State) -> None:
         if self._kind != CONTAINER:
             return
         if state["blocking"]:
             self.warnings.append(
-                "These modules use the RDMA core, and keep the container from changing it: %s. Remedy: unload them, or"
-                " have the container do it (UNLOAD_STORAGE_MODULES, UNLOAD_THIRD_PARTY_RDMA_MODULES)."
-                % _told(state["blocking"])
+                "These modules use the RDMA core, so the container cannot replace it: %s. Remedy: unload them, or let"
+                " the container unload them (UNLOAD_STORAGE_MODULES, UNLOAD_THIRD_PARTY_RDMA_MODULES)."
+                % _listed(state["blocking"])
             )
         if self._modules(state["running"]["kernel"]).signatures_enforced():
             self.warnings.append(
-                "This node loads signed modules alone, and a container's are signed by nobody that it knows. Remedy:"
-                " take kind: inbox, or turn Secure Boot off."
+                "This node requires signed modules, and those of a container are not signed with an enrolled key."
+                " Remedy: use kind: inbox, or disable Secure Boot."
             )
 
-    # -- which driver runs --------------------------------------------------------------------------------------------
+    # -- the running driver -------------------------------------------------------------------------------------------
 
     def _restarting(self, state: State, changes: t.Sequence[Change]) -> list[Change]:
         if not self._restart or self._restarted or not self._other_runs(state, changes):
             return []
         why = self._why_not(state)
         if why:
-            self.warnings.append("The stack is not restarted: %s. The driver waits for a reboot." % why)
+            self.warnings.append("The driver stack is not restarted: %s. The driver takes effect after a reboot." % why)
             return []
         return [Change(UNIT_NAME, "restart", None, "restarted", self._do_restart)]
 
@@ -415,7 +399,7 @@ class NicDriver(Subsystem):
             change.attribute == "version" or (change.attribute == MODULE and change.subject == running["kernel"])
             for change in changes
         ):
-            # as it is about to be; what is built for another kernel, or put into images, changes nothing that runs
+            # predicted: modules of other kernels, and images, do not change what runs
             target = OFED if self._kind in INSTALLED else INBOX
             return target == OFED or running["stack"] != INBOX
         if running["differing"]:
@@ -424,15 +408,15 @@ class NicDriver(Subsystem):
         return on_disk not in (None, running["stack"])
 
     def _why_not(self, state: State) -> str | None:
-        """Why the stack must not be restarted under the node's feet; None where it may be."""
+        """Why the driver stack must not be restarted; None if it may be."""
         if self._kind not in INSTALLED and not self._system.exists("/etc/init.d/openibd"):
-            return "openibd goes with the driver, and nothing else restarts the stack safely"
+            return "openibd is removed with the driver, and it is the only safe way to restart the stack"
         branch = self._branch = self._branch or Branch.observe(self._system)
         for function, why in branch.functions.items():
             if self._system.link_name(pci_functions.attribute(function, "driver")) in DRIVERS:
-                return "%s is driven by it, and %s" % (function, why)
+                return "%s uses this driver, and %s" % (function, why)
         if state["blocking"]:
-            return "other modules use it: %s" % _told(state["blocking"])
+            return "other modules use it: %s" % _listed(state["blocking"])
         for function in pci_functions.network_functions(self._system, pci_functions.NVIDIA_NETWORKING):
             if pci_functions.virtual_functions(self._system, function):
                 return "%s has VFs, which would be lost" % function
@@ -445,15 +429,14 @@ class NicDriver(Subsystem):
         self._restarted = True
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        """``reboot_required`` and ``reboot_reasons``: the running driver is not the one that the next boot loads."""
-        if self._gather or any(change.subject == UNIT_NAME for change in pending):
-            return {"reboot_required": False, "reboot_reasons": []}
-        if not self._other_runs(state, pending):
+        """``reboot_required`` and ``reboot_reasons``: the next boot loads another driver than the running one."""
+        restarts = any(change.subject == UNIT_NAME for change in pending)
+        if self._gather or restarts or not self._other_runs(state, pending):
             return {"reboot_required": False, "reboot_reasons": []}
         wanted = "%s %s" % (self._kind, self._version) if self._kind in INSTALLED else INBOX
         running = state["running"]
         now = "%s %s" % (running["stack"], running["version"]) if running["version"] else running["stack"]
-        reason = "the NIC driver that runs is %s, and the next boot loads %s" % (now, wanted)
+        reason = "the running NIC driver is %s, and the next boot loads %s" % (now, wanted)
         return {"reboot_required": True, "reboot_reasons": [reason]}
 
 
@@ -461,7 +444,7 @@ UNIT_NAME = "openibd"
 
 
 def blocking(system: System) -> dict[str, list[str]]:
-    """Modules that use the RDMA core or the driver and are not of it: name -> whom they use."""
+    """Other modules that use the RDMA core or the driver: name -> the modules that they use."""
     found: dict[str, list[str]] = {}
     for name in sorted(OWN):
         for holder in system.listdir("/sys/module/%s/holders" % name):
@@ -471,7 +454,7 @@ def blocking(system: System) -> dict[str, list[str]]:
 
 
 def _stack(modules: KernelModules) -> str | None:
-    """Whose driver a kernel would load, ``inbox`` or ``ofed``; None where it has none."""
+    """The driver that a kernel would load, ``inbox`` or ``ofed``; None without one."""
     path = modules.path(MODULE) or modules.path("ib_core")
     if path is None:
         return None
@@ -479,7 +462,7 @@ def _stack(modules: KernelModules) -> str | None:
 
 
 def _kind(installed: t.Mapping[str, str]) -> tuple[str, str | None]:
-    """Which driver is installed, and its version, by its packages."""
+    """The installed driver and its version, by its packages."""
     for kind, meta in packages.METAS.items():
         for name in sorted(installed):
             if meta.match(name):
@@ -491,7 +474,7 @@ def _kind(installed: t.Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def _shown(text: str | None) -> str | None:
-    """A file in a list of changes; of a key no more than which it is, and of a password nothing."""
+    """A file's text for the list of changes: a key as its hash, and without passwords."""
     if text is None:
         return None
     if "BEGIN PGP" not in text:
@@ -499,5 +482,5 @@ def _shown(text: str | None) -> str | None:
     return "key, SHA-256 %s" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 
 
-def _told(found: t.Mapping[str, t.Sequence[str]]) -> str:
+def _listed(found: t.Mapping[str, t.Sequence[str]]) -> str:
     return ", ".join("%s (uses %s)" % (name, ", ".join(users)) for name, users in found.items())

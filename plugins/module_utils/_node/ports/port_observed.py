@@ -34,6 +34,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
     Record,
     Side,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved
 
 # As the kernel gives them to the routes that come with an address.
@@ -95,27 +97,18 @@ def find(system: System, port: Port, seen: Seen) -> tuple[Link | None, RailyardE
     if not port.pci:
         link = seen.named(port.netdev)
         return link, None if link else _no_netdev(port, seen)
-    device = "/sys/bus/pci/devices/%s" % port.pci
-    if not system.exists(device):
-        remedy = "compare the profile with 'lspci -D' on the node"
-        return None, RailyardError("there is no PCI device %s" % port.pci, at(port, "pci"), remedy)
-    links = [link for link in (seen.named(name) for name in _netdevs_of(system, device)) if link]
+    try:
+        port_reference.check_function(system, port.pci, at(port, "pci"))
+    except RailyardError as error:
+        return None, error
+    links = [link for link in map(seen.named, pci_functions.netdevs(system, port.pci)) if link]
     if len(links) > 1:
         links = [link for link in links if port.netdev in (link.name,) + link.altnames] or links
     if len(links) == 1:
         return links[0], None
     if links:
-        return None, RailyardError(
-            "%s has several interfaces: %s" % (port.pci, ", ".join(link.name for link in links)),
-            at(port, "pci"),
-            "name the one that is the rail's port as netdev",
-        )
-    return None, RailyardError(
-        "%s has no interface in this network namespace (driver: %s)"
-        % (port.pci, system.link_name(device + "/driver") or "none"),
-        at(port, "pci"),
-        "load the NIC's driver, or find out who moved the interface away",
-    )
+        return None, port_reference.several_netdevs(port.pci, [link.name for link in links], at(port, "pci"))
+    return None, port_reference.no_netdev_of(system, port.pci, at(port, "pci"))
 
 
 def _no_netdev(port: Port, seen: Seen) -> RailyardError:
@@ -126,20 +119,7 @@ def _no_netdev(port: Port, seen: Seen) -> RailyardError:
                 at(port, "netdev"),
                 "say netdev %s, or give its PCI address too: then it is named %s" % (link.name, port.netdev),
             )
-    remedy = "compare the profile with 'ip link' on the node"
-    return RailyardError("there is no interface %s" % port.netdev, at(port, "netdev"), remedy)
-
-
-def _netdevs_of(system: System, device: str) -> list[str]:
-    names = system.listdir(device + "/net")
-    for entry in system.listdir(device) if not names else []:
-        if entry.startswith("virtio"):
-            names += system.listdir("%s/%s/net" % (device, entry))
-    if len(names) > 1:
-        # in switchdev mode the PF is the parent of the interfaces that stand for its VFs (pf0vf3), too
-        ports = {name: system.read("/sys/class/net/%s/phys_port_name" % name) or "" for name in names}
-        names = [name for name in names if "vf" not in ports[name] and "sf" not in ports[name]]
-    return names
+    return port_reference.missing_netdev(port.netdev, at(port, "netdev"))
 
 
 def rule_keys(port: Port, netdev: str) -> list[RuleKey]:

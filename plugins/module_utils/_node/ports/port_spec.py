@@ -20,13 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Interface,
     Network,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 
 # Kept beside the files of whatever back-end there is, so that one reader knows what is ours under all of them.
 RECORD = "/var/lib/railyard/rail_ports.json"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 SYSCTL = re.compile(r"[a-z0-9_]+\Z")
-NAME_MAX = 15
 # The kernel's own rules stand at 0, 32766 and 32767.
 PRIORITIES = range(1, 32766)
 MTU_LEAST = 68
@@ -118,27 +117,12 @@ def read_ports(options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
     """Read and check the option ``ports``. Raises all that is wrong with it at once."""
     errors: list[RailyardError] = []
     ports = [read_port(option, "ports[%d]" % index, errors) for index, option in enumerate(options)]
-    for attribute, name in (
-        ("rail", "rail"),
-        ("pci", "pci"),
-        ("netdev", "netdev"),
-        ("address", "address"),
-        ("address6", "address6"),
-        ("table", "table"),
-        ("priority", "rule_priority"),
-    ):
-        first: dict[t.Any, Port] = {}
-        for port in ports:
-            value = getattr(port, attribute)
-            value = value.ip if attribute in ("address", "address6") and value else value
-            if value is not None and first.setdefault(value, port) is not port:
-                errors.append(
-                    RailyardError(
-                        "%s is that of %s (%s) too" % (value, first[value].place, first[value].rail),
-                        "%s.%s" % (port.place, name),
-                        "give each rail port its own",
-                    )
-                )
+    for name in ("rail", "pci", "netdev", "address", "address6", "table", "rule_priority"):
+        values = [getattr(port, "priority" if name == "rule_priority" else name) for port in ports]
+        places = ["%s.%s" % (port.place, name) for port in ports]
+        port_reference.refuse_duplicates(
+            ((getattr(value, "ip", value), place) for value, place in zip(values, places)), name, errors
+        )
     _check_main_routes(ports, errors)
     raise_all(errors)
     return ports
@@ -169,17 +153,7 @@ def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardEr
     rail = str(option["rail"])
     if not NAME.match(rail):
         wrong("rail", "%r cannot be part of a file's name" % rail, "use letters, digits, '-', '_' and '.'")
-    pci = option.get("pci")
-    pci = pci.lower() if pci else None
-    if pci and not is_pci_address(pci):
-        wrong("pci", "%r is not a PCI address" % pci, "write it in full, such as 0000:0b:00.0")
-        pci = None
-    netdev = option.get("netdev") or None
-    if netdev and (not NAME.match(netdev) or len(netdev) > NAME_MAX):
-        wrong("netdev", "%r cannot be an interface's name" % netdev, "use at most %d letters and digits" % NAME_MAX)
-        netdev = None
-    if not option.get("pci") and not option.get("netdev"):
-        wrong("pci", "neither pci nor netdev is given", "say by one of them which interface is the rail's port")
+    _place, pci, netdev = port_reference.read(option, place, errors)
     mtu = option.get("mtu")
     if mtu is not None and mtu < MTU_LEAST:
         wrong("mtu", "%d bytes is less than IP needs (%d)" % (mtu, MTU_LEAST), "plan a larger MTU")

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How a NIC answers congestion: which priorities take part, and how its notification packets (CNPs) are marked.
+"""Congestion control (ECN): the priorities that it covers, and the marks of notification packets (CNPs).
 
-Two interfaces of mlx5: ``/sys/class/net/NETDEV/ecn`` of NVIDIA's driver, with all of it, and
-``/sys/kernel/debug/mlx5/FUNCTION/cc_params`` of the kernel's own driver (``drivers/infiniband/hw/mlx5/cong.c``), with
-the marks of CNPs alone. There, which priorities take part is in the firmware (ROCE_CC_PRIO_MASK_P1).
+mlx5 has two interfaces: ``/sys/class/net/NETDEV/ecn`` of NVIDIA's driver with all settings, and
+``/sys/kernel/debug/mlx5/FUNCTION/cc_params`` of the kernel's own driver (``drivers/infiniband/hw/mlx5/cong.c``) with
+only the marks of CNPs. With the latter, the priorities are set in the firmware (ROCE_CC_PRIO_MASK_P1).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ DEBUG = "/sys/kernel/debug/mlx5"
 
 
 class Knob(t.NamedTuple):
-    """One attribute: its name as users know it, and its file."""
+    """One attribute: its name for users, and its file."""
 
     name: str
     path: str
 
 
 def interface(system: System, netdev: str, pci: str | None) -> str | None:
-    """``driver``: NVIDIA's driver has all; ``debugfs``: the kernel's driver has the marks of CNPs; None: neither."""
+    """``driver``: NVIDIA's driver; ``debugfs``: the kernel's driver, marks of CNPs only; None: neither."""
     if system.exists("/sys/class/net/%s/ecn/roce_np" % netdev):
         return "driver"
     if pci:
-        # a kernel in lockdown keeps debugfs from root too
+        # a kernel in lockdown denies debugfs to root too
         with contextlib.suppress(RailyardError):
             if system.read_int("%s/%s/cc_params/np_cnp_dscp" % (DEBUG, pci)) is not None:
                 return "debugfs"
@@ -41,7 +41,7 @@ def interface(system: System, netdev: str, pci: str | None) -> str | None:
 
 
 def observe(system: System, netdev: str, pci: str | None) -> dict[str, t.Any] | None:
-    """In the shape of the option ``ecn``; None where the driver has neither interface, a value where it has none."""
+    """The state in the shape of the option ``ecn``; None without an interface. Values that cannot be read are None."""
     kind = interface(system, netdev, pci)
     if kind is None:
         return None
@@ -56,7 +56,7 @@ def observe(system: System, netdev: str, pci: str | None) -> dict[str, t.Any] | 
 
 
 def wanted(kind: str, ecn: t.Mapping[str, t.Any], netdev: str, pci: str | None) -> list[tuple[Knob, int]]:
-    """What each attribute shall be, as far as the interface has it, in the order in which they are set."""
+    """The desired value of each attribute that the interface has, in the order in which they are set."""
     found = [(_cnp(kind, key, netdev, pci), int(ecn[key])) for key in ("cnp_dscp", "cnp_priority")]
     if kind == "driver":
         for key, point in POINTS.items():

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Who else sets DCB on a node: two masters undo each other's work, at the next link flap or LLDP packet."""
+"""Other programs that configure DCB: they overwrite its settings at the next link change or LLDP packet."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# The kernel cuts a process' name to 15 characters.
+# The kernel truncates process names to 15 characters.
 PROGRAMS = {
     "lldpad": (
-        "lldpad sets PFC, ETS and application priorities as the switch says by DCBX",
-        "end it for good: systemctl disable --now lldpad.service lldpad.socket",
+        "lldpad sets PFC, ETS and application priorities that the switch announces by DCBX",
+        "disable it: systemctl disable --now lldpad.service lldpad.socket",
     ),
     "nic-configurati": (
         "the nic-configuration-daemon of the NIC Configuration Operator sets trust and PFC",
-        "leave qos out of its NicConfigurationTemplate, or qos out of the plan",
+        "remove qos from its NicConfigurationTemplate, or from the fabric file",
     ),
 }
 UNITS = {"lldpad": ("lldpad.service", "lldpad.socket")}
@@ -27,7 +27,7 @@ CONNECTIONS = ("/etc/NetworkManager/system-connections", "/run/NetworkManager/sy
 
 
 class Manager(t.NamedTuple):
-    """One other master: what it does, and how to end that. ``netdev``: whose alone; None: all of the node's."""
+    """Another program: what it does, and how to stop it. ``netdev``: its only netdev; None: all netdevs."""
 
     message: str
     remedy: str
@@ -35,14 +35,14 @@ class Manager(t.NamedTuple):
 
 
 def others(system: System) -> list[Manager]:
-    """All that are found, running or about to run at the next boot."""
+    """All that run, or will run after the next boot."""
     names = {system.read("/proc/%s/comm" % pid) for pid in system.listdir("/proc") if pid.isdigit()}
     found = []
     for program, (message, remedy) in PROGRAMS.items():
         if program in names:
             found.append(Manager("%s, and is running" % message, remedy))
         elif any(_enabled(system, unit) for unit in UNITS.get(program, ())):
-            found.append(Manager("%s, and will run after the next boot" % message, remedy))
+            found.append(Manager("%s, and will start at the next boot" % message, remedy))
     return found + _connections(system)
 
 
@@ -55,7 +55,7 @@ def _enabled(system: System, unit: str) -> bool:
 
 
 def _connections(system: System) -> list[Manager]:
-    """NetworkManager's profiles with settings of DCB, which it hands to lldpad."""
+    """NetworkManager's profiles with DCB settings, which it passes to lldpad."""
     found = []
     for place in CONNECTIONS:
         for name in system.listdir(place):
@@ -72,9 +72,7 @@ def _connections(system: System) -> list[Manager]:
                     key, _equals, value = line.partition("=")
                     keys.setdefault(section, {})[key.strip()] = value.strip()
             if keys.get("dcb"):
-                message = "NetworkManager's profile %s has settings of DCB (%s)" % (path, ", ".join(keys["dcb"]))
+                message = "NetworkManager's profile %s has DCB settings (%s)" % (path, ", ".join(keys["dcb"]))
                 netdev = keys.get("connection", {}).get("interface-name")
-                found.append(
-                    Manager(message, "take its section [dcb] away, and reload: nmcli connection reload", netdev)
-                )
+                found.append(Manager(message, "remove its section [dcb] and run: nmcli connection reload", netdev))
     return found

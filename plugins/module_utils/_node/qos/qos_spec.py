@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What RoCE's quality of service shall be: read from a module's options, and whole only where all of it agrees.
+"""The desired QoS of RoCE, parsed from a module's options.
 
-Any two of its values that disagree are found under load and not before, so they are refused here, all at once.
+Values that contradict each other would be noticed only under load, so they are all refused here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Options = t.Mapping[str, t.Any]
 
 
 class Port(t.NamedTuple):
-    """A rail port, by either name or both; ``place`` is where its options stand."""
+    """A rail port, by either name or both; ``place``: where its options are."""
 
     place: str
     pci: str | None
@@ -39,8 +39,8 @@ class Ets(t.NamedTuple):
     tsa: tuple[int, ...]
 
 
-class Wish(t.NamedTuple):
-    """What is wanted of every port. None: left as it is. ``priority`` and ``dscp`` are RoCE's, to compare with."""
+class QosSpec(t.NamedTuple):
+    """The desired QoS of every port. None: not changed. ``priority`` and ``dscp`` are RoCE's, for comparison."""
 
     priority: int | None
     dscp: int | None
@@ -59,28 +59,28 @@ class Wish(t.NamedTuple):
 
 
 def ports(options: Options) -> list[Port]:
-    """The option ``ports``. Raises :class:`RailyardError`, of all that is wrong at once."""
+    """The option ``ports``. Raises all errors at once."""
     errors: list[RailyardError] = []
     found = []
     for number, each in enumerate(options.get("ports") or []):
         port = Port("ports[%d]" % number, each.get("pci"), each.get("netdev"))
         if not (port.pci or port.netdev):
-            errors.append(RailyardError("neither says which port is meant", port.place, "give netdev or pci"))
+            errors.append(RailyardError("netdev or pci is required", port.place, "give one of them"))
         elif port.pci and not is_pci_address(port.pci):
-            message = "%r is no PCI address" % port.pci
+            message = "%r is not a PCI address" % port.pci
             errors.append(RailyardError(message, port.place + ".pci", "write it in full, such as 0000:0b:00.0"))
         found.append(port)
     raise_all(errors)
     return found
 
 
-def wish(options: Options) -> Wish:
-    """The option ``qos``, checked for what disagrees. Raises :class:`RailyardError`, of all that is wrong at once."""
+def qos_of(options: Options) -> QosSpec:
+    """The option ``qos``, checked for contradictions. Raises all errors at once."""
     qos = options.get("qos") or {}
     errors: list[RailyardError] = []
     buffers = qos.get("buffers") or {}
     ets = qos.get("ets")
-    found = Wish(
+    found = QosSpec(
         _within(qos.get("priority"), 7, "qos.priority", errors),
         _within(qos.get("dscp"), 63, "qos.dscp", errors),
         qos.get("trust"),
@@ -97,85 +97,83 @@ def wish(options: Options) -> Wish:
         qos.get("global_pause"),
     )
     raise_all(errors)
-    raise_all([RailyardError(message, "qos." + key, remedy) for key, message, remedy in disagreements(found)])
+    raise_all([RailyardError(message, "qos." + key, remedy) for key, message, remedy in contradictions(found)])
     return found
 
 
-def disagreements(wish: Wish) -> list[tuple[str, str, str]]:
-    """What disagrees in itself: (key, what is wrong, remedy)."""
-    found = _marking(wish) + _lossless(wish)
-    if wish.ets:
-        shares = [share for share, tsa in zip(wish.ets.tc_bw, wish.ets.tsa) if tsa == TSA_NUMBERS["ets"]]
+def contradictions(spec: QosSpec) -> list[tuple[str, str, str]]:
+    """The contradictions: (key, what is wrong, remedy)."""
+    found = _marking(spec) + _lossless(spec)
+    if spec.ets:
+        shares = [share for share, tsa in zip(spec.ets.tc_bw, spec.ets.tsa) if tsa == TSA_NUMBERS["ets"]]
         if shares and sum(shares) != 100:
-            found.append(("ets.tc_bw", "the shares are %d percent together" % sum(shares), "let them be 100"))
+            found.append(("ets.tc_bw", "the shares add up to %d percent" % sum(shares), "make them add up to 100"))
         if 0 in shares:
-            found.append(("ets.tc_tsa", "a class of ets has a share of 0", "give it a share, or let it be strict"))
+            found.append(("ets.tc_tsa", "a class of type ets has a share of 0", "give it a share, or make it strict"))
     return found
 
 
-def _marking(wish: Wish) -> list[tuple[str, str, str]]:
-    """What the sender writes into packets against what the NIC makes of it."""
+def _marking(spec: QosSpec) -> list[tuple[str, str, str]]:
+    """The marks that a sender writes into packets, compared with how the NIC classifies them."""
     found = []
-    follow = "leave the derived values as the plan has them"
-    if wish.dscp is not None:
-        for key, value in (("tclass", wish.tclass), ("rdma_cm_tos", wish.rdma_cm_tos)):
-            if value is not None and value >> 2 != wish.dscp:
-                found.append((key, "%d marks with DSCP %d, not %d" % (value, value >> 2, wish.dscp), follow))
-    if wish.tclass is not None and wish.rdma_cm_tos is not None and wish.tclass != wish.rdma_cm_tos:
-        message = "%d is not the tclass, %d" % (wish.rdma_cm_tos, wish.tclass)
+    follow = "use the values that the plan derives"
+    if spec.dscp is not None:
+        for key, value in (("tclass", spec.tclass), ("rdma_cm_tos", spec.rdma_cm_tos)):
+            if value is not None and value >> 2 != spec.dscp:
+                found.append((key, "%d marks packets with DSCP %d, not %d" % (value, value >> 2, spec.dscp), follow))
+    if spec.tclass is not None and spec.rdma_cm_tos is not None and spec.tclass != spec.rdma_cm_tos:
+        message = "%d differs from the tclass, %d" % (spec.rdma_cm_tos, spec.tclass)
         found.append(("rdma_cm_tos", message, follow))
-    if wish.ecn and wish.tclass is not None and bool(wish.tclass & 3) != wish.ecn["enable"]:
-        says = "takes part in ECN" if wish.tclass & 3 else "takes no part in ECN"
-        message = "%d %s, and ecn.enable is %s" % (wish.tclass, says, str(wish.ecn["enable"]).lower())
+    if spec.ecn and spec.tclass is not None and bool(spec.tclass & 3) != spec.ecn["enable"]:
+        state = "enables" if spec.tclass & 3 else "disables"
+        message = "%d %s ECN, but ecn.enable is %s" % (spec.tclass, state, str(spec.ecn["enable"]).lower())
         found.append(("tclass", message, follow))
-    if wish.trust == "pcp" and wish.dscp2prio:
-        message = "there are DSCP entries with trust pcp, and the first of them turns the trust to dscp"
+    if spec.trust == "pcp" and spec.dscp2prio:
+        message = "DSCP entries do not go with trust pcp: the first of them changes the trust to dscp"
         found.append(("dscp2prio", message, "leave them out, or set trust: dscp"))
-    if wish.trust == "dscp":
-        if not wish.dscp2prio:
-            found.append(("dscp2prio", "is empty with trust dscp", "map RoCE's DSCP to its priority"))
-        marks = [(wish.dscp, wish.priority, "RoCE")]
-        if wish.ecn:
-            marks.append((wish.ecn["cnp_dscp"], wish.ecn["cnp_priority"], "CNPs"))
+    if spec.trust == "dscp":
+        if not spec.dscp2prio:
+            found.append(("dscp2prio", "is empty, but trust is dscp", "map RoCE's DSCP to its priority"))
+        marks = [(spec.dscp, spec.priority, "RoCE")]
+        if spec.ecn:
+            marks.append((spec.ecn["cnp_dscp"], spec.ecn["cnp_priority"], "CNPs"))
         for dscp, priority, whose in marks:
-            have = wish.dscp2prio.get(dscp) if dscp is not None else None
+            have = spec.dscp2prio.get(dscp) if dscp is not None else None
             if have is not None and priority is not None and have != priority:
-                message = "DSCP %s of %s goes to priority %d, not %d" % (dscp, whose, have, priority)
+                message = "DSCP %s of %s is mapped to priority %d, not %d" % (dscp, whose, have, priority)
                 found.append(("dscp2prio", message, follow))
-            elif have is None and dscp is not None and wish.dscp2prio:
+            elif have is None and dscp is not None and spec.dscp2prio:
                 found.append(("dscp2prio", "has no entry for DSCP %s of %s" % (dscp, whose), follow))
     return found
 
 
-def _lossless(wish: Wish) -> list[tuple[str, str, str]]:
-    """What is paused and what is slowed down, and where it waits meanwhile."""
+def _lossless(spec: QosSpec) -> list[tuple[str, str, str]]:
+    """PFC, ECN and buffers."""
     found = []
-    pfc, ecn = wish.pfc or (), wish.ecn
-    if wish.priority is not None:
-        if any(pfc) and not pfc[wish.priority]:
-            message = "priority %d of RoCE is not among those that are paused" % wish.priority
-            found.append(("pfc", message, "pause it too, or none"))
+    pfc, ecn = spec.pfc or (), spec.ecn
+    if spec.priority is not None:
+        if any(pfc) and not pfc[spec.priority]:
+            message = "priority %d of RoCE is not paused" % spec.priority
+            found.append(("pfc", message, "pause it too, or pause none"))
         for key in ("np", "rp"):
-            if ecn and ecn["enable"] and wish.priority not in ecn[key]:
-                found.append(("ecn." + key, "lacks priority %d of RoCE" % wish.priority, "add it"))
+            if ecn and ecn["enable"] and spec.priority not in ecn[key]:
+                found.append(("ecn." + key, "priority %d of RoCE is missing" % spec.priority, "add it"))
     if ecn and any(pfc) and pfc[ecn["cnp_priority"]]:
         message = "CNPs are on priority %d, which is paused" % ecn["cnp_priority"]
-        found.append(
-            ("ecn.cnp_priority", message, "give them a priority of their own: they must pass when RoCE does not")
-        )
-    if wish.global_pause and any(pfc):
-        message = "global pause stops all priorities, and pfc is to stop some"
+        found.append(("ecn.cnp_priority", message, "give them another priority: they must pass while RoCE is paused"))
+    if spec.global_pause and any(pfc):
+        message = "global pause stops all priorities, but pfc selects some"
         found.append(("global_pause", message, "set it to false"))
-    if wish.prio_buffer and any(pfc):
-        paused = {buffer for buffer, bit in zip(wish.prio_buffer, pfc) if bit}
-        shared = paused.intersection(buffer for buffer, bit in zip(wish.prio_buffer, pfc) if not bit)
+    if spec.prio_buffer and any(pfc):
+        paused = {buffer for buffer, bit in zip(spec.prio_buffer, pfc) if bit}
+        shared = paused.intersection(buffer for buffer, bit in zip(spec.prio_buffer, pfc) if not bit)
         if shared:
-            message = "buffer %d has paused priorities and others" % min(shared)
-            found.append(("buffers.prio_buffer", message, "give the paused ones a buffer of their own"))
-    if wish.prio_buffer and wish.buffer_size:
-        empty = {buffer for buffer in wish.prio_buffer if not wish.buffer_size[buffer]}
+            message = "buffer %d has both paused priorities and others" % min(shared)
+            found.append(("buffers.prio_buffer", message, "give the paused ones another buffer"))
+    if spec.prio_buffer and spec.buffer_size:
+        empty = {buffer for buffer in spec.prio_buffer if not spec.buffer_size[buffer]}
         if empty:
-            message = "buffer %d is in use and has no bytes" % min(empty)
+            message = "buffer %d is in use, but its size is 0" % min(empty)
             found.append(("buffers.buffer_size", message, "give it a size"))
     return found
 
@@ -189,19 +187,21 @@ def _within(value: t.Any, high: int, place: str, errors: list[RailyardError], lo
     try:
         number = int(value)
     except (TypeError, ValueError):
-        errors.append(RailyardError("%r is no number" % (value,), place, "correct it"))
-        return None
-    if not low <= number <= high:
-        errors.append(RailyardError("%s is not from %d to %d" % (value, low, high), place, "correct it"))
-        return None
-    return number
+        number = low - 1
+        message = "%r is not a number" % (value,)
+    else:
+        message = "%s is out of range" % value
+    if low <= number <= high:
+        return number
+    errors.append(RailyardError(message, place, "write a number from %d to %d" % (low, high)))
+    return None
 
 
 def _eight(value: t.Any, high: int, place: str, errors: list[RailyardError]) -> tuple[int, ...] | None:
     if value is None:
         return None
     if len(value) != EIGHT:
-        errors.append(RailyardError("has %d values" % len(value), place, "give eight"))
+        errors.append(RailyardError("has %d values, not 8" % len(value), place, "give one for each of 0 to 7"))
         return None
     return tuple(_within(each, high, "%s[%d]" % (place, at), errors) or 0 for at, each in enumerate(value))
 
@@ -211,11 +211,11 @@ def _pairs(value: t.Sequence[t.Any], errors: list[RailyardError]) -> dict[int, i
     for at, pair in enumerate(value):
         place = "qos.dscp2prio[%d]" % at
         if len(pair) != 2 or None in pair:
-            errors.append(RailyardError("is no pair", place, "write it as [DSCP, priority], such as [26, 3]"))
+            errors.append(RailyardError("is not a pair", place, "write it as [DSCP, priority], such as [26, 3]"))
             continue
         dscp, priority = _within(pair[0], 63, place, errors), _within(pair[1], 7, place, errors)
         if dscp in found:
-            errors.append(RailyardError("DSCP %d is there twice" % dscp, place, "give each once"))
+            errors.append(RailyardError("DSCP %d is given twice" % dscp, place, "give each DSCP once"))
         if dscp is not None and priority is not None:
             found[dscp] = priority
     return found
@@ -226,12 +226,12 @@ def _ets(value: Options, errors: list[RailyardError]) -> Ets | None:
     tc_bw = _eight(value.get("tc_bw"), 100, "qos.ets.tc_bw", errors)
     names = value.get("tc_tsa") or []
     if len(names) != EIGHT or not set(names).issubset(("ets", "strict")):
-        message = "must be eight, each of them ets or strict"
-        errors.append(RailyardError(message, "qos.ets.tc_tsa", "leave the derived values as the plan has them"))
+        message = "must be eight values, each ets or strict"
+        errors.append(RailyardError(message, "qos.ets.tc_tsa", "use the values that the plan derives"))
         return None
     if prio_tc is None or tc_bw is None:
         if not value.get("prio_tc") or not value.get("tc_bw"):
-            errors.append(RailyardError("prio_tc, tc_bw and tc_tsa belong together", "qos.ets", "give all three"))
+            errors.append(RailyardError("prio_tc, tc_bw and tc_tsa go together", "qos.ets", "give all three"))
         return None
     tsa = tuple(TSA_NUMBERS[name] for name in names)
     return Ets(prio_tc, tuple(share if name == "ets" else 0 for share, name in zip(tc_bw, names)), tsa)
@@ -246,7 +246,7 @@ def _ecn(value: Options | None, errors: list[RailyardError]) -> dict[str, t.Any]
         found[key] = [_within(each, 7, "qos.ecn.%s[%d]" % (key, at), errors) for at, each in enumerate(rows)]
     cnp_dscp = _within(value.get("cnp_dscp"), 63, "qos.ecn.cnp_dscp", errors)
     cnp_priority = _within(value.get("cnp_priority"), 7, "qos.ecn.cnp_priority", errors)
-    # as NVIDIA's NICs come
+    # the defaults of NVIDIA's NICs
     found["cnp_dscp"] = 48 if cnp_dscp is None else cnp_dscp
     found["cnp_priority"] = 6 if cnp_priority is None else cnp_priority
     return found

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How an RDMA device marks its packets: the traffic class that NVIDIA's driver puts on all of them
+"""The marks of an RDMA device's packets: the traffic class that NVIDIA's driver writes into all of them
 (``/sys/class/infiniband/DEVICE/tc/PORT/traffic_class``), and the defaults of the connection manager, in configfs (the
 kernel's ``Documentation/ABI/testing/configfs-rdma_cm``).
 """
@@ -25,7 +25,7 @@ Row = t.Dict[str, t.Any]
 class Marks:
     """The marks of a node's RDMA devices.
 
-    :param make, remove: make and take away a directory of configfs, for tests: the kernel fills it.
+    :param make, remove: create and remove a directory of configfs, for tests: the kernel fills it.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Marks:
         self._remove = remove
 
     def read(self, device: str, port: int) -> Row:
-        """``tclass``, ``rdma_cm_tos`` and ``roce_mode``; each None where the driver or the kernel has none."""
+        """``tclass``, ``rdma_cm_tos`` and ``roce_mode``; each None if the driver or the kernel does not have it."""
         row: Row = {"tclass": None, "rdma_cm_tos": None, "roce_mode": None}
         text = self._system.read(tclass_path(device, port))
         if text is not None:
-            # empty until it is set for the first time: the packets are of class 0
+            # empty until it is set for the first time: packets have class 0
             found = GLOBAL.match(text)
             row["tclass"] = int(found.group(1) or found.group(2)) if found else 0
         with contextlib.suppress(OSError), self._opened(device):
@@ -53,7 +53,7 @@ class Marks:
         return row
 
     def set_tclass(self, device: str, port: int, value: int) -> None:
-        """Raises OSError as the kernel gives it, as the next one does."""
+        """Raises the kernel's OSError, as :meth:`set_default` does."""
         self._system.write_attribute(tclass_path(device, port), str(value))
 
     def set_default(self, device: str, port: int, name: str, value: str) -> None:
@@ -62,12 +62,12 @@ class Marks:
             self._system.write_attribute("%s/%s/ports/%d/%s" % (RDMA_CM, device, port, name), value)
 
     def has_manager(self) -> bool:
-        """Whether the connection manager is there to be asked."""
+        """Whether the connection manager is loaded."""
         return self._system.exists(RDMA_CM)
 
     @contextlib.contextmanager
     def _opened(self, device: str) -> t.Iterator[None]:
-        """Have the device's directory there meanwhile: the values are the device's, and outlive it."""
+        """Create the device's directory while it is needed: the values stay without it."""
         path = self._system.path("%s/%s" % (RDMA_CM, device))
         made = not os.path.isdir(path)
         if made:

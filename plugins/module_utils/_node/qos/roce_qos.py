@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RoCE's quality of service on the rail ports: one object on all of them, whole or not at all."""
+"""QoS of RoCE on rail ports: the same settings on all of them, applied as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import REPRESENTOR
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
     dcb_managers,
     qos_spec,
@@ -38,15 +37,15 @@ RANK = 40
 
 
 class Seen(t.Dict[str, t.Any]):
-    """One look at the ports: in the shape of the module's options, and beside it the ports themselves."""
+    """The observed state in the shape of the module's options, and the ports."""
 
     live: list[LivePort]
 
 
 class RoceQos(Kept):
-    """The quality of service of a node's rail ports. See the module's documentation for the options.
+    """The QoS of a node's rail ports. See the module's documentation for the options.
 
-    :param tools: what asks and tells the kernel, for tests.
+    :param tools: the interfaces to the kernel, for tests.
     """
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System, tools: Tools | None = None) -> None:
@@ -56,7 +55,7 @@ class RoceQos(Kept):
         self._options = options
         self._gather = options.get("state") == "gathered"
         self._ports = qos_spec.ports(options)
-        self._wish = qos_spec.wish({} if self._gather or self._absent else options)
+        self._spec = qos_spec.qos_of({} if self._gather or self._absent else options)
         self._host_dcbx = options.get("dcbx", "host") == "host"
         self._tolerant = options.get("others") == "warn"
         self._vfs = options.get("vfs") is not False
@@ -69,7 +68,7 @@ class RoceQos(Kept):
     # -- observing -------------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:
-        """``ports`` in the shape of the options, and ``others``: who else sets DCB on this node."""
+        """``ports`` in the shape of the options, and ``others``: other programs that configure DCB."""
         if self._tools is None:
             self._tools = Tools(DcbSocket(), rdma_traffic_class.Marks(self._system))
         errors: list[RailyardError] = []
@@ -90,7 +89,7 @@ class RoceQos(Kept):
             taken = [live for live in seen.live if live.netdev == netdev]
             if taken:
                 message = "%s is the netdev %s, as is %s" % (port.name, netdev, taken[0].place)
-                errors.append(RailyardError(message, port.place, "give each port once"))
+                errors.append(RailyardError(message, port.place, "name each port once"))
                 continue
             seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs))
         raise_all(errors)
@@ -99,7 +98,7 @@ class RoceQos(Kept):
         return seen
 
     def _every_port(self) -> list[Port]:
-        """The Ethernet PFs that have a netdev here."""
+        """The Ethernet PFs with a netdev in this network namespace."""
         found = []
         for function in pci_functions.network_functions(self._system):
             found += [Port(netdev, function, netdev) for netdev in self._netdevs(function)]
@@ -110,7 +109,7 @@ class RoceQos(Kept):
         found = []
         for name in self._system.listdir(pci_functions.attribute(function, "net")):
             label = self._system.read("/sys/class/net/%s/phys_port_name" % name)
-            if not (label and REPRESENTOR.match(label)):
+            if not (label and pci_functions.REPRESENTOR.match(label)):
                 found.append(name)
         return found
 
@@ -151,7 +150,7 @@ class RoceQos(Kept):
 
     def changes(self, state: State) -> list[Change]:
         if self._absent:
-            # nobody knows what the ports had before: nothing is touched
+            # the earlier settings of the ports are not known: nothing is changed
             names = [str(port.get("netdev") or port.get("pci")) for port in self._boot().ports()]
             return self._all_taken_back([Staying("qos", tuple(names))] if names else [])
         seen = t.cast(Seen, state)
@@ -165,8 +164,8 @@ class RoceQos(Kept):
                 remedy = "leave the management network's ports out"
                 errors.append(Refused("%s %s" % (live.netdev, why), live.place, remedy))
                 continue
-            errors += live.refusals(self._wish, self._host_dcbx)
-            self.warnings += live.warnings(self._wish)
+            errors += live.refusals(self._spec, self._host_dcbx)
+            self.warnings += live.warnings(self._spec)
         netdevs = [live.netdev for live in seen.live]
         for other in others:
             if other.netdev and other.netdev not in netdevs:
@@ -178,23 +177,23 @@ class RoceQos(Kept):
                 errors.append(Refused(other.message, other.netdev or "node", remedy))
         manager = self._manager(seen.live, errors)
         raise_all(errors)
-        found = [change for live in seen.live for change in live.changes(self._wish, self._host_dcbx)]
+        found = [change for live in seen.live for change in live.changes(self._spec, self._host_dcbx)]
         found += manager
-        found += [change for live in seen.live for change in live.rdma_changes(self._wish)]
+        found += [change for live in seen.live for change in live.rdma_changes(self._spec)]
         return found + self._boot_changes(seen) if self._persist else found
 
     def _manager(self, live: t.Sequence[LivePort], errors: list[RailyardError]) -> list[Change]:
-        """Have the connection manager loaded, where its defaults are wanted."""
+        """Load the connection manager if its defaults are desired."""
         tools = self._tools
         if tools is None or tools.marks.has_manager() or not any(each.rdma for each in live):
             return []
-        if self._wish.rdma_cm_tos is None and self._wish.roce_mode is None:
+        if self._spec.rdma_cm_tos is None and self._spec.roce_mode is None:
             return []
         system = self._system
         modprobe = system.which("modprobe") or "modprobe"
         if system.run([modprobe, "--dry-run", "--quiet", "rdma_cm"]).rc:
             kernel = system.read("/proc/sys/kernel/osrelease")
-            message = "the kernel %s has no module rdma_cm" % kernel
+            message = "the kernel %s does not have the module rdma_cm" % kernel
             errors.append(Unsupported(message, "qos.rdma_cm_tos", "install one that has it, or set it to null"))
             return []
 
@@ -220,7 +219,7 @@ class RoceQos(Kept):
         return boot.changes(options, self._events(), left=left)
 
     def _events(self) -> list[str]:
-        """udev's matches for the coming of a port's netdev and RDMA device. Nothing that is set makes either come."""
+        """The udev matches for a new netdev or RDMA device of a port. No setting causes such an event."""
         found = []
         for port in self._ports:
             function = port.pci or netdev_pci(self._system, port.netdev or "")

@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
 
 MODULE = "ib_ports"
@@ -89,7 +89,7 @@ class IbPorts(Kept):
         given = options.get("ports")
         if given is None:
             given = [{"netdev": name} for name in self._all()] if self._gather else []
-        self._options = [dict(each, pci=_lower(each.get("pci"))) for each in given]
+        self._options = [dict(each, pci=_address(each.get("pci"))) for each in given]
         self._ports = self._read(given)
         self._here = self._ports
         self._alone: list[str] = []
@@ -107,10 +107,7 @@ class IbPorts(Kept):
         ports = []
         for number, each in enumerate(given):
             place = "ports[%d]" % number
-            address = _lower(each.get("pci"))
-            if not address and not each.get("netdev"):
-                errors.append(RailyardError("neither pci nor netdev is given", place + ".pci", "give one of them"))
-                continue
+            port = port_reference.read(each, place, errors)
             keys = []
             for at, text in enumerate(each.get("pkeys") or []):
                 key = _pkey(text)
@@ -120,7 +117,8 @@ class IbPorts(Kept):
                     errors.append(RailyardError(message, "%s.pkeys[%d]" % (place, at), remedy))
                 elif key not in keys:
                     keys.append(key)
-            ports.append(Port(place, address, each.get("netdev"), each.get("mode"), tuple(keys)))
+            ports.append(Port(place, port.pci, port.netdev, each.get("mode"), tuple(keys)))
+        port_reference.refuse_duplicate_ports(ports, errors)
         raise_all(errors)
         return ports
 
@@ -189,27 +187,11 @@ class IbPorts(Kept):
         return dict(sorted(children.items()))
 
     def _netdev(self, port: Port) -> str:
-        if port.pci:
-            if not self._system.exists("%s/%s" % (pci.DEVICES, port.pci)):
-                message = "there is no PCI function %s" % port.pci
-                raise RailyardError(message, port.place + ".pci", "see 'lspci -D -d 15b3:'")
-            names = self._system.listdir("%s/%s/net" % (pci.DEVICES, port.pci))
-            names = [name for name in names if not self._parent(name)]
-            if not names:
-                message = "%s has no interface" % port.pci
-                remedy = "load ib_ipoib, and see that the port is not in a pod's network namespace"
-                raise RailyardError(message, port.place + ".pci", remedy)
-            netdev = port.netdev if port.netdev in names else names[0]
-        else:
-            netdev = str(port.netdev)
-        kind = self._system.read_int("%s/%s/type" % (NET, netdev))
-        where = port.place + (".pci" if port.pci else ".netdev")
-        if kind is None:
-            raise RailyardError("there is no interface %s" % netdev, where, "see 'ip link'")
-        if kind != ARPHRD_INFINIBAND:
-            message = "%s is no IPoIB interface" % netdev
+        netdev = port_reference.netdev_of(self._system, port)
+        if self._system.read_int("%s/%s/type" % (NET, netdev)) != ARPHRD_INFINIBAND:
+            message = "%s is not an IPoIB interface" % netdev
             remedy = "set the card's link type to ib (mlx_linktype), or leave the port out"
-            raise RailyardError(message, where, remedy)
+            raise RailyardError(message, port.place + (".pci" if port.pci else ".netdev"), remedy)
         return netdev
 
     def _parent(self, netdev: str) -> str | None:
@@ -292,7 +274,7 @@ class IbPorts(Kept):
 
     def _which(self, function: t.Any, netdev: t.Any) -> str:
         """One text for a port, by whichever of its two names it is given."""
-        return _lower(function) or netdev_pci(self._system, str(netdev)) or str(netdev)
+        return _address(function) or netdev_pci(self._system, str(netdev)) or str(netdev)
 
     def _too_long(self, port: Port, seen: Seen) -> list[RailyardError]:
         names = ["%s.%04x" % (seen.netdev, key) for key in port.pkeys if key not in seen.children]
@@ -317,12 +299,12 @@ class IbPorts(Kept):
         self, former: t.Sequence[t.Mapping[str, t.Any]], branch: Branch
     ) -> tuple[list[Change], list[Staying], list[Staying]]:
         """Changes that remove the children of ports that are no longer desired, and what stays: modes, children."""
-        moved = vf_holders.moved(self._system, [_lower(each.get("pci")) for each in former])
+        moved = vf_holders.moved(self._system, [_address(each.get("pci")) for each in former])
         changes: list[Change] = []
         modes: list[str] = []
         staying: list[Staying] = []
         for option in former:
-            port = Port("", _lower(option.get("pci")), option.get("netdev"), None, ())
+            port = Port("", _address(option.get("pci")), option.get("netdev"), None, ())
             netdev = None
             why = moved[port.pci].why if port.pci in moved else None
             if not why:
@@ -460,9 +442,9 @@ class _State(t.Dict[str, t.Any]):
     seen: list[Seen]
 
 
-def _lower(pci: t.Any) -> str | None:
-    """A PCI address as the kernel spells it; None where none is given."""
-    return str(pci).lower() if pci else None
+def _address(text: t.Any) -> str | None:
+    """A PCI address as sysfs spells it; None where none is given."""
+    return pci.full_address(str(text)) if text else None
 
 
 def _no_manager() -> dict[str, t.Any]:

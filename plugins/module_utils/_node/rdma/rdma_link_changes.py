@@ -9,14 +9,19 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
 
 HARDWARE = "hardware"
@@ -34,9 +39,11 @@ class Port:
         self.place = place
         self.name = str(options["name"])
         self.type = str(options.get("type") or HARDWARE)
-        self.netdev: str | None = options.get("netdev")
-        self.pci: str | None = options.get("pci")
         self.present = options.get("state", "present") == "present"
+        self.errors: list[RailyardError] = []
+        _place, self.pci, self.netdev = port_reference.read(options, place, self.errors)
+        if not self.present and not options.get("pci") and not options.get("netdev"):
+            self.errors = []  # its name is enough
 
     def as_options(self) -> Row:
         return {"name": self.name, "type": self.type, "netdev": self.netdev, "pci": self.pci}
@@ -153,22 +160,12 @@ class LinkPlan:
                 port.place + ".name",
                 "use 1 to 63 letters, digits, '_', '-', '.' and ':'",
             )
-        if port.present and not (port.netdev or (port.pci and port.type == HARDWARE)):
-            raise RailyardError(
-                "neither says which device is meant",
-                port.place,
-                "give netdev%s" % (" or pci" if port.type == HARDWARE else ""),
-            )
-        netdev_function = netdev_pci(self._system, port.netdev) if port.netdev else None
-        if port.pci and netdev_function and netdev_function != port.pci:
-            raise RailyardError(
-                "%s is a netdev of %s, not of %s" % (port.netdev, netdev_function, port.pci),
-                port.place,
-                "give the pair as the node has it, or one of the two",
-            )
-        why = self._why_branch(port.netdev, port.pci or netdev_function)
-        if why:
-            raise Refused(why, port.place, "leave the management network's devices out of the ports")
+        raise_all(port.errors)
+        if port.present and port.type != HARDWARE and not port.netdev:
+            raise RailyardError("names no netdev", port.place, "give netdev")
+        port_reference.check_pair(self._system, port)
+        function = port.pci or netdev_pci(self._system, port.netdev or "")
+        raise_all(port_reference.refusal(self._branch, port.place, port.netdev, function))
 
     def _why_branch(self, netdev: str | None, pci: str | None) -> str | None:
         why = self._branch.why_netdev(netdev) if netdev else None
@@ -184,20 +181,12 @@ class LinkPlan:
             )
         if row is None or row["type"] != port.type or (port.netdev and row["netdev"] != port.netdev):
             return
-        why = self._why_branch(row["netdev"], row["pci"])
-        if why:
-            raise Refused(why, port.place, "leave the management network's devices out of the ports")
+        raise_all(port_reference.refusal(self._branch, port.place, row["netdev"], row["pci"]))
         self._delete(row, port)
 
     def _hardware(self, port: Port) -> None:
-        pci = port.pci or netdev_pci(self._system, port.netdev or "")
+        pci = port_reference.function_of(self._system, port)
         row = next((row for row in self._devices if row["type"] == HARDWARE and row["pci"] == pci), None)
-        if pci is None or not self._system.exists("/sys/bus/pci/devices/%s" % pci):
-            raise RailyardError(
-                "there is no PCI function of %s" % port.netdev if pci is None else "there is no PCI function %s" % pci,
-                port.place,
-                "compare with lspci -D",
-            )
         if row is not None:
             self._keep(row, port)
         elif not self._moved(port, pci, "infiniband"):
@@ -231,14 +220,12 @@ class LinkPlan:
 
     def _soft(self, port: Port) -> None:
         netdev = port.netdev or ""
-        if not self._system.exists("/sys/class/net/%s" % netdev):
+        try:
+            port_reference.check_netdev(self._system, netdev, port.place + ".netdev")
+        except RailyardError:
             if self._moved(port, port.pci, "net"):
                 return
-            raise RailyardError(
-                "there is no netdev %s here" % netdev,
-                port.place + ".netdev",
-                "compare with 'ip link'; it may have another name or be in another network namespace",
-            )
+            raise
         row = next((row for row in self._devices if row["type"] == port.type and row["netdev"] == netdev), None)
         if row:
             self._keep(row, port)

@@ -9,6 +9,7 @@ Source: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -16,6 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 DEVICES = "/sys/bus/pci/devices"
 SLOTS = "/sys/bus/pci/slots"
 NETWORK_CLASS = 0x02
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
+# The host's side of a VF or SF in switchdev mode, by phys_port_name.
+REPRESENTOR = re.compile(r"([cp]\d+)?pf\d+[vs]f\d+\Z")
 NVIDIA_NETWORKING = "15b3"
 # Nearest first, in the words of 'nvidia-smi topo'.
 PROXIMITIES = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -103,6 +107,20 @@ def slot_functions(system: System, pci: str) -> list[str]:
 def rdma_devices(system: System, pci: str) -> list[str]:
     """The RDMA devices that the function's driver made."""
     return system.listdir("%s/%s/infiniband" % (DEVICES, pci))
+
+
+def netdevs(system: System, pci: str) -> list[str]:
+    """The function's own netdevs in this network namespace: no representors of its VFs, no IPoIB children."""
+    names = system.listdir(attribute(pci, "net"))
+    for entry in system.listdir("%s/%s" % (DEVICES, pci)) if not names else []:
+        if entry.startswith("virtio"):
+            names += system.listdir("%s/%s/%s/net" % (DEVICES, pci, entry))
+    return [name for name in names if not _is_derived(system, "/sys/class/net/" + name)]
+
+
+def _is_derived(system: System, netdev: str) -> bool:
+    label = system.read(netdev + "/phys_port_name") or ""
+    return bool(REPRESENTOR.match(label) or system.read(netdev + "/parent"))
 
 
 def card_functions(system: System, pci: str) -> list[str]:
@@ -197,8 +215,12 @@ def _width(width: int | None) -> int | None:
     return None if width in (None, 0, 255) else width
 
 
+def full_address(text: str) -> str:
+    """A PCI address as sysfs spells it: in lower case, with the domain that ``lspci`` leaves out."""
+    text = text.lower()
+    return text if text.count(":") == 2 else "0000:" + text
+
+
 def is_pci_address(text: str) -> bool:
     """Whether the text is a full PCI address, ``0000:0b:00.0``."""
-    domain, _colon, rest = text.partition(":")
-    bus, _colon, function = rest.partition(":")
-    return len(domain) >= 4 and len(bus) == 2 and len(function) == 4 and function[2] == "."
+    return ADDRESS.match(text) is not None

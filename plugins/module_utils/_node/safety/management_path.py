@@ -14,14 +14,16 @@ from __future__ import annotations
 import array
 import fcntl
 import os
-import re
 import socket
 import struct
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import (
+    REPRESENTOR,
+    is_pci_address,
+)
 
 SIOCGIFCONF = 0x8912
 IFREQ_SIZE = 40
@@ -35,8 +37,6 @@ ADVERTISED = (
 )
 # What Open vSwitch's daemon has its ports below. Which of them an interface of a bridge uses, only the daemon knows.
 OVS = "ovs-system"
-# The other end of a VF or SF, by phys_port_name: no way out of the node.
-OTHER_END = re.compile(r"(c\d+)?pf\d+[vs]f\d+\Z")
 
 
 class Branch:
@@ -108,7 +108,7 @@ def lower_netdevs(system: System, netdev: str) -> list[str]:
             switched = True
             ports = [each for each in _below(system, OVS) if each != name]
             labels = {each: system.read("/sys/class/net/%s/phys_port_name" % each) or "" for each in ports}
-            below = [each for each in ports if not OTHER_END.match(labels[each])]
+            below = [each for each in ports if not REPRESENTOR.match(labels[each])]
         for each in below:
             if each not in found and each != netdev:
                 found.append(each)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What can be done to one PF and its VFs.
+"""Changes to one PF and its VFs.
 
 Sources: the kernel's ``Documentation/PCI/pci-iov-howto.rst``, and ``drivers/pci/iov.c`` for what its errors mean.
 """
@@ -32,43 +32,43 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_sta
 )
 
 DRIVERS_PROBE = "/sys/bus/pci/drivers_probe"
-# No NIC has a VF of this number, so to set something on it tells whether the driver can, and does nothing. Its low byte
-# is high as well, for a driver that would look at no more.
+# No NIC has a VF with this number: setting an attribute on it shows whether the driver supports the attribute, and
+# changes nothing. Its low byte is high as well, for a driver that looks only at that.
 NO_VF = 0x70F0
 PAUSE = 0.05
-# Attributes of an InfiniBand PF's VFs; all else is Ethernet's.
+# Attributes of VFs of InfiniBand PFs; all others are Ethernet's.
 INFINIBAND = ("node_guid", "port_guid", "link_state")
-RELEASE = "end what holds it, or drain the node, and run again"
+RELEASE = "stop the holder, or drain the node, and run again"
 WRITE_REMEDIES = {
-    errno.ERANGE: "ask for at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
-    errno.ENOENT: "load the PF's driver, and see that it can do SR-IOV",
-    errno.EBUSY: "another program changes the VFs; see what else manages them on this node",
+    errno.ERANGE: "request at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
+    errno.ENOENT: "load the PF's driver, and check that it supports SR-IOV",
+    errno.EBUSY: "stop the other program that changes the VFs on this node",
     errno.ENOMEM: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
     errno.ENOSPC: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
     errno.EACCES: "run the task with become",
-    errno.EPERM: "run the task with become; if it was, the kernel is locked down or a container hides the device",
-    errno.EROFS: "run on the node itself: here sysfs is mounted read-only",
+    errno.EPERM: "run the task with become; check for kernel lockdown and for a container that hides the device",
+    errno.EROFS: "run on the node itself: sysfs is mounted read-only here",
 }
 
 
 class Pf(PfState):
-    """A PF whose VFs can be made, taken away, set and bound. What goes wrong is a :class:`RailyardError`."""
+    """A PF whose VFs can be created, removed, configured and bound. Failures raise :class:`RailyardError`."""
 
     def cannot(self, name: str, value: t.Any) -> str:
-        """Why an attribute cannot be set to the value on this PF's VFs; empty where it can, for all that is known."""
+        """Why an attribute cannot be set to the value on this PF's VFs; empty if no reason is known."""
         if not is_neutral(name, value):
             if self.infiniband and name not in INFINIBAND:
                 return "%s is for VFs of Ethernet NICs, and this is an InfiniBand one" % name
             if not self.infiniband and name in ("node_guid", "port_guid"):
                 return "%s is for VFs of InfiniBand NICs, and this is an Ethernet one" % name
             if self.index is None and not (self.infiniband and self._vendor_directory()):
-                return "%s is set through the PF's netdev, and it has none in this network namespace" % name
+                return "%s is set through the PF's netdev, which is missing in this network namespace" % name
             if not self.infiniband and not self._driver_knows(name, value):
                 return "the driver %s cannot set %s" % (self.driver, name)
         return ""
 
     def _vendor_directory(self) -> bool:
-        # before there are VFs, only the older name of sriov_numvfs tells that the directory will come
+        # without VFs, only the older name of sriov_numvfs shows that the directory will appear
         return self.system.exists(self.path("sriov")) or self.system.exists(self.path("mlx5_num_vfs"))
 
     def _driver_knows(self, name: str, value: t.Any) -> bool:
@@ -82,7 +82,7 @@ class Pf(PfState):
         return True
 
     def set_attribute(self, index: int, values: Row, deadline: float) -> None:
-        """Set one of a VF's attributes, or two that are one to the kernel. Raises :class:`RailyardError`."""
+        """Set one attribute of a VF, or two that the kernel sets together."""
         for name, entry in (("node_guid", "node"), ("port_guid", "port"), ("link_state", "policy")):
             path = self.path("sriov/%d/%s" % (index, entry))
             if name in values and self.infiniband and self.system.exists(path):
@@ -102,7 +102,7 @@ class Pf(PfState):
                 self.table.set_vf(self.index, index, **values)
                 return
             except NetlinkError as error:
-                # some drivers first wait until the VF has come out of its reset
+                # some drivers wait until the reset of the VF is done
                 if error.errno not in (errno.EAGAIN, errno.EBUSY) or time.monotonic() >= deadline:
                     raise self._refused(index, values, error) from None
             time.sleep(PAUSE)
@@ -121,21 +121,21 @@ class Pf(PfState):
                 "drivers take rates only while the PF has a link, up to its speed, and some no min_tx_rate; "
                 "see the kernel's messages (dmesg)"
             )
-        said = "%s%s" % (os.strerror(error.errno), ": " + error.said if error.said else "")
+        reason = "%s%s" % (os.strerror(error.errno), ": " + error.said if error.said else "")
         return RailyardError(
-            "the driver %s of %s refuses %s: %s" % (self.driver, self.name, what, said), self.vf_name(index), remedy
+            "the driver %s of %s refuses %s: %s" % (self.driver, self.name, what, reason), self.vf_name(index), remedy
         )
 
     # -- VFs -------------------------------------------------------------------------------------------------------
 
     def resize(self, count: int, deadline: float) -> None:
-        """Have ``count`` VFs, through zero where there are others. Raises :class:`RailyardError`."""
+        """Change the number of VFs; existing ones are removed first."""
         path = self.path("sriov_numvfs")
         now = self.system.read_int(path) or 0
         if now == count:
             return
         if now:
-            # looked at again, just before it is done: a pod may have come since
+            # checked again just before: a pod may have started since
             self.refuse_if_held(vf_holders.of(self.system, [vf["pci"] for vf in self.vfs if vf["pci"]], self.table))
             self._write(path, "0", self.pci)
         if count:
@@ -163,46 +163,46 @@ class Pf(PfState):
     def set_autoprobe(self, value: bool) -> None:
         self._write(self.path("sriov_drivers_autoprobe"), str(int(value)), self.pci)
 
-    def hush(self, restore: bool) -> None:
-        """Let no driver take new VFs for a while; ``restore`` is what :meth:`unhush` sets, or a later run does."""
+    def suspend_autoprobe(self, restore: bool) -> None:
+        """Keep drivers from binding new VFs. A later run restores ``restore`` if this one is interrupted."""
         self.system.write_file(MARK % self.pci, "%d\n" % restore)
         self.set_autoprobe(False)
 
-    def unhush(self, value: bool) -> None:
+    def restore_autoprobe(self, value: bool) -> None:
         self.set_autoprobe(value)
         self.system.remove_file(MARK % self.pci)
 
     def unbind(self, index: int) -> None:
-        """Take the driver off a VF, whoever it is; it may have none."""
+        """Unbind the driver of a VF, if it has one."""
         address = self.vfs[index]["pci"]
         path = pci_functions.attribute(address, "driver/unbind")
         if self.system.exists(pci_functions.attribute(address, "driver")):
             self._write(path, address, self.vf_name(index))
 
     def bind(self, index: int, deadline: float) -> None:
-        """Give a VF its driver, and wait for it."""
+        """Bind a driver to a VF, and wait for it."""
         address = self.vfs[index]["pci"]
         driver = pci_functions.attribute(address, "driver")
-        said = ""
+        reason = ""
         while not self.system.exists(driver):
             try:
                 self.system.write_attribute(DRIVERS_PROBE, address)
             except OSError as error:
-                said = ": %s" % error.strerror
+                reason = ": %s" % error.strerror
             if self.system.exists(driver):
                 break
             if time.monotonic() >= deadline:
                 raise RailyardError(
-                    "no driver took VF %s%s" % (address, said),
+                    "no driver bound VF %s%s" % (address, reason),
                     self.vf_name(index),
-                    "load the VFs' driver (is it on a modprobe blacklist?), set autoprobe to false if they shall have "
-                    "none, or see the kernel's messages (dmesg)",
+                    "load the VFs' driver (check the modprobe blacklist), set autoprobe to false for VFs without a "
+                    "driver, or see the kernel's messages (dmesg)",
                 )
             # udev may still be loading it
             time.sleep(PAUSE)
 
     def rebind(self, index: int, deadline: float, autoprobe: bool | None) -> None:
-        """Give a VF that had a driver its driver again; with ``autoprobe`` false the kernel would let it have none."""
+        """Bind a VF to its driver again, also if ``autoprobe`` is false."""
         if autoprobe is not False:
             self.bind(index, deadline)
             return
@@ -211,17 +211,17 @@ class Pf(PfState):
         try:
             self.bind(index, deadline)
         finally:
-            self.unhush(False)
+            self.restore_autoprobe(False)
 
     def wait_ready(self, index: int, deadline: float) -> None:
-        """Wait until a VF with a network driver has the netdev and the RDMA device that its PF has too."""
+        """Wait until a VF with a network driver has a netdev and an RDMA device, as its PF has."""
         address = self.vfs[index]["pci"]
         driver = self.system.link_name(pci_functions.attribute(address, "driver")) or ""
         if not driver or is_passed_on(driver):
             return
         for what, thing, wanted in (("net", "netdev", self.netdev), ("infiniband", "RDMA device", self.rdma_device)):
             if wanted:
-                problem = "VF %s has the driver %s, but no %s came" % (address, driver, thing)
+                problem = "VF %s has the driver %s, but no %s appeared" % (address, driver, thing)
                 self.wait_path(pci_functions.attribute(address, what), deadline, problem, self.vf_name(index))
 
     def wait_path(self, path: str, deadline: float, problem: str, place: str) -> None:
@@ -234,14 +234,14 @@ class Pf(PfState):
             self.wait(
                 lambda: self.system.read_int(path) == 1,
                 deadline,
-                "%s had a link, and has not got it back" % self.netdev,
+                "%s lost its link and did not get it back" % self.netdev,
             )
 
     def wait(self, ready: t.Callable[[], bool], deadline: float, problem: str, place: str = "") -> None:
         while not ready():
             if time.monotonic() >= deadline:
                 raise RailyardError(
-                    "%s in time" % problem, place or self.pci, "see the kernel's messages (dmesg), or give more timeout"
+                    "%s in time" % problem, place or self.pci, "see the kernel's messages (dmesg), or increase timeout"
                 )
             time.sleep(PAUSE)
 
@@ -263,7 +263,7 @@ class Pf(PfState):
 
 
 def is_neutral(name: str, value: t.Any) -> bool:
-    """Whether the value is what a VF has where the driver does not know the attribute."""
+    """Whether the value equals the state of a VF whose driver does not support the attribute."""
     return value in {
         "vlan": (0,),
         "qos": (0,),

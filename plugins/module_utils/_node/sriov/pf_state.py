@@ -16,43 +16,39 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
-    ARPHRD_INFINIBAND,
-    REPRESENTOR,
-    Row,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import ATTRIBUTES, IDENTITY, guid
 
-# Says that sriov_drivers_autoprobe was taken to 0 for a while, and what it was. Gone at reboot, as the setting is.
+# Exists while sriov_drivers_autoprobe is temporarily 0, and holds its former value. Lost at reboot, as the setting is.
 MARK = "/run/railyard/sriov_drivers_autoprobe-%s"
 POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
 
 
 class PfState:
-    """What there is to know of a PF: read by the constructor, and again by :meth:`look`.
+    """The observed state of a PF, read by the constructor and again by :meth:`read`.
 
-    ``netdev`` and ``index``: its own netdev in this network namespace; None where there is none. ``total``: how many
-    VFs it may have; None where it has no SR-IOV. ``vfs``: rows of ``index``, ``pci``, ``driver``, ``netdev``,
-    ``netdev_address``, ``rdma_device``. ``attributes``: rows of ``index`` and the attributes of each VF; empty where
-    ``unreadable`` says why they cannot be read.
+    ``netdev`` and ``index``: its own netdev in this network namespace, or None. ``total``: how many
+    VFs it may have; None without SR-IOV. ``vfs``: rows of ``index``, ``pci``, ``driver``, ``netdev``,
+    ``netdev_address``, ``rdma_device``. ``attributes``: rows of ``index`` and the attributes of each VF; empty if they
+    cannot be read, for the reason ``unreadable``.
     """
 
     def __init__(self, system: System, table: Rtnetlink, address: str) -> None:
         self.system = system
         self.table = table
         self.pci = address
-        self.look()
+        self.read()
 
-    def look(self) -> None:
+    def read(self) -> None:
         system = self.system
         self.driver = system.link_name(self.path("driver"))
         self.total = system.read_int(self.path("sriov_totalvfs"))
         self.count = system.read_int(self.path("sriov_numvfs")) or 0
         probe = system.read_int(self.path("sriov_drivers_autoprobe"))
         self.autoprobe = None if probe is None else bool(probe)
-        # the value to be restored, where an earlier run was cut off
+        # the value to restore after an interrupted run
         mark = system.read_int(MARK % self.pci)
         self.marked = None if mark is None else bool(mark)
         self.netdev, self.representors = self._netdevs()
@@ -79,7 +75,7 @@ class PfState:
         representors = 0
         for name in self.system.listdir(self.path("net")):
             port = self.system.read("/sys/class/net/%s/phys_port_name" % name)
-            if port and REPRESENTOR.match(port):
+            if port and pci_functions.REPRESENTOR.match(port):
                 representors += 1
             else:
                 own.append((self.system.read_int("/sys/class/net/%s/dev_port" % name) or 0, name))
@@ -123,23 +119,21 @@ class PfState:
             if error.errno not in (errno.EMSGSIZE, errno.ENOBUFS):
                 raise
             link = self.table.link(netdev)
-            self.unreadable = "what there is to say of %d VFs is too long for one netlink message" % self.count
+            self.unreadable = "the attributes of %d VFs do not fit into one netlink message" % self.count
         if link is None:
             return []
         self.index, self.up, self.carrier = link.ifindex, link.up, link.carrier
         self.infiniband = link.type == ARPHRD_INFINIBAND
         rows = list(link.vfs)
         if len(rows) < self.count and not self.unreadable:
-            self.unreadable = "the kernel tells of %d of its %d VFs" % (len(rows), self.count)
+            self.unreadable = "the kernel reports %d of its %d VFs" % (len(rows), self.count)
         return rows[: self.count] if len(rows) >= self.count else []
 
     def _attributes_by_config(self, number: int) -> Row:
-        """What the vendor's ``sriov/N/config`` says; only ``index`` where there is none."""
+        """The contents of the vendor's ``sriov/N/config``; only ``index`` without that file."""
         row: Row = {"index": number}
-        said = self.system.read(self.path("sriov/%d/config" % number))
-        values = {
-            key.strip(): value.strip() for key, _colon, value in (x.partition(":") for x in (said or "").split("\n"))
-        }
+        text = self.system.read(self.path("sriov/%d/config" % number)) or ""
+        values = {key.strip(): value.strip() for key, _colon, value in (x.partition(":") for x in text.split("\n"))}
         if "LinkState" in values:
             row["link_state"] = POLICIES.get(values["LinkState"])
         if self.infiniband or "MAC" not in values:
@@ -153,23 +147,23 @@ class PfState:
 
     def _add_guids(self, row: Row) -> None:
         for name, entry in (("node_guid", "node"), ("port_guid", "port")):
-            said = self.system.read(self.path("sriov/%d/%s" % (row["index"], entry)))
-            if said and self.infiniband:
-                row[name] = guid(said)
+            text = self.system.read(self.path("sriov/%d/%s" % (row["index"], entry)))
+            if text and self.infiniband:
+                row[name] = guid(text)
         policy = self.system.read(self.path("sriov/%d/policy" % row["index"]))
         if policy and self.infiniband:
             row["link_state"] = POLICIES.get(policy)
 
 
 def is_passed_on(driver: str) -> bool:
-    """Whether the driver only passes the VF on to a process or a virtual machine, which sets it up by itself."""
+    """Whether the driver passes the VF to a process or a virtual machine, which configures the VF itself."""
     return "vfio" in driver or driver.startswith(("uio", "igb_uio", "pci-stub"))
 
 
 def _attribute_row(row: Row) -> Row:
     values = {name: row.get(name) for name in ATTRIBUTES}
     for name in IDENTITY:
-        # all zero is the kernel's "none was set"
+        # all zero: never set
         if not (values[name] or "").strip("0:"):
             values[name] = None
     return dict({"index": row["index"]}, **values)

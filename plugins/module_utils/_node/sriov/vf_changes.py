@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From what a PF and its VFs are to what is wanted of them: the changes, or why there can be none."""
+"""The changes from the observed to the desired state of a PF and its VFs, or why they are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import contextlib
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import INTERRUPTED, Act, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
@@ -18,17 +18,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_act
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK, is_passed_on
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import IDENTITY, Port, Vf
 
-# Two names, one setting of the kernel.
+# Two attributes that the kernel sets together.
 PARTNERS = {"vlan": "qos", "qos": "vlan", "min_tx_rate": "max_tx_rate", "max_tx_rate": "min_tx_rate"}
-# How long a link that was not there before may take to come, before rates are set; only then do some drivers take them.
+# Seconds to wait for a link before rates are set: some drivers accept rates only with a link.
 LINK_PATIENCE = 10.0
 
-Act = t.Callable[[], None]
 
-
-class Leave(t.NamedTuple):
-    """What goes for all PFs: whether VFs may be taken away to change their number, what ``sriov_drivers_autoprobe``
-    shall be (None: left alone), and how many seconds each wait may take.
+class Settings(t.NamedTuple):
+    """Settings of all PFs: whether VFs may be removed to change their number, the desired
+    ``sriov_drivers_autoprobe`` (None: not changed), and how many seconds each wait may take.
     """
 
     recreate: bool
@@ -39,35 +37,35 @@ class Leave(t.NamedTuple):
         return time.monotonic() + self.timeout
 
     def autoprobe_of(self, pf: Pf) -> bool | None:
-        """What ``sriov_drivers_autoprobe`` shall be; None where the kernel (before 4.12) has no such thing."""
+        """The desired ``sriov_drivers_autoprobe``; None if the kernel (before 4.12) does not have it."""
         if pf.autoprobe is None:
             return None
         wanted = self.autoprobe if self.autoprobe is not None else pf.marked
         return pf.autoprobe if wanted is None else wanted
 
 
-class Plan:
-    """What must happen to one PF: ``changes``, or the ``errors`` that keep it from happening."""
+class PfChanges:
+    """The ``changes`` of one PF, or the ``errors`` that prevent them."""
 
-    def __init__(self, leave: Leave, port: Port, pf: Pf) -> None:
+    def __init__(self, settings: Settings, port: Port, pf: Pf) -> None:
         self.port = port
         self.pf = pf
-        self._leave = leave
+        self._settings = settings
         self.count = pf.count if port.vf_count is None else port.vf_count
         self.recount = self.count != pf.count
-        self.autoprobe = leave.autoprobe_of(pf)
-        # VFs that would lose their driver, or be gone
+        self.autoprobe = settings.autoprobe_of(pf)
+        # VFs that would lose their driver or be removed
         self.touched: list[Row] = pf.vfs if self.recount else []
         self.changes: list[Change] = []
-        self.errors = self._impossible()
+        self.errors = self._unsupported_port()
         if not self.errors:
             self._plan()
 
-    def _impossible(self) -> list[RailyardError]:
+    def _unsupported_port(self) -> list[RailyardError]:
         port, pf = self.port, self.pf
         found: list[RailyardError] = []
         if pf.total is None and (self.count or port.vfs):
-            # the netdev of a virtio NIC is below another device than the PCI function
+            # the netdev of a virtio NIC does not belong to the PCI function itself
             name = "%s (%s)" % (pf.pci, port.netdev) if port.netdev and not pf.netdev else pf.name
             message = "%s has no SR-IOV%s" % (name, " (driver %s)" % pf.driver if pf.driver else "")
             remedy = "enable SR-IOV in the BIOS and in the NIC's firmware, then reboot; or name a NIC that has SR-IOV"
@@ -80,19 +78,19 @@ class Plan:
                 Unsupported(
                     "%d VFs are more than the %d that %s has" % (self.count, pf.total or 0, pf.name),
                     port.place + ".count",
-                    "ask for fewer, or raise the firmware's limit (mlx_linktype, num_of_vfs) and reboot",
+                    "request fewer, or raise the firmware's limit (mlx_linktype, num_of_vfs) and reboot",
                 )
             )
         if self.recount and not pf.driver:
-            remedy = "load the PF's driver, and see the kernel's messages (dmesg) if it did not take the PF"
+            remedy = "load the PF's driver, and see the kernel's messages (dmesg) if it does not bind"
             found.append(Unsupported("%s has no driver, so its VFs cannot change" % pf.name, port.place, remedy))
         for vf in port.vfs:
             if vf.number >= self.count and port.vf_count is None:
                 found.append(
                     RailyardError(
-                        "there is no VF %d among the %d of %s" % (vf.number, self.count, pf.name),
+                        "VF %d does not exist: %s has %d" % (vf.number, pf.name, self.count),
                         vf.place + ".index",
-                        "give count",
+                        "set count",
                     )
                 )
         if port.vfs and pf.unreadable and not self.recount:
@@ -100,14 +98,14 @@ class Plan:
                 Unsupported(
                     "the attributes of the VFs of %s cannot be read: %s" % (pf.name, pf.unreadable),
                     port.place + ".attributes",
-                    "have fewer VFs, a kernel or driver package that tells of them (sriov/N in sysfs), or leave "
+                    "use fewer VFs, install a kernel or driver package that reports them (sriov/N in sysfs), or leave "
                     "attributes out",
                 )
             )
         return found
 
     def refusals(self, branch: Branch, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
-        """Why it is not done: what is impossible, what must not be touched, what is held."""
+        """Why the changes are refused: not supported, management path, VFs in use."""
         pf, place = self.pf, self.port.place
         why = branch.why_function(pf.pci) if self.changes or self.errors else None
         if why:
@@ -115,12 +113,12 @@ class Plan:
         if not self.changes:
             return self.errors
         found: list[RailyardError] = []
-        if self.recount and pf.count and not self._leave.recreate:
+        if self.recount and pf.count and not self._settings.recreate:
             found.append(
                 Refused(
-                    "%s has %d VFs; to have %d all are taken away first" % (pf.name, pf.count, self.count),
+                    "%s has %d VFs, which are all removed to have %d" % (pf.name, pf.count, self.count),
                     place + ".count",
-                    "drain the node, then give allow_recreate: true",
+                    "drain the node, then set allow_recreate: true",
                 )
             )
         touched = {vf["pci"] for vf in self.touched}
@@ -129,14 +127,14 @@ class Plan:
 
     def _unsupported(self) -> list[RailyardError]:
         found: list[RailyardError] = []
-        told = set()
+        reported = set()
         for vf in self.port.vfs:
             for name, value in vf.attributes.items():
-                if name in told or not self._differs(vf, name, value):
+                if name in reported or not self._differs(vf, name, value):
                     continue
                 why = self.pf.cannot(name, value)
                 if why:
-                    told.add(name)
+                    reported.add(name)
                     message = "%s: VF %d of %s" % (why, vf.number, self.pf.name)
                     found.append(Unsupported(message, "%s.%s" % (vf.place, name), "leave it out for this PF"))
         return found
@@ -146,14 +144,15 @@ class Plan:
     def _plan(self) -> None:
         pf = self.pf
         if self.count and pf.index is not None and not pf.up:
-            # VFs follow their PF's link; some drivers give a VF its MAC only then
+            # VFs follow their PF's link; some drivers set the MAC of a VF only with a link
             self._add(t.cast(str, pf.netdev), "state", "down", "up", pf.set_up)
         if self.autoprobe is not None and pf.autoprobe != self.autoprobe:
             wanted = self.autoprobe
-            self._add(pf.pci, "sriov_drivers_autoprobe", pf.autoprobe, wanted, lambda: pf.unhush(wanted))
+            self._add(pf.pci, "sriov_drivers_autoprobe", pf.autoprobe, wanted, lambda: pf.restore_autoprobe(wanted))
         elif pf.marked is not None:
             mark = MARK % pf.pci
-            self._add(mark, "left by a run that was cut off", True, None, lambda: pf.system.remove_file(mark))
+            name = "left by a run that was cut off"
+            self._add(mark, name, True, None, lambda: pf.system.remove_file(mark), INTERRUPTED)
         if self.recount:
             self._plan_new()
         else:
@@ -166,32 +165,32 @@ class Plan:
 
     def _plan_new(self) -> None:
         pf = self.pf
-        hush = bool(self.autoprobe and self.port.vfs and self.count)
+        suspended = bool(self.autoprobe and self.port.vfs and self.count)
         first = len(self.changes)
-        self._add(pf.pci, "sriov_numvfs", pf.count, self.count, lambda: self._create(hush))
+        self._add(pf.pci, "sriov_numvfs", pf.count, self.count, lambda: self._create(suspended))
         if not self.count:
             return
         for vf in self.port.vfs:
             for name, value in vf.attributes.items():
                 self._add(pf.vf_name(vf.number), name, None, value, self._setter(vf, name))
-        if hush:
+        if suspended:
             for change in self.changes[first:]:
-                _or_else(change, lambda: pf.unhush(True))
-        then(self.changes[-1], lambda: self._finish(hush))
+                _on_failure(change, lambda: pf.restore_autoprobe(True))
+        then(self.changes[-1], lambda: self._finish(suspended))
 
-    def _create(self, hush: bool) -> None:
-        if hush:
-            self.pf.hush(True)
-        self.pf.resize(self.count, self._leave.deadline())
+    def _create(self, suspended: bool) -> None:
+        if suspended:
+            self.pf.suspend_autoprobe(True)
+        self.pf.resize(self.count, self._settings.deadline())
 
-    def _finish(self, hush: bool) -> None:
-        if hush:
-            self.pf.unhush(True)
+    def _finish(self, suspended: bool) -> None:
+        if suspended:
+            self.pf.restore_autoprobe(True)
         if self.autoprobe is not False:
             for index in range(self.count):
-                self.pf.bind(index, self._leave.deadline())
+                self.pf.bind(index, self._settings.deadline())
             for index in range(self.count):
-                self.pf.wait_ready(index, self._leave.deadline())
+                self.pf.wait_ready(index, self._settings.deadline())
 
     def _plan_existing(self, vf: Vf) -> None:
         pf = self.pf
@@ -205,11 +204,11 @@ class Plan:
                 self._add(pf.vf_name(vf.number), name, before, value, self._setter(vf, name))
         identity = [change for change in self.changes[first:] if change.attribute in IDENTITY]
         if identity and row["driver"] and not is_passed_on(row["driver"]):
-            # its driver reads what it is only when it takes it; unbound first, so that a run that is cut off in between
-            # leaves an unbound VF, which the next run sees
+            # the driver reads the identity only when it binds; unbound first, so that an interrupted run leaves an
+            # unbound VF, which the next run observes
             bind = self._binder(vf.number)
             for change in identity:
-                _or_else(change, bind)
+                _on_failure(change, bind)
             _first(identity[0], lambda: pf.unbind(vf.number))
             then(identity[-1], bind)
         if identity and row["driver"]:
@@ -217,8 +216,8 @@ class Plan:
 
     def _binder(self, index: int) -> Act:
         def bind() -> None:
-            self.pf.rebind(index, self._leave.deadline(), self.autoprobe)
-            self.pf.wait_ready(index, self._leave.deadline())
+            self.pf.rebind(index, self._settings.deadline(), self.autoprobe)
+            self.pf.wait_ready(index, self._settings.deadline())
 
         return bind
 
@@ -234,8 +233,8 @@ class Plan:
                 return
             if "max_tx_rate" in values and pf.netdev:
                 with contextlib.suppress(RailyardError):
-                    pf.wait_carrier(min(self._leave.deadline(), time.monotonic() + LINK_PATIENCE))
-            pf.set_attribute(vf.number, values, self._leave.deadline())
+                    pf.wait_carrier(min(self._settings.deadline(), time.monotonic() + LINK_PATIENCE))
+            pf.set_attribute(vf.number, values, self._settings.deadline())
             row.update(values)
 
         return act
@@ -246,7 +245,7 @@ class Plan:
         if not _same(name, self.pf.attributes[vf.number][name], value):
             return True
         row = self.pf.vfs[vf.number]
-        # a VF that was bound before it had its MAC; a bond or bridge gives its parts another one rightly
+        # a VF that was bound before its MAC was set; a bond or bridge sets another MAC on its ports on purpose
         return (
             name == "mac"
             and row["netdev_address"] not in (None, value)
@@ -256,17 +255,18 @@ class Plan:
             )
         )
 
-    def _add(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act) -> None:
-        self.changes.append(Change(subject, attribute, before, after, act))
+    def _add(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act, kind: str = "") -> None:
+        port = {"pci": self.pf.pci, "netdev": self.pf.netdev}
+        self.changes.append(Change(subject, attribute, before, after, act, kind, port))
 
 
 def _same(name: str, live: t.Any, wanted: t.Any) -> bool:
-    """Whether the live value is as wanted; what the driver does not know counts as what it is without it."""
+    """Whether the observed value is the desired one; an unsupported attribute has its neutral value."""
     return live == wanted or (live is None and is_neutral(name, wanted))
 
 
 def _first(change: Change, first: t.Callable[[], t.Any]) -> None:
-    """Do something before the change, as part of it."""
+    """Call ``first`` before the change, as part of it."""
     act = change.act
 
     def both() -> None:
@@ -277,7 +277,7 @@ def _first(change: Change, first: t.Callable[[], t.Any]) -> None:
 
 
 def then(change: Change, after: t.Callable[[], t.Any]) -> None:
-    """Do something after the change, as part of it."""
+    """Call ``after`` after the change, as part of it."""
     act = change.act
 
     def both() -> None:
@@ -287,8 +287,8 @@ def then(change: Change, after: t.Callable[[], t.Any]) -> None:
     change.act = both
 
 
-def _or_else(change: Change, mend: t.Callable[[], t.Any]) -> None:
-    """Where the change fails, leave the node in order; the first failure is what is told."""
+def _on_failure(change: Change, cleanup: t.Callable[[], t.Any]) -> None:
+    """Call ``cleanup`` if the change fails; the first failure is reported."""
     act = change.act
 
     def attempt() -> None:
@@ -296,7 +296,7 @@ def _or_else(change: Change, mend: t.Callable[[], t.Any]) -> None:
             act()
         except Exception:
             with contextlib.suppress(RailyardError):
-                mend()
+                cleanup()
             raise
 
     change.act = attempt

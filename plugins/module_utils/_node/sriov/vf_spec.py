@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What is wanted of PFs and their VFs: read from a module's options and checked, before the node is looked at."""
+"""The desired state of PFs and their VFs: parsed from a module's options and checked before the node is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 GUID = re.compile(r"[0-9a-f]{16}\Z")
 LINK_STATES = ("auto", "enable", "disable")
-# In the order in which they are set: what a VF is, before what it may do.
+# In the order in which they are set: identity first.
 ATTRIBUTES = (
     "mac",
     "node_guid",
@@ -34,7 +34,7 @@ RANGES = {"vlan": (0, 4094), "qos": (0, 7), "min_tx_rate": (0, 2**32 - 1), "max_
 
 
 class Vf(t.NamedTuple):
-    """What is wanted of one VF; ``attributes`` holds only what is not left alone."""
+    """The spec of one VF; ``attributes`` holds only the attributes that are given."""
 
     place: str
     number: int
@@ -42,7 +42,7 @@ class Vf(t.NamedTuple):
 
 
 class Port(t.NamedTuple):
-    """What is wanted of one PF. ``place`` is where its options stand, ``options`` what they are."""
+    """The spec of one PF. ``place``: where its options are in the module's arguments."""
 
     place: str
     pci: str | None
@@ -57,14 +57,14 @@ class Port(t.NamedTuple):
 
 
 def ports(options: t.Mapping[str, t.Any]) -> list[Port]:
-    """The ports of the option ``ports``. Raises :class:`RailyardError`, of all that is wrong at once."""
+    """The ports of the option ``ports``. Raises all errors at once."""
     found, errors = ports_of(options)
     raise_all(errors)
     return found
 
 
 def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardError]]:
-    """The ports of the option ``ports``, and what is wrong with them. One that cannot be meant has no PF."""
+    """The ports of the option ``ports``, and the errors in them. A port without a valid reference has no PF."""
     errors: list[RailyardError] = []
     found = [_port("ports[%d]" % n, each, errors) for n, each in enumerate(options.get("ports") or [])]
     _unique(((port.pci, port.place) for port in found), "the PCI address", errors)
@@ -76,7 +76,7 @@ def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardE
 
 
 def guid(text: str) -> str:
-    """A GUID of any usual spelling as rtnetlink's users write it: ``00:11:22:33:44:55:66:77``."""
+    """A GUID of any usual spelling, written as ``00:11:22:33:44:55:66:77``."""
     digits = re.sub(r"[:.-]", "", text.strip().lower())
     digits = digits[2:] if digits.startswith("0x") else digits
     return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
@@ -112,9 +112,9 @@ def _vf(place: str, options: t.Mapping[str, t.Any], count: int | None, errors: l
     if index < 0 or (count is not None and index >= count):
         errors.append(
             RailyardError(
-                "there is no VF %d" % index + ("" if count is None else " among %d" % count),
+                "VF %d does not exist" % index + ("" if count is None else ": count is %d" % count),
                 place + ".index",
-                "number VFs from 0, and give as many as there shall be",
+                "number VFs from 0, below count",
             )
         )
     wanted: dict[str, t.Any] = {}
@@ -147,7 +147,7 @@ def _checked(name: str, value: t.Any) -> tuple[t.Any, str, str]:
         if not MAC.match(value):
             return value, "%r is not a MAC address" % value, "write it as 02:00:00:00:00:01"
         if int(value[:2], 16) & 1 or not value.strip("0:"):
-            return value, "%s is no address of one station" % value, "give a unicast address other than zero"
+            return value, "%s is not a unicast address" % value, "give a unicast address other than zero"
     elif name in ("node_guid", "port_guid"):
         value = guid(str(value))
         if not GUID.match(value.replace(":", "")):
@@ -170,6 +170,6 @@ def _unique(values: t.Iterable[tuple[t.Any, str]], what: str, errors: list[Raily
             continue
         if value in first:
             errors.append(
-                RailyardError("%s %s is given already in %s" % (what, value, first[value]), place, "give each once")
+                RailyardError("%s %s is already given in %s" % (what, value, first[value]), place, "give each once")
             )
         first.setdefault(value, place)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""VFs of the rail ports: how many, and what each is and may do."""
+"""The VFs of rail ports: their number and their attributes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_changes import Leave, Plan, then
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_changes import PfChanges, Settings, then
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import Port
 
 MODULE = "sriov_vfs"
-# Before the RDMA links, which may stand on VFs.
+# Before the RDMA links, which may use VFs.
 RANK = 10
 TIMEOUT = 120
-# What stays live until the next boot, though it is taken back.
 Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[str]]]
 
 
 class Seen(t.Dict[str, t.Any]):
-    """One look at the PFs: in the shape of the module's options, and beside it the ports with their PFs."""
+    """The observed state in the shape of the module's options, and the ports with their PFs."""
 
     pfs: list[tuple[Port, Pf]]
 
@@ -55,18 +54,18 @@ class SriovVfs(Kept):
         super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
         self._table = table or Rtnetlink()
         self._holders_of = holders_of
-        # wrong options are reported with what the node does not have
+        # invalid options are reported together with what is missing on the node
         self._ports, self._wrong = vf_spec.ports_of(options)
         self._gather = options.get("state") == "gathered"
         timeout = options.get("timeout")
-        self._leave = Leave(
+        self._settings = Settings(
             self._absent or bool(options.get("allow_recreate")),
             None if self._absent else options.get("autoprobe"),
             TIMEOUT if timeout is None else timeout,
         )
         self._named = bool(self._ports)
-        # what is to be taken back is known from what was kept, which then goes: found once, before
-        self._kept: dict[str, t.Any] | None = None
+        # found once: reverting removes the file that it is read from
+        self._persistent: dict[str, t.Any] | None = None
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> SriovVfs:
@@ -75,12 +74,12 @@ class SriovVfs(Kept):
     # -- observing -------------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:
-        """``ports`` in the shape of the option, and ``pfs`` with what else there is to know of the same PFs."""
+        """``ports`` in the shape of the option, and ``pfs`` with more facts about the same PFs."""
         errors = list(self._wrong)
         seen = Seen()
         seen.pfs = []
-        if self._absent and self._kept is None:
-            self._find_kept()
+        if self._absent and self._persistent is None:
+            self._find_persistent()
         for port in self._ports or self._every_pf():
             if not port.pci and not port.netdev:
                 continue
@@ -92,7 +91,7 @@ class SriovVfs(Kept):
             taken = [other for other, pf in seen.pfs if pf.pci == address]
             if taken:
                 message = "%s is the PF %s, as is %s" % (port.name, address, taken[0].name)
-                errors.append(RailyardError(message, port.place, "give each PF once"))
+                errors.append(RailyardError(message, port.place, "name each PF once"))
                 continue
             seen.pfs.append((port, Pf(self._system, self._table, address)))
         raise_all(errors)
@@ -109,10 +108,10 @@ class SriovVfs(Kept):
         found = [each for each in found if self._system.exists(pci_functions.attribute(each, "sriov_totalvfs"))]
         return [Port(each, each, None, None, [], {}) for each in found]
 
-    def _find_kept(self) -> None:
-        """What this module has set up, as far as it remembers: what it keeps for boot, and where it was cut off."""
+    def _find_persistent(self) -> None:
+        """What this module has set up: its persistent options, and the marks of interrupted runs."""
         boot = self._boot()
-        self._kept = boot.read() or {}
+        self._persistent = boot.read() or {}
         if self._named:
             self._ports = [port._replace(vf_count=0, vfs=[]) for port in self._ports]
             return
@@ -130,12 +129,12 @@ class SriovVfs(Kept):
                 if self._system.read_int(place) != 0:
                     found[address] = Port(place, address, None, 0, [], {})
                 else:
-                    # one of those that were there, whoever made them, was to get its driver again
+                    # an existing VF was about to get its driver again
                     found.setdefault(address, Port(place, address, None, None, [], {}))
         self._ports = [found[address] for address in sorted(found)]
 
     def _address(self, options: t.Mapping[str, t.Any]) -> str | None:
-        """The PF of a port that was kept; None where there is none any more."""
+        """The PF of a persistent port; None if it does not exist any more."""
         try:
             names = {key: str(options[key]) for key in ("pci", "netdev") if options.get(key)}
             (port,) = vf_spec.ports({"ports": [names]})
@@ -175,13 +174,13 @@ class SriovVfs(Kept):
         seen = t.cast(Seen, state)
         branch = Branch.observe(self._system)
         if self._absent:
-            return self._taken_back(seen, branch)
-        changes = self._live([Plan(self._leave, port, pf) for port, pf in seen.pfs], branch)
+            return self._reverted(seen, branch)
+        changes = self._live([PfChanges(self._settings, port, pf) for port, pf in seen.pfs], branch)
         if self._persist:
             changes += self._boot_changes(seen, branch)
         return changes
 
-    def _live(self, plans: t.Sequence[Plan], branch: Branch) -> list[Change]:
+    def _live(self, plans: t.Sequence[PfChanges], branch: Branch) -> list[Change]:
         held = self._held(plans)
         errors: list[RailyardError] = []
         for plan in plans:
@@ -190,25 +189,25 @@ class SriovVfs(Kept):
         changes = [change for plan in plans for change in plan.changes]
         linked = [plan.pf for plan in plans if plan.recount and plan.pf.carrier]
         if changes and linked:
-            # once for all PFs: their links come back side by side
+            # once for all PFs: their links return at the same time
             then(changes[-1], lambda: self._wait_carriers(linked))
         return changes
 
     def _wait_carriers(self, pfs: t.Sequence[Pf]) -> None:
         for pf in pfs:
-            pf.wait_carrier(self._leave.deadline())
+            pf.wait_carrier(self._settings.deadline())
 
-    def _held(self, plans: t.Sequence[Plan]) -> dict[str, list[str]]:
+    def _held(self, plans: t.Sequence[PfChanges]) -> dict[str, list[str]]:
         suspects = [vf["pci"] for plan in plans for vf in plan.touched if vf["pci"]]
         return self._holders_of(self._system, suspects, self._table) if suspects else {}
 
-    # -- taking back -----------------------------------------------------------------------------------------------
+    # -- reverting -------------------------------------------------------------------------------------------------
 
-    def _taken_back(self, seen: Seen, branch: Branch) -> list[Change]:
+    def _reverted(self, seen: Seen, branch: Branch) -> list[Change]:
         staying: list[Staying] = []
         plans = []
         moved = vf_holders.moved(self._system, [pf.pci for _port, pf in seen.pfs if pf.count])
-        kept = self._kept or {}
+        kept = self._persistent or {}
         for port, pf in seen.pfs:
             why = moved[pf.pci].why if pf.pci in moved else branch.why_function(pf.pci)
             autoprobe = pf.autoprobe
@@ -216,11 +215,11 @@ class SriovVfs(Kept):
             if left:
                 staying.append(Staying("vfs", (pf.pci,), str(why)))
             elif pf.count and port.vf_count is None:
-                # VFs that another made
+                # VFs that another program created
                 staying.append(Staying("vf-attributes", (pf.pci,)))
             if not left and (port.vf_count is not None or pf.marked is not None):
-                plan = Plan(self._leave, port, pf)
-                # the mark of a run that was cut off goes last: nothing else may tell of its VFs
+                plan = PfChanges(self._settings, port, pf)
+                # the mark of an interrupted run goes last: its VFs may be known from it alone
                 plan.changes.sort(key=lambda change: change.attribute != "sriov_numvfs")
                 plans.append(plan)
                 autoprobe = plan.autoprobe
@@ -228,7 +227,7 @@ class SriovVfs(Kept):
                 staying.append(Staying("autoprobe", (pf.pci,)))
         changes = self._live(plans, branch)
         boot = self._boot()
-        # a later run may find free what an earlier one had to leave
+        # a later run may be able to remove VFs that were in use before
         self._staying = without(boot.staying(staying), "vfs", {plan.pf.pci for plan in plans if not plan.count})
         if not self._persist:
             return changes
@@ -244,13 +243,13 @@ class SriovVfs(Kept):
         for port, pf in seen.pfs:
             if not (port.vf_count or port.vfs):
                 continue
-            # What is kept already stays: its VFs are there at each boot, and a default route may be a passing mistake.
+            # What is persistent already stays: its VFs exist at each boot, and a default route may be temporary.
             why = None if pf.pci in before else branch.why_function(pf.pci)
             if why:
-                self.warnings.append("%s: %s is not kept for boot: %s" % (port.place, pf.name, why))
+                self.warnings.append("%s: %s is not made persistent: %s" % (port.place, pf.name, why))
             else:
                 kept.append(_without_none(port.options))
-        options = {"ports": kept, "timeout": self._leave.timeout, "autoprobe": self._leave.autoprobe}
+        options = {"ports": kept, "timeout": self._settings.timeout, "autoprobe": self._settings.autoprobe}
         return boot.changes(_without_none(options) if kept else None)
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a cluster is where the plan has it, and what is said where it is not."""
+"""When a cluster is as planned, and what is reported if it is not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
     Goal,
-    alike,
-    told,
+    grouped,
+    lines,
+    reason_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import ON_DEMAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_kinds import KINDS
@@ -81,14 +82,16 @@ def accepted(objects: t.Sequence[Document], document: Document) -> dict[tuple[st
 
 
 @pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())
-def test_nothing_lacks_when_all_is_there_and_each_object_is_missed(provider: str, attachment: str, mode: str) -> None:
+def test_nothing_is_missing_in_a_whole_cluster_and_each_deleted_object_is(
+    provider: str, attachment: str, mode: str
+) -> None:
     goal, document, objects = goal_of(provider, attachment, mode)
     live = accepted(objects, document)
-    assert goal.lacks(whole(document), live) == []
+    assert goal.missing(whole(document), live) == []
     assert goal.reached(whole(document)) == goal.resources == 6
     for name in [(each["kind"], each["metadata"].get("namespace") or "", each["metadata"]["name"]) for each in objects]:
         without = {key: value for key, value in live.items() if key != name}
-        assert [lack.what for lack in goal.lacks(whole(document), without)] == ["is not in the cluster"], name
+        assert [each.what for each in goal.missing(whole(document), without)] == ["is not in the cluster"], name
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_nothing_lacks_when_all_is_there_and_each_object_is_missed(provider: str
         ("cni", "macvlan", "block", "DaemonSet"),
     ],
 )
-def test_an_object_that_its_controller_did_not_take_up_lacks(
+def test_an_object_that_its_controller_did_not_accept_is_missing(
     provider: str, attachment: str, mode: str, kind: str
 ) -> None:
     goal, document, objects = goal_of(provider, attachment, mode)
@@ -115,22 +118,22 @@ def test_an_object_that_its_controller_did_not_take_up_lacks(
         del live[mine]
     else:
         live[mine] = {key: value for key, value in live[mine].items() if key != "status"}
-    found = goal.lacks(whole(document), live)
+    found = goal.missing(whole(document), live)
     assert len(found) == 1 and found[0].reason
 
 
-def test_a_node_is_told_with_its_likeliest_reason() -> None:
+def test_a_node_is_reported_with_the_likeliest_reason() -> None:
     goal, document, objects = goal_of("spiderpool", "macvlan", "subnet")
     live, nodes = accepted(objects, document), whole(document)
     gpu01, gpu02 = "spidernet.io/gpu01_macvlan", "spidernet.io/gpu02_macvlan"
     nodes["n-1"] = node("n-1", {gpu01: 100, gpu02: 64})
     nodes["n-2"] = node("n-2", {gpu01: 100}, ready="Unknown")
     nodes["N-3"] = nodes.pop("n-3")
-    lines = told(alike(goal.lacks(nodes, live)))
-    assert lines == [
+    shown = lines(grouped(goal.missing(nodes, live)))
+    assert shown == [
         "n-1: reports 64 of 100 %s (rail gpu02). Likely: its device plugin runs with another rdmaHcaMax than 100: "
         "restart it, it reads its file once." % gpu02,
-        "n-2: is not Ready. Likely: its kubelet does not run or says so (Why: because).",
+        "n-2: is not Ready. Likely: its kubelet does not run or is not ready (Why: because).",
         "n-2: reports none of 100 %s (rail gpu02). Likely: its device plugin sees no such netdev with an RDMA device: "
         "see the port's name (playbooks/hosts.yml)." % gpu02,
         "n-3: is not a node of the cluster (did you mean N-3?). Likely: its kubelet has not joined, or is registered "
@@ -144,9 +147,9 @@ def test_whole_thousands_are_read_as_the_server_writes_them(units: int, said: st
     document = plans.planned(plans.fabric_file("spiderpool", "macvlan", "subnet", (4,), nodes=1))
     goal = Goal(document, {"rdma_hca_max": units}, [])
     resources = dict.fromkeys(object_components.allocatable(document, {})["n-1"], t.cast(int, said))
-    assert goal.lacks({"n-1": node("n-1", resources)}, {}) == []
+    assert goal.missing({"n-1": node("n-1", resources)}, {}) == []
     less = dict.fromkeys(resources, t.cast(int, "9k"))
-    assert "reports 9000 of %d " % units in goal.lacks({"n-1": node("n-1", less)}, {})[0].what
+    assert "reports 9000 of %d " % units in goal.missing({"n-1": node("n-1", less)}, {})[0].what
 
 
 def test_vfs_for_dpdk_are_a_resource_of_their_own() -> None:
@@ -158,24 +161,28 @@ def test_vfs_for_dpdk_are_a_resource_of_their_own() -> None:
     there = {gpu01: count, gpu02: count - 3, gpu02 + "_dpdk": 3}
     assert {"spidernet.io/" + each["resourceName"] for each in policies} == set(there)
     goal = Goal(document, given, [])
-    assert goal.lacks({"n-1": node("n-1", there)}, {}) == [] and goal.resources == 3
-    less = goal.lacks({"n-1": node("n-1", {**there, gpu02 + "_dpdk": 2})}, {})
-    assert [lack.what for lack in less] == ["reports 2 of 3 %s_dpdk (rail gpu02)" % gpu02]
+    assert goal.missing({"n-1": node("n-1", there)}, {}) == [] and goal.resources == 3
+    less = goal.missing({"n-1": node("n-1", {**there, gpu02 + "_dpdk": 2})}, {})
+    assert [each.what for each in less] == ["reports 2 of 3 %s_dpdk (rail gpu02)" % gpu02]
 
 
 def test_a_node_without_any_resource_is_one_line_and_many_are_one_too() -> None:
     goal, document, objects = goal_of("spiderpool", "sriov", "subnet")
     nodes = {name: node(name, {}) for name in whole(document)}
-    lines = told(alike(goal.lacks(nodes, accepted(objects, document))))
-    assert len(lines) == 1
-    assert lines[0].startswith(
+    shown = lines(grouped(goal.missing(nodes, accepted(objects, document))))
+    assert len(shown) == 1
+    assert shown[0].startswith(
         "n-1, n-2, n-3: reports none of its 2 rails' resources. Likely: no device plugin runs on it"
     )
-    assert "spec.nodeName=NODE" in lines[0]
+    assert "spec.nodeName=NODE" in shown[0]
+    (group,) = grouped(goal.missing(nodes, accepted(objects, document)))
+    assert reason_of(group._asdict(), "n-2").endswith("spec.nodeName=n-2)")
+    (line,) = lines([group._replace(subjects=["n-2"])])
+    assert "spec.nodeName=n-2" in line
     del nodes["n-2"]["metadata"]["labels"]
     assert any(
-        "n-2: reports none" in line and "does not carry the label" in line
-        for line in told(alike(goal.lacks(nodes, {})))
+        "n-2: reports none" in line and "does not have the label" in line
+        for line in lines(grouped(goal.missing(nodes, {})))
     )
 
 
@@ -183,23 +190,24 @@ def test_too_few_functions_are_not_a_plugins_fault() -> None:
     goal, document, objects = goal_of("spiderpool", "sriov", "subnet")
     nodes = whole(document)
     nodes["n-1"]["status"]["allocatable"]["spidernet.io/gpu01_sriov"] = "3"
-    line = told(alike(goal.lacks(nodes, accepted(objects, document))))[0]
+    line = lines(grouped(goal.missing(nodes, accepted(objects, document))))[0]
     assert line.startswith(
         "n-1: reports 3 of 4 spidernet.io/gpu01_sriov (rail gpu01). Likely: the port has another number of VFs"
     )
 
 
-def test_a_pool_that_somebody_closed_is_told_apart_from_one_with_fewer_addresses() -> None:
+def test_a_disabled_pool_differs_from_one_with_excluded_addresses() -> None:
     goal, document, objects = goal_of("spiderpool", "macvlan", "subnet")
     live = accepted(objects, document)
     mine = next(name for name in live if name[0] == "SpiderIPPool")
     assert goal.withheld(live) == []
     live[mine] = dict(live[mine], spec=dict(live[mine]["spec"], disable=True))
-    (lack,) = goal.lacks(whole(document), live)
-    assert lack.subject == "SpiderIPPool %s" % mine[2] and "spec.disable" in lack.what
-    assert "kubectl patch spiderippool %s" % mine[2] in lack.reason and goal.withheld(live) == [lack]
-    # what somebody excluded leaves a rail that works
+    (found,) = goal.missing(whole(document), live)
+    assert found.subject == "SpiderIPPool %s" % mine[2] and "spec.disable" in found.what
+    assert "kubectl patch spiderippool %s" % mine[2] in found.reason and goal.withheld(live) == [found]
+    # excluded addresses leave a rail that works
     live[mine] = dict(live[mine], spec=dict(live[mine]["spec"], disable=False, excludeIPs=["10.1.0.7", "10.1.0.9"]))
-    assert goal.lacks(whole(document), live) == []
+    assert goal.missing(whole(document), live) == []
     (less,) = goal.withheld(live)
     assert "spec.excludeIPs 10.1.0.7, 10.1.0.9" in less.what and "'taken'" in less.reason
+    assert (found.field, less.field) == ("spec.disable", "spec.excludeIPs")

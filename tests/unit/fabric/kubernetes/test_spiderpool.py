@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
     device_plugins,
-    spiderpool_objects,
+    spiderpool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
@@ -21,7 +21,7 @@ from .documents import document
 
 def made(kind: str, options: t.Mapping[str, t.Any] | None = None, **values: t.Any) -> list[dict[str, t.Any]]:
     view = View(document("spiderpool", **values))
-    return [each for each in spiderpool_objects.objects(view, Options.of(options)) if each["kind"] == kind]
+    return [each for each in spiderpool.objects(view, Options.of(options)) if each["kind"] == kind]
 
 
 def names(things: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
@@ -67,9 +67,7 @@ def test_a_pattern_that_would_catch_another_pool_is_not_taken() -> None:
         for port in node["ports"]:
             port["names"]["pool"] = "%s-%s" % (node["name"], "a" if port["rail"] == "gpu01" else "x-a")
     configs = [
-        each
-        for each in spiderpool_objects.objects(View(plan), Options.of({"injection": False}))
-        if "sriov" in each["spec"]
+        each for each in spiderpool.objects(View(plan), Options.of({"injection": False})) if "sriov" in each["spec"]
     ]
     assert configs[0]["spec"]["sriov"]["ippools"]["ipv4"] == ["hgx-0001-a", "hgx-0002-a"]
     assert configs[1]["spec"]["sriov"]["ippools"]["ipv4"] == ["*-x-a"]
@@ -123,7 +121,7 @@ def test_each_rail_is_once_in_every_group_of_its_size() -> None:
     configs = made("SpiderMultusConfig", rails=8)
     members: dict[str, list[str]] = {}
     for config in configs:
-        group = config["metadata"]["annotations"][spiderpool_objects.INJECT_RDMA]
+        group = config["metadata"]["annotations"][spiderpool.INJECT_RDMA]
         members.setdefault(group, []).append(config["spec"]["macvlan"]["master"][0])
     assert len(configs) == 4 * 8 and len(set(names(configs))) == len(configs)
     assert members["ai"] == ["enp%ds0np0" % number for number in range(11, 19)]
@@ -136,7 +134,7 @@ def test_each_rail_is_once_in_every_group_of_its_size() -> None:
 def test_kinds_of_nodes_with_other_networks_have_groups_of_their_own() -> None:
     plan = document("spiderpool", nodes=2, rails=4, profile_of=lambda index: "big" if index == 1 else "small")
     del plan["nodes"][1]["ports"][2:]
-    groups = spiderpool_objects.injection(View(plan), Options.of({"injection_groups": [2]}))
+    groups = spiderpool.injection(View(plan), Options.of({"injection_groups": [2]}))
     assert groups["gpu01-macvlan"] == [
         ("gpu01-macvlan", "ai-big"),
         ("gpu01-macvlan-2x1-big", "ai-big-2x1"),
@@ -161,7 +159,7 @@ def test_ports_that_have_no_common_netdev_are_refused() -> None:
 
 
 def values(given: t.Mapping[str, t.Any] | None = None, **plan: t.Any) -> dict[str, t.Any]:
-    return spiderpool_objects.values(View(document("spiderpool", **plan)), Options.of(given))
+    return spiderpool.values(View(document("spiderpool", **plan)), Options.of(given))
 
 
 def test_the_shared_plugin_knows_each_rail_by_its_netdev() -> None:
@@ -197,7 +195,7 @@ def test_conflicts_and_gateways_are_looked_for() -> None:
 
 def test_the_device_plugin_restarts_with_its_list_and_only_then() -> None:
     def digest(options: Options | None = None, **plan: t.Any) -> str:
-        values = spiderpool_objects.values(View(document("spiderpool", **plan)), options or Options())
+        values = spiderpool.values(View(document("spiderpool", **plan)), options or Options())
         plugin = values["rdma"]["rdmaSharedDevicePlugin"]
         return str(plugin.get("podAnnotations", {}).get("railyard.fabric/config", ""))
 

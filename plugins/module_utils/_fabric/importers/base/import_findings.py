@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the import finds: a finding as lint's, with the file that it is in and what was written instead."""
+"""Findings of the import: like those of lint, with the file of the manifest and what was written instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
 
 _NUMBER = re.compile(r"[0-9]+")
-# As many findings that differ in names and numbers alone become one.
+# This many findings that differ only in names and numbers become one.
 _ALIKE = 3
 
 
@@ -33,8 +33,8 @@ class Place(t.NamedTuple):
     path: str = ""
 
 
-class Mended(t.NamedTuple):
-    """``written`` says what stands in the fabric file instead. ``also``: the places of findings that are alike."""
+class ImportFinding(t.NamedTuple):
+    """``written``: what the fabric file contains instead. ``also``: the places of similar findings."""
 
     file: str
     finding: Finding
@@ -53,6 +53,7 @@ class Mended(t.NamedTuple):
             "column": found.column,
             "place": found.place,
             "code": found.code,
+            "name": found.name,
             "severity": found.severity,
             "message": found.message,
             "remedy": found.remedy,
@@ -61,13 +62,13 @@ class Mended(t.NamedTuple):
         }
 
 
-class _Said(t.NamedTuple):
+class _Entry(t.NamedTuple):
     broken: Rule
     place: Place
     message: str
     remedy: str
     written: str
-    # the object in whose manifest it was found
+    # of the object whose manifest it is in
     name: str
 
 
@@ -80,36 +81,36 @@ class _Lost(t.NamedTuple):
 
 
 class Found:
-    """Collects findings. The same rule says the same thing of one place once."""
+    """Collects findings. One rule reports one message of one place once."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, Place, str], _Said] = {}
-        # rule, kind, path -> what is lost there
+        self._entries: dict[tuple[str, Place, str], _Entry] = {}
+        # rule, kind, path -> the values that are not imported
         self._lost: dict[tuple[str, str, str], list[_Lost]] = {}
         self._rules: dict[str, Rule] = {}
-        # the object that is being read, and the trees of JSON in its texts, each with its path
+        # the current object, and the trees of JSON in its texts, each with its path
         self.kind = ""
         self.name = ""
         self.trees: list[tuple[str, Value]] = []
 
     def begin(self, kind: str, name: str) -> None:
-        """What is found from now on is found in this object."""
+        """Findings that follow are about this object."""
         self.kind, self.name, self.trees = kind, name, []
 
     def add(self, broken: Rule, place: Place, message: str, remedy: str, written: str) -> None:
-        """All texts end without a full stop."""
+        """Texts end without a full stop."""
         self._rules[broken.code] = broken
-        said = _Said(broken, place, message, remedy, written, self.name)
-        self._said.setdefault((broken.code, place, message), said)
+        entry = _Entry(broken, place, message, remedy, written, self.name)
+        self._entries.setdefault((broken.code, place, message), entry)
 
     def lose(self, broken: Rule, place: Place, path: str, text: str, remedy: str) -> None:
-        """The value at ``path`` of the object that is being read is not carried over; without a path the object."""
+        """The value at ``path`` of the current object is not imported; without a path, the object."""
         self._rules[broken.code] = broken
         lost = self._lost.setdefault((broken.code, self.kind, path), [])
         lost.append(_Lost(broken, remedy, place, self.name, text))
 
     @property
-    def all(self) -> list[Mended]:
+    def all(self) -> list[ImportFinding]:
         """In the order of files, and of lines in each."""
         every = [*self._grouped(), *self._of_lost()]
         files = {name: at for at, name in enumerate(dict.fromkeys(each.file for each in every))}
@@ -118,26 +119,26 @@ class Found:
             key=lambda each: (files[each.file], each.finding.line, each.finding.column, each.finding.code),
         )
 
-    def said(self, broken: Rule) -> bool:
-        """Whether the rule has found something."""
+    def has(self, broken: Rule) -> bool:
+        """Whether the rule has a finding."""
         return broken.code in self._rules
 
     @property
     def failed(self) -> bool:
         return any(rule.severity == ERROR for rule in self._rules.values())
 
-    def _grouped(self) -> t.Iterator[Mended]:
-        groups: dict[tuple[str, ...], list[_Said]] = {}
-        for each in self._said.values():
+    def _grouped(self) -> t.Iterator[ImportFinding]:
+        groups: dict[tuple[str, ...], list[_Entry]] = {}
+        for each in self._entries.values():
             alike = tuple(_masked(text, each.name) for text in (each.message, each.remedy, each.written))
             groups.setdefault((each.broken.code, *alike), []).append(each)
         for group in groups.values():
             if len(group) >= _ALIKE:
-                yield _mended(group[0], group[1:])
+                yield _finding(group[0], group[1:])
             else:
-                yield from (_mended(each, []) for each in group)
+                yield from (_finding(each, []) for each in group)
 
-    def _of_lost(self) -> t.Iterator[Mended]:
+    def _of_lost(self) -> t.Iterator[ImportFinding]:
         for (_code, kind, path), lost in self._lost.items():
             by_text: dict[str, list[_Lost]] = {}
             for each in lost:
@@ -156,11 +157,11 @@ class Found:
             yield _one_lost(start, parts, those)
 
 
-def _one_lost(start: str, parts: t.Sequence[str], those: t.Sequence[_Lost]) -> Mended:
+def _one_lost(start: str, parts: t.Sequence[str], those: t.Sequence[_Lost]) -> ImportFinding:
     first = those[0]
-    message = "%s is not carried over: %s" % (start, ", ".join(parts))
-    said = _Said(first.broken, first.place, message.rstrip(": "), first.remedy, "nothing of it", "")
-    return _mended(said, [], tuple(each.place for each in those[1:]))
+    message = "%s is not imported: %s" % (start, ", ".join(parts))
+    entry = _Entry(first.broken, first.place, message.rstrip(": "), first.remedy, "nothing", "")
+    return _finding(entry, [], tuple(each.place for each in those[1:]))
 
 
 def _names(those: t.Sequence[_Lost]) -> str:
@@ -171,27 +172,28 @@ def _masked(text: str, name: str) -> str:
     return _NUMBER.sub("#", text.replace(name, "@") if name else text)
 
 
-def _mended(said: _Said, alike: t.Sequence[_Said], also: tuple[Place, ...] = ()) -> Mended:
-    place, broken = said.place, said.broken
-    message = said.message
+def _finding(entry: _Entry, alike: t.Sequence[_Entry], also: tuple[Place, ...] = ()) -> ImportFinding:
+    place, broken = entry.place, entry.broken
+    message = entry.message
     if alike:
         also = tuple(each.place for each in alike)
-        names = [name for name in dict.fromkeys(each.name for each in alike) if name and name != said.name]
-        if len(names) == len(alike) and said.name:
+        names = [name for name in dict.fromkeys(each.name for each in alike) if name and name != entry.name]
+        if len(names) == len(alike) and entry.name:
             more = name_counting.compact([shown(name) for name in names])
         else:
-            more = "at line%s %s" % ("s" if len(also) > 1 else "", _lines(said.place, also))
+            more = "at line%s %s" % ("s" if len(also) > 1 else "", _lines(entry.place, also))
         message = "%s; likewise %s" % (shown(message, MAX_TEXT - 100), more)
     finding = Finding(
         code=broken.code,
+        name=broken.name,
         severity=broken.severity,
         place=shown(place.path, 120),
         line=place.line,
         column=place.column,
         message=shown(message, MAX_TEXT),
-        remedy=shown(said.remedy, MAX_TEXT),
+        remedy=shown(entry.remedy, MAX_TEXT),
     )
-    return Mended(place.file, finding, shown(said.written, MAX_TEXT), also)
+    return ImportFinding(place.file, finding, shown(entry.written, MAX_TEXT), also)
 
 
 def _lines(first: Place, places: t.Sequence[Place]) -> str:

@@ -77,13 +77,13 @@ def ranges(texts: t.Sequence[str], place: Place, found: Found) -> list[tuple[str
     for text in texts:
         run = _range(text, place, found)
         if run is None:
-            message = "%s is no range of addresses" % shown(text)
+            message = "%s is not a range of addresses" % shown(text)
             found.add(
                 import_rules.RANGE,
                 place,
                 message,
                 "write first-last, such as 172.16.11.1-172.16.11.200",
-                "nothing of it",
+                "nothing",
             )
         else:
             got.append((text,) + run)
@@ -160,12 +160,12 @@ def cut_to(net: Net, listed: t.Sequence[tuple[str, int, Run]], place: Place, fou
     for text, version, (first, last) in listed:
         if version != net.version:
             message = "%s is not of the family of %s" % (shown(text), shown_net(net))
-            found.add(import_rules.RANGE, place, message, "make a pool of its own for it", "nothing of it")
+            found.add(import_rules.RANGE, place, message, "make a pool of its own for it", "nothing")
             continue
         inside = max(first, net.first), min(last, net.last)
         if inside[0] > inside[1]:
             message = "%s is not in %s" % (shown(text), shown_net(net))
-            found.add(import_rules.OUTSIDE, place, message, "write addresses of the subnet", "nothing of it")
+            found.add(import_rules.OUTSIDE, place, message, "write addresses of the subnet", "nothing")
             continue
         usable = max(first, low), min(last, high)
         if inside != (first, last):

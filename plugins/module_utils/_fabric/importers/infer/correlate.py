@@ -30,7 +30,7 @@ MAX_RAILS = 64
 
 @dataclass
 class Draft:
-    """A rail in the making. ``number``: as its objects' names count it, from 0 or 1."""
+    """A rail under construction. ``number``: the number in its objects' names, from 0 or 1."""
 
     place: Place
     number: int | None = None
@@ -42,17 +42,17 @@ class Draft:
     networks: list[Network] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
-    # what was filled in by counting
+    # attributes that were inferred from the numbering
     counted: list[str] = field(default_factory=list)
 
     @property
     def label(self) -> str:
-        """What to call it in a message."""
+        """Its name in messages."""
         return self.network or self.resource or self.netdev or self.pci or "a rail"
 
 
 def drafts(facts: Facts, found: Found) -> list[Draft]:
-    """All rails in their order, with what the manifests say of each."""
+    """All rails in their order, with the facts about each."""
     _once(facts, found)
     made = _of_devices(facts, found)
     for network in facts.networks:
@@ -63,24 +63,19 @@ def drafts(facts: Facts, found: Found) -> list[Draft]:
     made = _numbered(made)
     made = _filled(made, found)
     if len(made) > MAX_RAILS:
-        message = "%d rails come of these manifests; %d are the most" % (len(made), MAX_RAILS)
-        found.add(
-            import_rules.NOTHING,
-            made[0].place,
-            message,
-            "give the manifests of one cluster",
-            "the first %d" % MAX_RAILS,
-        )
+        message = "these manifests describe %d rails; the limit is %d" % (len(made), MAX_RAILS)
+        remedy = "give the manifests of one cluster"
+        found.add(import_rules.NOTHING, made[0].place, message, remedy, "the first %d" % MAX_RAILS)
     return made[:MAX_RAILS]
 
 
 def _once(facts: Facts, found: Found) -> None:
-    """Pages show the same pool again and again; what differs under one name is said."""
+    """Keep one pool of each name: pages repeat pools. Different definitions are a finding."""
     first: dict[str, Pool] = {}
     for pool in facts.pools:
         other = first.setdefault(pool.name, pool)
         if other is not pool and (other.net, other.runs, other.gateway) != (pool.net, pool.runs, pool.gateway):
-            message = "the pool %s is defined twice, and not alike" % shown(pool.name)
+            message = "the pool %s has two different definitions" % shown(pool.name)
             found.add(import_rules.TWICE, pool.place, message, "keep one of the two", "the first of them")
     facts.pools = list(first.values())
 
@@ -96,20 +91,17 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
     for device in facts.devices:
         ports = holders[bare(device.resource)]
         if len(ports) > 1:
-            message = "%s stands for %s: a pod gets any or all of them" % (
+            message = "%s selects %s: a pod gets any or all of them" % (
                 shown(device.resource),
                 name_counting.compact(sorted(ports, key=name_counting.natural)),
             )
             remedy = "give the port of each rail a resource of its own"
             found.add(import_rules.ONE_RESOURCE, device.place, message, remedy, "a rail and a resource for each port")
         if device.netdevs and device.pci and len(device.netdevs) != len(device.pci):
-            message = "%s selects %d ports by name and %d by PCI address" % (
-                shown(device.resource),
-                len(device.netdevs),
-                len(device.pci),
-            )
+            numbers = (shown(device.resource), len(device.netdevs), len(device.pci))
+            message = "%s selects %d ports by name and %d by PCI address" % numbers
             remedy = "write pci of each port, of %s, into the profile" % ", ".join(device.pci[:8])
-            found.add(import_rules.NOT_KNOWN, device.place, message, remedy, "the names alone")
+            found.add(import_rules.NOT_KNOWN, device.place, message, remedy, "only the names")
         for netdev, address in _ports(device):
             draft = _with_port(made, netdev, address)
             if draft is None:
@@ -120,18 +112,10 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
             if known == (None, None):
                 pass
             elif any(bare(other.resource) != bare(device.resource) for other in draft.devices):
-                message = "%s is in two resources, %s and %s" % (
-                    draft.netdev or draft.pci,
-                    draft.devices[0].resource,
-                    device.resource,
-                )
-                found.add(
-                    import_rules.RESOURCE_TWICE,
-                    device.place,
-                    message,
-                    "keep one: its room is counted twice",
-                    "the first",
-                )
+                names = (draft.netdev or draft.pci, draft.devices[0].resource, device.resource)
+                message = "%s is in two resources, %s and %s" % names
+                remedy = "keep one: its devices are counted twice"
+                found.add(import_rules.RESOURCE_TWICE, device.place, message, remedy, "the first")
             draft.devices.append(device)
             if len(ports) == 1 and draft.resource is None:
                 draft.resource = device.resource
@@ -164,7 +148,7 @@ def _add_network(network: Network, made: list[Draft], facts: Facts, found: Found
     for other in draft.networks:
         if (other.namespace, other.name) == (network.namespace, network.name):
             if other.attachment != network.attachment or other.masters != network.masters:
-                message = "%s is defined twice, and not alike" % shown(network.name)
+                message = "%s has two different definitions" % shown(network.name)
                 found.add(import_rules.TWICE, network.place, message, "keep one of the two", "the first of them")
             return
     if draft.networks:
@@ -172,9 +156,8 @@ def _add_network(network: Network, made: list[Draft], facts: Facts, found: Found
         message = "%s and %s are both on %s" % (first.name, network.name, draft.netdev or draft.label)
         if first.attachment != network.attachment:
             message += ", one as %s and one as %s" % (first.attachment, network.attachment)
-        found.add(
-            import_rules.TWO_NETWORKS, network.place, message, "keep one network a rail", "the network %s" % first.name
-        )
+        remedy = "keep one network per rail"
+        found.add(import_rules.TWO_NETWORKS, network.place, message, remedy, "the network %s" % first.name)
     else:
         draft.network, draft.namespace, draft.place = network.name, network.namespace, network.place
     draft.networks.append(network)
@@ -196,7 +179,7 @@ def _draft_of(network: Network, made: list[Draft], facts: Facts, found: Found) -
         made.append(draft)
     if master and draft.netdev is None and not address:
         draft.netdev = master
-    # without a device plugin's configuration the network's own word is all there is
+    # without a device plugin's configuration the resource is known from the network only
     if network.resource and draft.resource is None and not draft.devices:
         draft.resource = network.resource
         _say_unregistered(network, facts, found)
@@ -204,7 +187,7 @@ def _draft_of(network: Network, made: list[Draft], facts: Facts, found: Found) -
 
 
 def _by_resource(network: Network, made: t.Sequence[Draft], found: Found) -> Draft | None:
-    """The port whose resource the network names; the only one that can be meant where nobody has the name."""
+    """The port whose resource the network names; the only possible port if none has this name."""
     name = bare(network.resource or "")
     same = [each for each in made if any(bare(device.resource) == name for device in each.devices)]
     if network.masters:
@@ -214,7 +197,7 @@ def _by_resource(network: Network, made: t.Sequence[Draft], found: Found) -> Dra
                 same[0].netdev or same[0].label,
                 network.masters[0],
             )
-            remedy = "let the resource's ifNames and the master name the same port"
+            remedy = "use the same port in the resource's ifNames and in master"
             found.add(import_rules.MISMATCH, network.place, message, remedy, "the port %s" % network.masters[0])
         return None
     if same:
@@ -225,7 +208,7 @@ def _by_resource(network: Network, made: t.Sequence[Draft], found: Found) -> Dra
     alike = [each for each in free if number is not None and number == _own_number(each)] or free
     if len(alike) == 1:
         draft = alike[0]
-        message = "%s is registered by no device plugin" % shown(network.resource or "")
+        message = "%s is not registered by a device plugin" % shown(network.resource or "")
         remedy = "write %s, which is registered for %s" % (
             _written(network, draft.devices[0]),
             draft.netdev or draft.label,
@@ -236,7 +219,7 @@ def _by_resource(network: Network, made: t.Sequence[Draft], found: Found) -> Dra
 
 
 def _written(network: Network, device: Device) -> str:
-    """A resource with its prefix; the SR-IOV operator's policies do not say theirs."""
+    """A resource with its prefix, which policies of the SR-IOV operator do not have."""
     prefix = (network.resource or "").rpartition("/")[0]
     return device.resource if "/" in device.resource or not prefix else "%s/%s" % (prefix, device.resource)
 
@@ -248,30 +231,24 @@ def _check_resource(network: Network, draft: Draft, made: t.Sequence[Draft], fou
         return
     other = next((each for each in made if any(bare(device.resource) == name for device in each.devices)), None)
     right = _written(network, draft.devices[0])
-    message = "%s is registered by no device plugin; the resource of %s is %s" % (
+    wrong = "is the resource of %s" % (other.netdev or other.label) if other else "is not registered by a device plugin"
+    message = "%s %s; the resource of %s is %s" % (
         shown(network.resource or ""),
+        wrong,
         draft.netdev or draft.label,
         right,
     )
-    if other is not None:
-        message = "%s is the resource of %s; that of %s is %s" % (
-            shown(network.resource or ""),
-            other.netdev or other.label,
-            draft.netdev or draft.label,
-            right,
-        )
-    found.add(
-        import_rules.MISMATCH if other else import_rules.UNREGISTERED, network.place, message, "write %s" % right, right
-    )
+    rule = import_rules.MISMATCH if other else import_rules.UNREGISTERED
+    found.add(rule, network.place, message, "write %s" % right, right)
 
 
 def _say_unregistered(network: Network, facts: Facts, found: Found) -> None:
     known = {bare(device.resource) for device in facts.devices}
     name = bare(network.resource or "")
-    if known and name not in known and not found.said(import_rules.ELIDED):
+    if known and name not in known and not found.has(import_rules.ELIDED):
         near = nearest(name, known)
-        message = "%s is registered by no device plugin%s" % (shown(network.resource or ""), did_you_mean(near))
-        remedy = "let the device plugin and the network give the resource one name"
+        message = "%s is not registered by a device plugin%s" % (shown(network.resource or ""), did_you_mean(near))
+        remedy = "use one resource name in the device plugin and the network"
         found.add(
             import_rules.UNREGISTERED, network.place, message, remedy, "the resource of the rail as the network has it"
         )
@@ -285,11 +262,8 @@ def _pools_of(network: Network, facts: Facts, found: Found) -> list[Pool]:
             numbers = {name_counting.ordinal(pool.name) for pool in matches}
             own = name_counting.ordinal(name)
             if len(numbers) > 1 and own is not None and own in numbers:
-                message = "%s catches pools of rails %s" % (
-                    shown(name),
-                    ", ".join(str(each) for each in sorted(numbers, key=str)),
-                )
-                remedy = "fill the rails' numbers with zeros, or end the wildcard after a hyphen"
+                message = "%s matches pools of rails %s" % (shown(name), ", ".join(sorted(map(str, numbers))))
+                remedy = "pad the rails' numbers with zeros, or end the wildcard after a hyphen"
                 found.add(import_rules.WILDCARD, network.place, message, remedy, "the pools of rail %d" % own)
                 matches = [pool for pool in matches if name_counting.ordinal(pool.name) == own]
         elif not matches:
@@ -308,25 +282,25 @@ def _meant_pool(network: Network, name: str, facts: Facts, found: Found) -> list
     free = [pool for pool in facts.pools if pool.name not in used]
     number = name_counting.ordinal(name)
     close = nearest(name, [pool.name for pool in free if name_counting.ordinal(pool.name) == number])
-    message = "the network %s takes addresses from %s, and there is no such pool" % (shown(network.name), shown(name))
-    remedy = "write %s" % close if close else "give the pool's manifest, or name one that is there"
+    message = "the network %s takes addresses from the undefined pool %s" % (shown(network.name), shown(name))
+    remedy = "write %s" % close if close else "give the pool's manifest, or use a defined pool"
     found.add(
         import_rules.POOL_UNKNOWN, network.place, message + did_you_mean(close), remedy, close or "no subnet from it"
     )
     return [pool for pool in free if pool.name == close]
 
 
-# -- what pods ask for -----------------------------------------------------------------------------------------------
+# -- requests of pods ------------------------------------------------------------------------------------------------
 
 
 def _add_ask(ask: Ask, made: list[Draft], facts: Facts, found: Found) -> None:
     defined = {network.name for network in facts.networks}
     unknown = [name for _namespace, name in ask.networks if name not in defined]
     if defined and ask.networks and len(unknown) == len(ask.networks) and not _series_of(unknown, defined):
-        message = "pods ask for %s, which no manifest defines" % name_counting.compact(unknown)
-        found.add(import_rules.NETWORK_UNKNOWN, ask.place, message, "name networks that are there", "nothing of it")
+        message = "pods request %s, which no manifest defines" % name_counting.compact(unknown)
+        found.add(import_rules.NETWORK_UNKNOWN, ask.place, message, "use networks that are defined", "nothing")
     elif unknown:
-        message = "pods ask for %s, which no manifest defines" % name_counting.compact(unknown)
+        message = "pods request %s, which no manifest defines" % name_counting.compact(unknown)
         found.add(
             import_rules.NETWORK_UNKNOWN, ask.place, message, "give the manifests of all networks", "a rail for each"
         )
@@ -340,15 +314,15 @@ def _add_ask(ask: Ask, made: list[Draft], facts: Facts, found: Found) -> None:
         _asked("", "", name, ask, made)
     lost = [name for name in missing if name not in series]
     if lost:
-        message = "pods ask for %s, which no device plugin registers" % name_counting.compact(lost)
+        message = "pods request %s, which no device plugin registers" % name_counting.compact(lost)
         names = sorted(registered, key=name_counting.natural)
-        row = "%s to %s" % (names[0], names[-1]) if found.said(import_rules.ELIDED) and len(names) > 1 else ""
-        remedy = "ask for %s" % (row or name_counting.compact(names))
+        row = "%s to %s" % (names[0], names[-1]) if found.has(import_rules.ELIDED) and len(names) > 1 else ""
+        remedy = "request %s" % (row or name_counting.compact(names))
         found.add(import_rules.UNREGISTERED, ask.place, message, remedy, "the resources that are registered")
 
 
 def _series_of(names: t.Sequence[str], known: t.Iterable[str]) -> bool:
-    """Whether all names are of the series of some that are known."""
+    """Whether all names belong to the numbered series of a known name."""
     by_number = {name_counting.ordinal(name): name for name in known}
     numbered = {number: name for number, name in by_number.items() if number is not None}
     for number, name in list(numbered.items()):
@@ -406,7 +380,7 @@ def _add_pools(made: list[Draft], facts: Facts, found: Found) -> None:
             same[0].pools.append(pool)
         elif pool.name not in {each.name for draft in made for each in draft.pools} and not pool.own:
             message = "no network takes addresses from the pool %s" % shown(pool.name)
-            found.add(import_rules.POOL_UNUSED, pool.place, message, "name it in a network's ippools", "nothing of it")
+            found.add(import_rules.POOL_UNUSED, pool.place, message, "add it to a network's ippools", "nothing")
 
 
 # -- numbers and what is missing -------------------------------------------------------------------------------------
@@ -424,7 +398,7 @@ def _own_number(draft: Draft) -> int | None:
 
 
 def _numbered(made: list[Draft]) -> list[Draft]:
-    """In order, with distinct numbers: those of their names where all have one, else their places."""
+    """Sorted, with distinct numbers: those in their names if all have one, else their positions."""
     for draft in made:
         draft.number = _own_number(draft)
     merged: list[Draft] = []
@@ -443,7 +417,7 @@ def _numbered(made: list[Draft]) -> list[Draft]:
 
 
 def _order(made: t.Sequence[Draft]) -> t.Callable[[Draft], t.Any]:
-    """What rails without numbers are sorted by: names that count, else what all of their ports are known by."""
+    """The sort key of rails without numbers: numbered names, else what identifies all of their ports."""
     keys: list[t.Callable[[Draft], str | None]] = [
         lambda draft: draft.network,
         lambda draft: draft.resource and bare(draft.resource),
@@ -460,7 +434,7 @@ def _order(made: t.Sequence[Draft]) -> t.Callable[[Draft], t.Any]:
 
 
 def _joined(twin: Draft, draft: Draft) -> bool:
-    """Put what two drafts of one rail say into the first; False where they contradict each other."""
+    """Merge the second draft of a rail into the first; False if they contradict each other."""
     for key in ("netdev", "pci"):
         mine, other = getattr(twin, key), getattr(draft, key)
         if mine is not None and other is not None and mine != other:
@@ -477,12 +451,12 @@ def _joined(twin: Draft, draft: Draft) -> bool:
 
 
 def _filled(made: list[Draft], found: Found) -> list[Draft]:
-    """Ports and names that the manifests leave out, where the others' count them."""
+    """Add ports and names that are missing in the manifests and follow from the numbering of the others."""
     if not made:
         return made
     by_number = {draft.number or 0: draft for draft in made}
     low, high = min(by_number), max(by_number)
-    if found.said(import_rules.ELIDED) and high - low < MAX_RAILS:
+    if found.has(import_rules.ELIDED) and high - low < MAX_RAILS:
         for number in range(low, high + 1):
             if number not in by_number and name_counting.series(_texts(by_number, "netdev")):
                 by_number[number] = Draft(by_number[low].place, number)

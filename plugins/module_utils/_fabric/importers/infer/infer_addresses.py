@@ -55,7 +55,7 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
         if place not in made.rails[4] and place not in made.rails[6]:
             message = "nothing says the subnet of %s" % shown(draft.label)
             remedy = "write it into the fabric file, or give the rail's pool"
-            found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without its subnet")
+            found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without a subnet")
     _apart(drafts, made, found)
     _of_blocks(drafts, made, found)
     free = []
@@ -71,7 +71,7 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
             [pool_ranges.shown_run(rail.net, run) for _draft, rail in free for run in rail.hosts]
         )
         remedy = "check that nothing outside of these manifests has these addresses"
-        written = "hosts: %s, which no object of the manifests can give" % ranges
+        written = "hosts: %s, which no object of the manifests can allocate" % ranges
         found.add(import_rules.HOSTS, free[0][0].place, message, remedy, written)
     blocks = {pool.block for draft in drafts for pool in draft.pools if pool.block}
     made.pods_per_node = max(blocks) if blocks else None
@@ -103,15 +103,18 @@ def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
     rail = Addressed(net)
     for pool in mine:
         if pool.net != net:
-            message = "the pools %s and %s of one rail are of two subnets" % (shown(mine[0].label), shown(pool.label))
-            remedy = "let a rail have one subnet, or give each pool its nodeName"
+            message = "the pools %s and %s of one rail have different subnets" % (
+                shown(mine[0].label),
+                shown(pool.label),
+            )
+            remedy = "use one subnet per rail, or give each pool its nodeName"
             found.add(import_rules.SUBNETS, pool.place, message, remedy, pool_ranges.shown_net(net))
             continue
         twice = pool_ranges.both(runs, pool.runs)
         if twice:
             message = "%s is in two pools of %s" % (pool_ranges.shown_run(net, twice[0]), shown(draft.label))
             found.add(
-                import_rules.OVERLAP, pool.place, message, "let each address be in one pool", "the addresses once"
+                import_rules.OVERLAP, pool.place, message, "use each address in one pool only", "the addresses once"
             )
         runs = pool_ranges.merged(runs + pool.runs)
         rail.gateway = pool.gateway if rail.gateway is None else rail.gateway
@@ -168,17 +171,17 @@ def _count_subnets(
         shown_there = facts.routes.get(place) if version == 4 else None
         start = model.net.first + grows * (place - first)
         if shown_there is not None and shown_there.prefix == model.net.prefix:
-            net, why = shown_there, "a route table on the page has it"
+            net, why = shown_there, "taken from a route table on the page"
         elif start < 0 or start >> model.net.bits:
             continue
         else:
-            net, why = Net(version, start, model.net.prefix), "counted on from %s" % pool_ranges.shown_net(model.net)
+            net, why = Net(version, start, model.net.prefix), "continued from %s" % pool_ranges.shown_net(model.net)
         moved = net.first - model.net.first
         rail = Addressed(net, None if model.gateway is None else model.gateway + moved)
         rail.pods = [(run[0] + moved, run[1] + moved) for run in model.given]
         if claimed_addresses.within(facts.claims, net):
             continue  # somebody has addresses of it
-        rail.note = "CHECK: no pool gives this rail's addresses; %s" % why
+        rail.note = "CHECK: no pool has addresses of this rail; %s" % why
         known[place] = rail
         counted.append((drafts[place - 1], net, why))
     for why in dict.fromkeys(each[2] for each in counted):
@@ -218,8 +221,8 @@ def _apart(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
                     pool_ranges.shown_net(left.net),
                     shown(drafts[one - 1].label),
                 )
-                remedy = "give each rail a subnet of its own: a node cannot tell two rails of one subnet apart"
-                found.add(import_rules.RAILS_OVERLAP, drafts[other - 1].place, message, remedy, "both as they are")
+                remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
+                found.add(import_rules.RAILS_OVERLAP, drafts[other - 1].place, message, remedy, "both unchanged")
 
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
@@ -281,7 +284,7 @@ def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> Non
         return
     if made.rails[6]:
         message = "nodes have pools of their own in one subnet, and there is IPv6 beside it"
-        remedy = "write mode: block, with block and block6, where each node shall keep its own"
+        remedy = "write mode: block, with block and block6, to keep each node's own addresses"
         found.add(import_rules.UNEVEN, drafts[0].place, message, remedy, "their addresses, for all nodes")
         return
     sizes = {last - first + 1 for of_rail in own.values() for pool in of_rail for first, last in pool.runs}
@@ -293,7 +296,7 @@ def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> Non
             index = (pool.runs[0][0] - low) // size + 1
             if len(sizes) > 1 or rest or len(pool.runs) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
                 message = "the nodes' pools of %s are not of one size and side by side" % shown(drafts[place - 1].label)
-                remedy = "let each node have as many addresses, in the same order on every rail, and write mode: block"
+                remedy = "give each node as many addresses, in the same order on every rail, and write mode: block"
                 found.add(import_rules.UNEVEN, pool.place, message, remedy, "their addresses, for all nodes")
                 return
         rail = made.rails[4].get(place)

@@ -108,9 +108,9 @@ def _say_held(draft: Draft, rail: Addressed, run: pool_ranges.Run, claim: Claim,
     message = "%s of %s %s" % (
         pool_ranges.shown_run(rail.net, run),
         shown(draft.label),
-        ("is for nobody, by %s" if held else "is in %s as well") % shown(claim.owner),
+        ("is reserved by %s" if held else "is in %s as well") % shown(claim.owner),
     )
-    remedy = "free these addresses, or give the rail another network, where more nodes are to come"
+    remedy = "free these addresses, or give the rail another network, if you want to add nodes"
     written = "taken of the rail, whose nodes end before them"
     found.add(import_rules.NOT_KNOWN if held else import_rules.HELD, draft.place, message, remedy, written)
 
@@ -130,7 +130,7 @@ def _static(drafts: t.Sequence[Draft], facts: Facts, made: Addressing, found: Fo
                         shown(pool.label),
                     )
                     remedy = "write it as address/prefix, of the length of every node's"
-                    found.add(import_rules.LAYOUT, pool.place, message, remedy, "nothing of it")
+                    found.add(import_rules.LAYOUT, pool.place, message, remedy, "nothing")
                     continue
                 index = (net.first - rail.net.first >> net.bits - net.prefix) + 1
                 if made.indexes.setdefault(node, index) != index:
@@ -161,17 +161,17 @@ def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressi
         pool = next((each for each in draft.pools if each.node_prefix and each.net), None)
         if pool is None or pool.net is None:
             message = "nothing says the network of %s" % shown(draft.label)
-            found.add(import_rules.NO_SUBNET, draft.place, message, "give the rail's pool", "a rail without its subnet")
+            found.add(import_rules.NO_SUBNET, draft.place, message, "give the rail's pool", "a rail without a subnet")
             continue
         made.rails[pool.net.version][place] = Addressed(pool.net)
         if pool.node_prefix != made.node_prefix:
-            message = "the pool %s gives a node a /%d, and %s a /%d" % (
+            message = "the pool %s gives a node a /%d, but %s a /%d" % (
                 shown(pool.name),
                 pool.node_prefix or 0,
                 shown(whole[0].name),
                 made.node_prefix or 0,
             )
-            found.add(import_rules.LAYOUT, pool.place, message, "take one length", "/%d" % (made.node_prefix or 0))
+            found.add(import_rules.LAYOUT, pool.place, message, "use one length", "/%d" % (made.node_prefix or 0))
     net, gateway = whole[0].net, whole[0].gateway
     if net is None or made.node_prefix is None:
         raise AssertionError("the networks are known here")
@@ -186,7 +186,7 @@ def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressi
     made.gateway = "none" if gateway is None else "last" if gateway == one.usable[1] else "first"
     if gateway is not None and gateway not in one.usable:
         message = "the gateway is neither the first nor the last address of a node's network"
-        found.add(import_rules.GATEWAY, whole[0].place, message, "take gatewayIndex 1", "the first")
+        found.add(import_rules.GATEWAY, whole[0].place, message, "set gatewayIndex to 1", "the first")
     firsts = [_first_node(pool) for pool in whole]
     made.host = _host_word(firsts, made.gateway, found)
     for pool, one_node in zip(whole, firsts):
@@ -241,7 +241,13 @@ def _gateway_word(every: t.Sequence[Pool], found: Found) -> str:
     if len(words) == 1 and "another" not in words:
         return words.pop()
     message = "the nodes' gateways are not all the first or all the last address of their networks"
-    found.add(import_rules.GATEWAY, every[0].place, message, "let them be one of both", "gateway: first")
+    found.add(
+        import_rules.GATEWAY,
+        every[0].place,
+        message,
+        "use either the first or the last address in all networks",
+        "gateway: first",
+    )
     return "first"
 
 
@@ -263,7 +269,7 @@ def _host_word(every: t.Sequence[Pool], gateway: str, found: Found) -> str | Non
     pool = held["first"][0]
     more = " and of %d more" % (len(held["first"]) - 1) if len(held["first"]) > 1 else ""
     message = "the addresses of %s%s leave none for the node's own port" % (shown(pool.name), more)
-    remedy = "take the first one after the gateway out of the pools, and then host: none out of the fabric file"
+    remedy = "remove the first address after the gateway from the pools, and then host: none from the fabric file"
     found.add(import_rules.HOST_IN_PODS, pool.place, message, remedy, "host: none: ports get no address")
     return "none"
 
@@ -331,8 +337,8 @@ def _propose(drafts: t.Sequence[Draft], nets: t.Sequence[Net], facts: Facts, mad
     if whole.prefix + bits > made.node_prefix:
         whole = pool_ranges.around(4, whole.first, max(made.node_prefix - bits - 3, 8))
     prefix = whole.prefix + bits
-    message = "the pools do not cut a rail's network by node: no leaf can advertise one prefix for its rail"
-    remedy = "decide on a network for each rail, such as %s cut into a /%d a rail, and renumber the pods" % (
+    message = "the pools do not divide a rail's network by node, so a leaf cannot advertise one prefix for its rail"
+    remedy = "choose a network for each rail, such as %s divided into a /%d per rail, and renumber the pods" % (
         pool_ranges.shown_net(whole),
         prefix,
     )

@@ -67,14 +67,14 @@ def _embedded(manifest: manifest_texts.Manifest, value: Scalar, facts: Facts, fo
     reading = manifest_texts.embedded(manifest.file, value, "config.json", found)
     place = Place(manifest.file, value.line, value.column, "config.json")
     if reading.dots:
-        message = "dots stand for what was left out of the device plugin's configuration"
-        written = "what is there"
-        remedy = "give the configuration as it is in the cluster"
+        message = "lines of the device plugin's configuration are replaced by dots"
+        written = "the valid part"
+        remedy = "give the complete configuration from the cluster"
         found.add(import_rules.ELIDED, Place(manifest.file, reading.dots[0]), message, remedy, written)
     if not reading.whole:
-        message = "the device plugin's configuration is no JSON object"
+        message = "the device plugin's configuration is not a JSON object"
         found.add(
-            import_rules.JSON, place, message, "close its braces and quotes: the plugin ends at once", "what is there"
+            import_rules.JSON, place, message, "close its braces and quotes: the plugin ends at once", "the valid part"
         )
     configuration(
         manifest_texts.Manifest(manifest.file, manifest.line, manifest.root), reading.value, facts, found, prefix
@@ -103,9 +103,9 @@ def configuration(
             found.add(
                 import_rules.KIND,
                 place,
-                "%s stands where a mapping belongs" % item.kind,
+                "%s instead of a mapping" % item.kind,
                 "write an object",
-                "nothing of it",
+                "nothing",
             )
             continue
         device = _device(manifest, item, path, prefix or _PREFIX, found)
@@ -129,7 +129,7 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
     name = fields.text("resourceName") or ""
     if not _NAME.match(name) or not _QUALIFIED.match(name):
         meant = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:63]
-        message = "the resource name %s is refused, and with it every resource of the node" % shown(name)
+        message = "the device plugin rejects the resource name %s, and with it every resource of the node" % shown(name)
         if _NAME.match(name):
             message = "Kubernetes refuses the resource name %s" % shown(name)
         elif not name:
@@ -145,24 +145,24 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
             fields.place_of("rdmaHcaMax"),
             message,
             "write rdmaHcaMax: 100",
-            "as many as pods ask",
+            "as many as pods request",
         )
     netdevs = fields.texts("selectors.ifNames")
     if fields.has("devices") and netdevs:
-        message = "devices and selectors.ifNames stand together, which the plugin refuses"
+        message = "devices and selectors.ifNames are both set, which the plugin rejects"
         found.add(
             import_rules.SELECTOR,
             fields.place_of("devices"),
             message,
             "keep selectors.ifNames",
-            "selectors.ifNames alone",
+            "only selectors.ifNames",
         )
     netdevs = netdevs or fields.texts("devices")
     if not netdevs:
         others = [key for key in _SELECTORS if fields.has("selectors." + key)]
         message = "the resource %s selects no port by ifNames" % shown(name)
         if others:
-            message += ", but every port by %s: its rails are not told apart" % ", ".join(others)
+            message += ", but every port by %s: its rails cannot be distinguished" % ", ".join(others)
         else:
             message += ", and the plugin refuses an entry without selectors"
         remedy = 'write selectors: {"ifNames": ["..."]}'
@@ -204,7 +204,7 @@ def _gone_values(manifest: manifest_texts.Manifest, found: Found) -> None:
         if key in settings.entries:
             use(settings.entries[key][1])
             place = object_shape.place_at(manifest, settings.entries[key][0], "coordinator." + key)
-            message = "%s is no setting any more, and is read by nobody" % key
+            message = "the setting %s was removed and has no effect" % key
             found.add(
                 import_rules.REMOVED, place, message, "write ipam.%s" % ours, "nothing: the proof reaches every gateway"
             )

@@ -65,9 +65,9 @@ def of_text(manifest: manifest_texts.Manifest, value: Value | None, made: Networ
         found.add(
             import_rules.JSON,
             place,
-            "the text of ipam is no JSON object",
+            "the text of ipam is not a JSON object",
             "close its braces and quotes",
-            "what is there",
+            "the valid part",
         )
     of_value(manifest, reading.value, made, facts, found)
 
@@ -91,12 +91,12 @@ def of_value(manifest: manifest_texts.Manifest, value: Value | None, made: Netwo
     elif kind in ("whereabouts", "host-local"):
         if kind == "host-local":
             message = "host-local counts on each node by itself: two nodes give the same address"
-            remedy = "take an address manager for the cluster, or a block of addresses a node"
+            remedy = "use a cluster-wide address manager, or a block of addresses per node"
             found.add(import_rules.IPAM, place, message, remedy, "its range for the pods of all nodes")
         _own_pools(value, place, made, facts, found)
     else:
         message = "addresses come from %s, which the plan knows nothing of" % shown(kind)
-        found.add(import_rules.IPAM, place, message, "say the rail's subnet and pods in the fabric file", "no pods")
+        found.add(import_rules.IPAM, place, message, "set the rail's subnet and pods in the fabric file", "no pods")
 
 
 def _own_pools(value: Mapping, place: Place, made: Network, facts: Facts, found: Found) -> None:
@@ -177,11 +177,13 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
     pool_routes.take(facts.pools[-1], fields.items("routes"))
     facts.pools[-1].block = fields.number("perNodeBlockSize")
     if facts.pools[-1].block:
-        message = "the pool %s is cut into blocks, and nv-ipam itself decides which node has which" % shown(name)
+        message = "nv-ipam divides the pool %s into blocks, and decides itself which node gets which block" % shown(
+            name
+        )
         made = facts.pools[-1]
         if made.net and made.gateway == made.net.usable[0]:
             message += "; the first block begins with the gateway"
-        remedy = "take a prefix a node (a CIDRPool), or a gateway at the subnet's end"
+        remedy = "use a prefix per node (a CIDRPool), or a gateway at the end of the subnet"
         found.add(import_rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")
 
 

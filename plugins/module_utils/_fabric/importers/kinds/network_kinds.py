@@ -59,13 +59,13 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
     if not isinstance(config, Scalar) or config.null:
         message = "the definition %s has no config" % shown(name)
         place = Place(manifest.file, manifest.line, 1, "spec.config")
-        found.add(import_rules.JSON, place, message, "write the CNI configuration as JSON", "nothing of it")
+        found.add(import_rules.JSON, place, message, "write the CNI configuration as JSON", "nothing")
         return
     reading = manifest_texts.embedded(manifest.file, config, "spec.config", found)
     place = object_shape.place_at(manifest, config, "spec.config")
     if reading.value is None or not reading.whole:
-        message = "the configuration of %s is no JSON object" % shown(name)
-        found.add(import_rules.JSON, place, message, "close its braces and quotes", "what is there")
+        message = "the configuration of %s is not a JSON object" % shown(name)
+        found.add(import_rules.JSON, place, message, "close its braces and quotes", "the valid part")
     plugin = _main_plugin(reading.value)
     kind = object_shape.plain_text(object_shape.entry(plugin, "type"))
     if kind not in _PLUGINS:
@@ -149,15 +149,15 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
         mtu=fields.number("mtu") or None,
     )
     if "master" in own and not master:
-        message = "the network %s names no master" % shown(name)
+        message = "the network %s has no master" % shown(name)
         found.add(import_rules.NO_PORT, fields.place, message, "write the port's netdev as master", "no port")
     if "resourceName" in own and not made.resource:
-        message = "the network %s names no resourceName" % shown(name)
+        message = "the network %s has no resourceName" % shown(name)
         found.add(
             import_rules.NO_RESOURCE,
             fields.place,
             message,
-            "name the resource of its ports",
+            "set the resource of its ports",
             "the resource of the rail",
         )
     ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), made, facts, found)

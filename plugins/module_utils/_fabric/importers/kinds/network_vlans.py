@@ -26,10 +26,10 @@ def port_below(master: str, infiniband: bool, place: Place, found: Found) -> str
         return master
     port = on_top.group(1)
     message = "%s is VLAN %s on top of %s" % (shown(master), on_top.group(2), shown(port))
-    remedy = "let the leaf put the port into the VLAN; the fabric file gives VLANs to VFs alone"
+    remedy = "configure the VLAN on the leaf; a fabric file supports VLANs only for VFs"
     if infiniband:
         message = "%s is the partition 0x%s on top of %s" % (shown(master), on_top.group(2), shown(port))
-        remedy = "say fabric.infiniband.pkeys: [0x%s] for every port" % on_top.group(2)
+        remedy = "set fabric.infiniband.pkeys: [0x%s] for every port" % on_top.group(2)
     found.add(import_rules.NOT_KNOWN, place, message, remedy, "the port %s itself" % shown(port))
     return port
 
@@ -38,13 +38,13 @@ def say_partition(value: Scalar, place: Place, found: Found) -> None:
     """Tell of the partition key of a network."""
     use(value)
     text = value.text.strip()
-    written = "nothing of it"
+    written = "nothing"
     try:
         key = int(text, 16) if text.lower().startswith("0x") else -1
     except ValueError:
         key = -1
     if 0 <= key <= 0x7FFF and not (value.plain and text.isdecimal()):
-        message = "the partition key %s is one network's, and those of a fabric file are every port's" % text
+        message = "the partition key %s is for one network, but keys in a fabric file are for every port" % text
         remedy = 'say it for pods as kubernetes_options.pkey: "0x%04x"' % key
         if 0 < key < 0x7FFF:
             remedy += ", or for nodes and pods as fabric.infiniband.pkeys: [0x%04x]" % key

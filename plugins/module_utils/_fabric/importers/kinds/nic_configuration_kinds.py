@@ -46,7 +46,7 @@ def template(manifest: Manifest, facts: Facts, found: Found) -> None:
         _qos(object_shape.entry(roce, "qos"), facts)
         place = object_shape.place_at(manifest, body, "spec.template.roceOptimized")
         message = "RoCE is optimized by a NicConfigurationTemplate"
-        remedy = "compare qos of the fabric file with what the switches have"
+        remedy = "compare qos of the fabric file with the switches"
         text = ", ".join("%s: %s" % each for each in facts.qos.items())
         found.add(import_rules.QOS, place, message, remedy, "qos: {%s}" % text)
 

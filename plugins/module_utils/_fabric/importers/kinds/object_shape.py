@@ -188,9 +188,9 @@ class _Reader:
             self.walk(value, kind, path)
         else:
             use(value)
-            message = "%s stands where a mapping belongs" % value.kind
+            message = "%s instead of a mapping" % value.kind
             self._found.add(
-                import_rules.KIND, self._place(name, path), message, "write it as key: value pairs", "nothing of it"
+                import_rules.KIND, self._place(name, path), message, "write it as key: value pairs", "nothing"
             )
 
     def settle(self) -> None:
@@ -202,7 +202,7 @@ class _Reader:
                 self.fields.removed.add(_join(path, key))
                 use(value)
                 gone = self._removed[key]
-                message = "%s is no field any more: %s" % (key, gone.why)
+                message = "the field %s was removed: %s" % (key, gone.why)
                 self._found.add(import_rules.REMOVED, place, message, gone.remedy, gone.written)
                 continue
             homes = [home for home in _homes(self._shape, key) if not self.fields.has(home[0])]
@@ -211,21 +211,21 @@ class _Reader:
                 continue
             close = nearest(key, [each for each in shape if not self.fields.has(_join(path, each))])
             if close:
-                message = "%s is no field here%s" % (shown(key), did_you_mean(close))
-                self._found.add(import_rules.MISSPELT, place, message, "write %s" % close, "it as %s" % close)
+                message = "unknown field %s%s" % (shown(key), did_you_mean(close))
+                self._found.add(import_rules.MISSPELT, place, message, "write %s" % close, close)
                 if not value.null:
                     self._take(name, value, shape[close], _join(path, close))
                 continue
             if not (isinstance(value, Leaf) and neutral(self._found.kind, place.path, value)):
-                remedy = "take it out; the API server drops a field that it does not know"
+                remedy = "remove it; the API server drops unknown fields"
                 self._found.lose(import_rules.UNKNOWN, place, place.path, shown(flow(value), 120), remedy)
             use(value)
 
     def _move(self, name: Scalar, value: Value, place: Place, home: tuple[str, t.Any]) -> None:
         where = _join(self._top, home[0])
-        message = "%s stands at %s, and belongs at %s" % (shown(name.text), place.path, where)
-        remedy = "move it: the API server drops unknown fields unseen"
-        self._found.add(import_rules.LEVEL, place, message, remedy, "what it means as %s" % where)
+        message = "%s is at %s, but belongs at %s" % (shown(name.text), place.path, where)
+        remedy = "move it: the API server drops unknown fields silently"
+        self._found.add(import_rules.LEVEL, place, message, remedy, "its value as %s" % where)
         if not value.null:
             self._take(name, value, home[1], home[0])
 
@@ -237,15 +237,15 @@ class _Reader:
         if got is not None:
             self.fields.put(path, got, place, origin)
             return
-        mended = _mended(value, kind)
-        if mended is None:
+        fixed = _fixed(value, kind)
+        if fixed is None:
             use(value)
         said = shown(value.text) if isinstance(value, Scalar) else value.kind
         message = "%s is %s, and the field takes %s" % (said, _nature(value), _WANTED[kind])
-        written = "nothing of it" if mended is None else "it as %s" % shown(_as_text(mended))
+        written = "nothing" if fixed is None else shown(_as_text(fixed))
         self._found.add(import_rules.KIND, place, message, "write %s" % _WANTED[kind], written)
-        if mended is not None:
-            self.fields.put(path, mended, place, origin)
+        if fixed is not None:
+            self.fields.put(path, fixed, place, origin)
 
     def _place(self, name: Scalar, path: str) -> Place:
         return place_at(self._manifest, name, _join(self._top, path))
@@ -288,7 +288,7 @@ def _numeric(text: str) -> bool:
     return bool(re.match(r"[-+]?[0-9]+(\.[0-9]+)?\Z", text)) or text.lower() in _TRUE | _FALSE
 
 
-def _mended(value: Value, kind: str) -> t.Any:
+def _fixed(value: Value, kind: str) -> t.Any:
     """What a value of the wrong kind surely means, or None."""
     if kind == TEXTS:
         if isinstance(value, Scalar):

@@ -93,9 +93,7 @@ def _networks(text: Text, at: int, indent: int, value: str, facts: Facts, found:
                 ask.networks.append((named.group(1) or "", named.group(2)))
             elif part:
                 message = "%s names no network" % shown(part)
-                found.add(
-                    import_rules.ANNOTATION, place, message, "write namespace/name, or a JSON list", "nothing of it"
-                )
+                found.add(import_rules.ANNOTATION, place, message, "write namespace/name, or a JSON list", "nothing")
     if ask.networks:
         facts.asks.append(ask)
 
@@ -189,10 +187,10 @@ def _host_port(text: Text, at: int, words: t.Mapping[str, str], facts: Facts, fo
     if re.match(r"[1-9][0-9]{2,4}\Z", words.get("MTU", "")):
         port.mtu = int(words["MTU"])
     if "IPV4_IP" in words and port.address is None:
-        message = "%s is no address with its prefix length" % shown(words["IPV4_IP"])
+        message = "%s is not an address with a prefix length" % shown(words["IPV4_IP"])
         found.add(import_rules.ADDRESS, place, message, "write it as 172.16.11.201/24", "no address")
     if port.gateway and words.get("ENABLE_POLICY_ROUTE", "").lower() != "true":
         message = "without ENABLE_POLICY_ROUTE the node's own default route goes over %s" % shown(port.netdev)
-        remedy = "take that default route away: the node's other traffic follows it onto the rail"
+        remedy = "remove the default route: it sends the node's other traffic over the rail"
         found.add(import_rules.DEFAULT_ROUTE, place, message, remedy, "a routing table of the rail's own")
     facts.host_ports.append(port)

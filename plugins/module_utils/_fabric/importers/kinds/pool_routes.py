@@ -45,9 +45,9 @@ def say_lost(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) ->
         names = list(dict.fromkeys(pool.label for pool in of))
         more = " and of %d more pools" % (len(names) - 1) if len(names) > 2 else ""
         more = " and of %s" % shown(names[1]) if len(names) == 2 else more
-        message = "the route to %s of %s%s leads to no rail" % (shown(to), shown(names[0]), more)
-        remedy = "let the leaves lead there, or give pods that way by another network of theirs"
-        found.add(import_rules.NOT_KNOWN, of[0].place, message, remedy, "the routes between the rails alone")
+        message = "the route to %s of %s%s does not lead to a rail" % (shown(to), shown(names[0]), more)
+        remedy = "add the route on the leaves, or give pods another network for it"
+        found.add(import_rules.NOT_KNOWN, of[0].place, message, remedy, "only the routes between the rails")
 
 
 def _to_rails(to: str, rails: t.Sequence[Net]) -> bool:

@@ -120,16 +120,14 @@ _COORDINATOR_GONE = {
     "detectGateway": Removed(
         "the address manager probes now", _PROBES, "nothing of it: the proof reaches every gateway"
     ),
-    "detectIPConflict": Removed("the address manager probes now", _PROBES, "nothing of it"),
-    "hostRPFilter": Removed(
-        "the agent sets the node's rp_filter", "take it out", "nothing: rail ports have rp_filter 2"
-    ),
+    "detectIPConflict": Removed("the address manager probes now", _PROBES, "nothing"),
+    "hostRPFilter": Removed("the agent sets the node's rp_filter", "remove it", "nothing: rail ports have rp_filter 2"),
 }
 _RDMA_GONE = {
     "enableRdma": Removed(
         "since Spiderpool 1.0 a network has RDMA when it names its resource",
-        "take it out; with sriov and ib-sriov write rdmaIsolation: true",
-        "the rdma mode that follows from the attachment",
+        "remove it; with sriov and ib-sriov write rdmaIsolation: true",
+        "the RDMA mode of the attachment",
     )
 }
 
@@ -152,14 +150,12 @@ def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[Mapping]:
         place = Place(manifest.file, item.line, item.column, "spec.routes")
         if not isinstance(item, Mapping):
             found.add(
-                import_rules.KIND, place, "%s is no route" % item.kind, "write {dst: ..., gw: ...}", "nothing of it"
+                import_rules.KIND, place, "%s instead of a route" % item.kind, "write {dst: ..., gw: ...}", "nothing"
             )
             continue
         if "to" in item.entries or "via" in item.entries:
             message = "a route is written with to and via"
-            found.add(
-                import_rules.ROUTE_WORDS, place, message, "write dst and gw", "the routes that the plan itself makes"
-            )
+            found.add(import_rules.ROUTE_WORDS, place, message, "write dst and gw", "the routes of the plan")
         written.append(item)
     return written
 
@@ -190,15 +186,15 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
         message = "cniType is %s, and there is a section %s" % (kind, other)
         written = "it as %s" % section if section and section not in entries else "the section %s alone" % section
         place = object_shape.place_at(manifest, key, "spec." + other)
-        found.add(import_rules.SECTION, place, message, "keep the section %s alone" % (section or "customCNI"), written)
+        found.add(import_rules.SECTION, place, message, "keep only the section %s" % (section or "customCNI"), written)
     fields = object_shape.read(manifest, _without(spec, others, section), known, found, removed=_RDMA_GONE)
     if kind not in _ATTACHMENTS:
-        message = "%s is no attachment for rails" % kind
+        message = "%s is not an attachment for rails" % kind
         found.add(
             import_rules.ATTACHMENT,
             fields.place_of("cniType"),
             message,
-            "take one of macvlan, sriov or ib-sriov",
+            "use one of macvlan, sriov or ib-sriov",
             "nothing",
         )
         return
@@ -234,13 +230,13 @@ def _network(
         _on_vfs(fields, made, section, found)
     if made.match_master and kind != "sriov":
         message = "matchMasterSubnet is for sriov alone; the webhook refuses it with %s" % kind
-        remedy = "take it out; give each node's pool its nodeName"
+        remedy = "remove it; give each node's pool its nodeName"
         found.add(
             import_rules.MATCH_MASTER,
             fields.place_of(at("ippools.matchMasterSubnet")),
             message,
             remedy,
-            "nothing of it",
+            "nothing",
         )
         made.match_master = False
     return made
@@ -251,41 +247,39 @@ def _on_master(fields: Fields, made: Network, section: str, found: Found) -> Non
         network_vlans.port_below(name, False, fields.place_of(section + ".master"), found) for name in made.masters
     ]
     if not made.masters:
-        message = "the network %s names no master" % shown(made.name)
+        message = "the network %s has no master" % shown(made.name)
         found.add(
             import_rules.NO_PORT, fields.place, message, "write the port's netdev as %s.master" % section, "no port"
         )
     if len(made.masters) > 1 or fields.has(section + ".bond"):
         message = "%s are one bond, and a rail is one port" % ", ".join(made.masters)
-        remedy = "make a rail of each port: RDMA of both is lost behind a bond of unlike switches"
+        remedy = "make each port a rail: RDMA does not work over a bond of two switches"
         found.add(import_rules.NOT_KNOWN, fields.place_of(section + ".master"), message, remedy, "the first of them")
         made.masters = made.masters[:1]
     if fields.number(section + ".vlanID"):
         message = "VLAN %d on top of %s" % (fields.number(section + ".vlanID") or 0, ", ".join(made.masters))
-        remedy = "let the leaf put the port into the VLAN; the fabric file gives VLANs to VFs alone"
+        remedy = "configure the VLAN on the leaf; a fabric file supports VLANs only for VFs"
         found.add(
             import_rules.NOT_KNOWN, fields.place_of(section + ".vlanID"), message, remedy, "the rail without a VLAN"
         )
     if not made.resource:
-        message = "the network %s names no rdmaResourceName: the webhook cannot add the RDMA resource" % shown(
-            made.name
-        )
-        remedy = "name the resource of its master"
+        message = "the network %s has no rdmaResourceName: the webhook cannot add the RDMA resource" % shown(made.name)
+        remedy = "set the resource of its master"
         found.add(import_rules.NO_RESOURCE, fields.place, message, remedy, "the resource of the rail")
 
 
 def _on_vfs(fields: Fields, made: Network, section: str, found: Found) -> None:
     if not made.resource:
-        message = "the network %s names no resourceName, which %s needs" % (shown(made.name), made.attachment)
+        message = "the network %s has no resourceName, which %s needs" % (shown(made.name), made.attachment)
         found.add(
-            import_rules.NO_RESOURCE, fields.place, message, "name the resource of its VFs", "the resource of the rail"
+            import_rules.NO_RESOURCE, fields.place, message, "set the resource of its VFs", "the resource of the rail"
         )
     isolated = made.isolated if made.isolated is not None else made.attachment == "ib-sriov"
     # of enableRdma enough has been said
     if not isolated and not any(path.endswith("enableRdma") for path in fields.removed):
         message = "rdmaIsolation is false: in exclusive mode the pod gets a port without its RDMA device"
         place = fields.place_of(section + ".rdmaIsolation")
-        found.add(import_rules.ISOLATION, place, message, "write rdmaIsolation: true", "rdma mode exclusive")
+        found.add(import_rules.ISOLATION, place, message, "write rdmaIsolation: true", "RDMA mode exclusive")
     for key, ours in (("vlanID", "vlan"), ("minTxRateMbps", "min_tx_rate"), ("maxTxRateMbps", "max_tx_rate")):
         value = fields.number("%s.%s" % (section, key))
         if value:
@@ -310,11 +304,11 @@ def _type(manifest: Manifest, spec: Mapping | None, found: Found) -> str | None:
     if text and isinstance(value, Scalar):
         place = object_shape.place_at(manifest, value, "spec.cniType")
     meant = close or (sections[0] if len(sections) == 1 else None)
-    message = "cniType %s is none of %s%s" % (shown(text), ", ".join(_TYPES), did_you_mean(close))
+    message = "cniType %s is not one of %s%s" % (shown(text), ", ".join(_TYPES), did_you_mean(close))
     if not text:
         message = "the network has no cniType"
-    written = "it as %s" % meant if meant else "nothing of this network"
-    remedy = "write cniType: %s" % meant if meant else "say how pods get onto the rail"
+    written = meant if meant else "nothing of this network"
+    remedy = "write cniType: %s" % meant if meant else "set cniType to the rail's attachment"
     found.add(import_rules.SECTION, place, message, remedy, written)
     return meant
 

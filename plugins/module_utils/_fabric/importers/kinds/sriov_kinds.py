@@ -85,16 +85,16 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _POLICY, found)
     resource = fields.text("resourceName") or ""
     if not _RESOURCE.match(resource):
-        message = "the operator refuses the resource name %s" % (shown(resource) if resource else "that is missing")
+        message = "the operator rejects the resource name %s" % (shown(resource) if resource else "that is missing")
         remedy = "use letters, digits and underscores"
         found.add(
             import_rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, "the fabric file's own names"
         )
     vfs = fields.number("numVfs")
     if not vfs:
-        message = "the policy %s makes no VFs" % shown(name)
+        message = "the policy %s creates no VFs" % shown(name)
         found.add(
-            import_rules.VFS, fields.place_of("numVfs"), message, "say numVfs, at most 127 for ConnectX", "no count"
+            import_rules.VFS, fields.place_of("numVfs"), message, "set numVfs, at most 127 for ConnectX", "no count"
         )
     if fields.text("deviceType") == "vfio-pci":
         message = "vfio-pci has no RDMA device and no netdev in the pod"
@@ -113,7 +113,7 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
             fields.place_of("linkType"),
             message,
             "write eth or ib",
-            "what follows from the attachment",
+            "the attachment's default",
         )
         link = None
     device = Device(
@@ -158,9 +158,9 @@ def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> 
     infiniband = attachment == "ib-sriov"
     facts.provider(NETWORK_OPERATOR)
     if not fields.text("resourceName"):
-        message = "the network %s names no resourceName" % shown(name)
+        message = "the network %s has no resourceName" % shown(name)
         found.add(
-            import_rules.NO_RESOURCE, fields.place, message, "name the resource of its VFs", "the resource of the rail"
+            import_rules.NO_RESOURCE, fields.place, message, "set the resource of its VFs", "the resource of the rail"
         )
     made = Network(
         fields.place,

@@ -21,7 +21,7 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
     gateway_text = fields.text("gateway")
     gateway = pool_ranges.address(gateway_text) if gateway_text else None
     if gateway_text and gateway is None:
-        message = "%s is no address" % shown(gateway_text)
+        message = "%s is not an address" % shown(gateway_text)
         found.add(import_rules.GATEWAY, fields.place_of("gateway"), message, "write the rail's gateway", "no gateway")
     text = fields.text("subnet")
     if not text:
@@ -35,11 +35,11 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
     version = fields.number("ipVersion")
     if version not in (None, made.net.version):
         message = "ipVersion is %s, and %s is IPv%d" % (version, pool_ranges.shown_net(made.net), made.net.version)
-        remedy = "take ipVersion out: it follows from the subnet"
+        remedy = "remove ipVersion: the subnet determines it"
         found.add(import_rules.KIND, fields.place_of("ipVersion"), message, remedy, "the subnet's family")
     if gateway and (gateway[0] != made.net.version or not made.net.holds(gateway[1])):
         message = "the gateway %s is not in %s" % (shown(gateway_text or ""), pool_ranges.shown_net(made.net))
-        remedy = "write an address of the subnet that the leaf has"
+        remedy = "write the leaf's address in the subnet"
         found.add(import_rules.GATEWAY, fields.place_of("gateway"), message, remedy, "no gateway")
         gateway = None
     runs = pool_ranges.cut_to(made.net, listed, fields.place_of("ips"), found)
@@ -49,7 +49,7 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
             first <= gateway[1] <= last for first, last in pool_ranges.without(runs, [run for _t, _v, run in left_out])
         ):
             message = "the gateway %s is among the pod addresses" % shown(gateway_text or "")
-            remedy = "leave it out of ips, or name it in excludeIPs"
+            remedy = "remove it from ips, or add it to excludeIPs"
             found.add(import_rules.UNUSABLE, fields.place_of("ips"), message, remedy, "the addresses without it")
         runs = pool_ranges.without(runs, [(gateway[1], gateway[1])])
     made.runs = pool_ranges.without(runs, [run for _text, _version, run in left_out])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
     import_rules,
     name_counting,
@@ -33,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import pool_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     BadRange,
     HostRange,
@@ -40,14 +41,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 )
 
 PLUGIN = "railyard.fabric.rails"
-# What Linux gives a port that nobody configures; RFC 4392's for InfiniBand is as safe.
+# The default of Linux, and the one of RFC 4392 for InfiniBand.
 SAFE_MTU = {False: 1500, True: 2044}
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 _ON_VFS = ("sriov", "ib-sriov")
 
 
 class Options(t.NamedTuple):
-    """What the manifests cannot say. ``nodes``: names or ranges, each with its keys as in a fabric file."""
+    """Facts that are not in manifests. ``nodes``: names or ranges, each with its keys as in a fabric file."""
 
     name: str | None = None
     nodes: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
@@ -67,7 +68,7 @@ class Sections:
 
 
 class Builder:
-    """Decides section by section; what it cannot decide it says in a finding and in a comment."""
+    """Builds section by section. Open questions become findings and comments."""
 
     def __init__(self, facts: Facts, drafts: t.Sequence[Draft], options: Options, found: Found) -> None:
         self._facts = facts
@@ -106,8 +107,8 @@ class Builder:
             if qos.get("pfc") == [qos["priority"]]:
                 del qos["pfc"]
             out.data["qos"] = qos
-            if self._found.said(import_rules.QOS):
-                out.say(("qos",), "CHECK: as the NicConfigurationTemplate has it; do the switches agree?")
+            if self._found.has(import_rules.QOS):
+                out.say(("qos",), "CHECK: taken from the NicConfigurationTemplate; are the switches configured alike?")
         return out
 
     # -- the fabric
@@ -119,18 +120,23 @@ class Builder:
         for name in (SPIDERPOOL, NETWORK_OPERATOR, CNI):
             if name in signs:
                 return name
-        message = "nothing says who serves the networks inside Kubernetes"
-        remedy = "correct fabric.provider where it is not %s" % SPIDERPOOL
-        self._found.add(import_rules.PROVIDER, self._place, message, remedy, "provider: %s" % SPIDERPOOL)
-        self._out.say(("fabric",), "CHECK: provider is a guess; the manifests do not show it")
+        message = "the manifests do not show the provider of the networks"
+        remedy = "correct fabric.provider if it is not %s" % SPIDERPOOL
+        comment = "CHECK: provider is a guess; the manifests do not show it"
+        self._report(import_rules.PROVIDER, message, remedy, "provider: %s" % SPIDERPOOL, ("fabric",), comment)
         return SPIDERPOOL
+
+    def _report(self, rule: Rule, message: str, remedy: str, written: str, path: tuple[str, ...], comment: str) -> None:
+        """A finding about the whole import, and a comment at the value concerned."""
+        self._found.add(rule, self._place, message, remedy, written)
+        self._out.say(path, comment)
 
     def _other_manager(self, managers: t.Sequence[str]) -> str:
         """The operator's networks with an address manager that the plan does not make: nv-ipam was never there."""
-        message = "the Network Operator's networks take addresses from %s, and the plan's from nv-ipam" % managers[0]
+        message = "the Network Operator's networks use addresses from %s, and the plan's from nv-ipam" % managers[0]
         remedy = "check fabric.provider: spiderpool, too, has one range for all nodes; network-operator means nv-ipam"
-        self._found.add(import_rules.MANAGER, self._place, message, remedy, "provider: %s" % SPIDERPOOL)
-        self._out.say(("fabric",), "DECIDE: provider; the manifests have addresses of %s" % managers[0])
+        comment = "DECIDE: provider; the manifests use the address manager %s" % managers[0]
+        self._report(import_rules.MANAGER, message, remedy, "provider: %s" % SPIDERPOOL, ("fabric",), comment)
         return SPIDERPOOL
 
     def _choose_attachment(self) -> str:
@@ -141,10 +147,10 @@ class Builder:
         if not counts:
             shared = any(device.shared for draft in self._drafts for device in draft.devices)
             guess = "macvlan" if shared else "ib-sriov" if self._ib_links() else "sriov"
-            message = "no manifest says how pods get onto the rails"
-            remedy = "correct fabric.attachment where it is not %s" % guess
-            self._found.add(import_rules.ATTACHMENT, self._place, message, remedy, "attachment: %s" % guess)
-            self._out.say(("fabric",), "CHECK: attachment is a guess; no network's manifest is there")
+            message = "no manifest shows how pods are attached to the rails"
+            remedy = "correct fabric.attachment if it is not %s" % guess
+            comment = "CHECK: attachment is a guess; there are no manifests of networks"
+            self._report(import_rules.ATTACHMENT, message, remedy, "attachment: %s" % guess, ("fabric",), comment)
             return guess
         chosen = max(counts, key=lambda name: counts[name])
         for draft in self._drafts:
@@ -163,14 +169,13 @@ class Builder:
         links = {device.link for draft in self._drafts for device in draft.devices if device.link}
         place = next((d.place for draft in self._drafts for d in draft.devices if d.link), self._place)
         if "ib" in links and chosen == "sriov":
-            message = "the policy makes InfiniBand VFs, and the network is of type sriov, which is for Ethernet"
+            message = "the policy creates InfiniBand VFs, but the network has the type sriov, which is for Ethernet"
             self._found.add(import_rules.LINK, place, message, "write ib-sriov", "attachment: ib-sriov")
             return "ib-sriov"
         if "eth" in links and chosen in ("ib-sriov", "ipoib"):
-            message = "the policy makes Ethernet VFs, and the network is of type %s" % chosen
-            self._found.add(
-                import_rules.LINK, place, message, "write linkType: ib, or the type sriov", "attachment: %s" % chosen
-            )
+            message = "the policy creates Ethernet VFs, but the network has the type %s" % chosen
+            remedy = "write linkType: ib, or the type sriov"
+            self._found.add(import_rules.LINK, place, message, remedy, "attachment: %s" % chosen)
         if "ib" in links and chosen in ("macvlan", "ipvlan"):
             message = "%s does not exist on InfiniBand" % chosen
             self._found.add(import_rules.LINK, place, message, "write ib-sriov or ipoib", "attachment: ib-sriov")
@@ -181,7 +186,7 @@ class Builder:
         options = self._options
         section: dict[str, t.Any] = {"name": options.name or "imported"}
         if options.name is None:
-            self._out.say(("fabric", "name"), "CHECK: choose the fabric's name before anything is made from it")
+            self._out.say(("fabric", "name"), "CHECK: choose the fabric's name before you prepare nodes")
         section["attachment"] = self._attachment
         section["provider"] = self._provider
         if self._infiniband and self._attachment == "host-device":
@@ -191,9 +196,8 @@ class Builder:
         if made.pods_per_node:
             counts = [count for count in self._counts() if count] if vfs else []
             section["pods_per_node"] = min([made.pods_per_node, *counts])
-            self._out.say(
-                ("fabric", "pods_per_node"), "DECIDE: nv-ipam's blocks have so many addresses; see its finding"
-            )
+            comment = "DECIDE: the number of addresses in nv-ipam's blocks; see the finding"
+            self._out.say(("fabric", "pods_per_node"), comment)
         reserved = self._facts.reserved
         if reserved:
             section["reserved"] = dict(reserved)
@@ -202,7 +206,7 @@ class Builder:
         return section
 
     def _mtu(self) -> int:
-        """The fabric's; rails that have another say it themselves."""
+        """The fabric's MTU; other MTUs are set for their rails."""
         said = [self._mtu_of(draft) for draft in self._drafts]
         known = [mtu for mtu in said if mtu]
         if self._options.mtu:
@@ -210,11 +214,11 @@ class Builder:
         if known:
             return max(set(known), key=known.count)
         mtu = SAFE_MTU[self._infiniband]
-        message = "nothing says the MTU of the rails"
-        remedy = "say what every switch of the rails carries"
+        message = "no manifest contains the MTU of the rails"
+        remedy = "set the MTU that every switch of the rails supports"
         remedy += ": 4092 is usual for InfiniBand" if self._infiniband else ": 4200 gives RoCE its transfers of 4096"
-        self._found.add(import_rules.MTU, self._place, message, remedy, "mtu: %d" % mtu)
-        self._out.say(("fabric", "mtu"), "DECIDE: what every switch of the rails carries; no manifest says it")
+        comment = "DECIDE: the MTU that every switch of the rails supports; no manifest contains it"
+        self._report(import_rules.MTU, message, remedy, "mtu: %d" % mtu, ("fabric", "mtu"), comment)
         return mtu
 
     def _mtu_of(self, draft: Draft) -> int | None:
@@ -224,7 +228,7 @@ class Builder:
         every = ports + devices + networks
         if len(set(every)) > 1:
             message = "the MTU of %s is %s" % (shown(draft.label), " and ".join(map(str, sorted(set(every)))))
-            remedy = "let the port have at least what its pods have, and the switches at least the port's"
+            remedy = "give the port at least the MTU of its pods, and the switches at least that of the port"
             written = "mtu: %d" % max(every)
             self._found.add(import_rules.MTUS, draft.place, message, remedy, written)
         return max(every) if every else None
@@ -243,16 +247,17 @@ class Builder:
             section["count"] = min(max(set(known), key=known.count), 127)
         else:
             section["count"] = 8
-            message = "nothing says how many VFs a port has"
-            self._found.add(import_rules.VFS, self._place, message, "say fabric.vfs.count: one for each pod", "vfs: 8")
-            self._out.say(("fabric", "vfs"), "DECIDE: as many VFs a port as pods of a node; no policy says it")
+            message = "no manifest contains the number of VFs of a port"
+            remedy = "set fabric.vfs.count: one for each pod"
+            comment = "DECIDE: one VF per port for each pod of a node; no policy contains the number"
+            self._report(import_rules.VFS, message, remedy, "vfs: 8", ("fabric", "vfs"), comment)
         words = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
         for word in words[:1]:
             section.update({key: value for key, value in word.items() if all(each.get(key) == value for each in words)})
         return section
 
     def _own_vfs(self, place: int, draft: Draft) -> dict[str, t.Any]:
-        """What a rail's VFs have beside the fabric's."""
+        """VF attributes of a rail that differ from the fabric's."""
         if self._attachment not in _ON_VFS:
             return {}
         common = self._out.data["fabric"].get("vfs", {})
@@ -289,7 +294,7 @@ class Builder:
                     if got.note:
                         notes.setdefault(got.note, []).append(name)
             if place not in made.rails[4] and place not in made.rails[6] and made.mode != NONE:
-                decide = made.proposed.get(place, "this rail's subnet; no manifest says it")
+                decide = made.proposed.get(place, "this rail's subnet; no manifest contains it")
                 self._out.say(("rails", name), "DECIDE: %s" % decide)
             own = self._mtu_of(draft)
             if own and own != mtu and not self._options.mtu:
@@ -302,10 +307,9 @@ class Builder:
             for path in [("rails",)] if len(names) == len(self._names) > 1 else [("rails", name) for name in names]:
                 self._out.say(path, note)
         hosts = [rail for rail in section.values() if "hosts" in rail]
-        if hosts and self._found.said(import_rules.HOSTS):
-            self._out.say(
-                ("rails",), "CHECK: hosts are what the manifests leave free; has nobody else these addresses?"
-            )
+        if hosts and self._found.has(import_rules.HOSTS):
+            comment = "CHECK: hosts are addresses that the manifests leave free; are they really unused?"
+            self._out.say(("rails",), comment)
         return section
 
     def _addresses(self, made: Addressing) -> dict[str, t.Any]:
@@ -321,23 +325,25 @@ class Builder:
         if made.host:
             section["host"] = made.host
             if made.host == "none":
-                self._out.say(("addresses", "host"), "DECIDE: the pools leave no address for a node's port")
+                self._out.say(("addresses", "host"), "DECIDE: the pools leave no address for the ports of nodes")
         if made.leaf_end:
             section["leaf_end"] = made.leaf_end
-        if self._provider == CNI and made.mode == SUBNET and any(rail.pods for rail in made.rails[4].values()):
+        refused = made.mode == SUBNET and facts_of(self._provider).mode_refused(SUBNET)
+        if refused and any(rail.pods for rail in made.rails[4].values()):
             section.update(self._blocks(made))
         return section
 
     def _blocks(self, made: Addressing) -> dict[str, t.Any]:
-        """Plain CNI plugins know no cluster: a node gets a block of its own out of the rail's pod addresses."""
+        """Plain CNI plugins do not know the cluster: each node gets a block of the rail's pod addresses."""
         rails = [rail.pods for rail in made.rails[4].values() if rail.pods]
         wanted, block = max(self._node_count(), 2), 16
         while block > 1 and any(sum((run[1] - run[0] + 1) // block for run in runs) < wanted for runs in rails):
             block //= 2
-        message = "no address manager of this collection's serves these networks: plain CNI plugins count on each node"
-        remedy = "let each node have a block of addresses, or take the provider spiderpool"
-        self._found.add(import_rules.OWN_BLOCKS, self._place, message, remedy, "blocks of %d addresses a node" % block)
-        self._out.say(("addresses",), "CHECK: a node's pods get a block of addresses, for no one else counts them")
+        message = "plain CNI plugins allocate addresses on each node, not for the whole cluster"
+        remedy = "give each node a block of addresses, or use the provider spiderpool"
+        written = "blocks of %d addresses per node" % block
+        comment = "CHECK: each node gets a block of pod addresses, because nothing allocates them cluster-wide"
+        self._report(import_rules.OWN_BLOCKS, message, remedy, written, ("addresses",), comment)
         return {"mode": BLOCK, "block": block}
 
     # -- profiles and nodes
@@ -355,27 +361,22 @@ class Builder:
             if draft.pci:
                 port["pci"] = draft.pci
             if not port:
-                message = "nothing says which port of a node is on %s" % name
+                message = "no manifest shows which port of a node is on %s" % name
                 remedy = "write its netdev or its PCI address into the profile"
                 self._found.add(import_rules.NO_PORT, draft.place, message, remedy, "a port without identity")
-                self._out.say(path + (name,), "DECIDE: the port's netdev or pci; no manifest says it")
+                self._out.say(path + (name,), "DECIDE: the port's netdev or pci; no manifest contains it")
             if gpus and draft.number is not None:
                 port["gpu"] = draft.number - lowest
             if "netdev" in draft.counted:
-                self._out.say(path + (name,), "CHECK: counted on from the other ports")
+                self._out.say(path + (name,), "CHECK: continued from the other ports")
             ports[name] = port
         self._say_counted()
         if gpus:
-            message = "the GPUs of the ports follow from their names alone"
+            message = "the GPUs of the ports are derived from names only"
             remedy = "compare with nvidia-smi topo -m"
-            self._found.add(
-                import_rules.GPUS,
-                self._place,
-                message,
-                remedy,
-                "gpu: %d for %s and so on" % (ports[self._names[0]]["gpu"], self._names[0]),
-            )
-            self._out.say(path, "CHECK: GPUs are numbered as the names are; nvidia-smi topo -m shows the truth")
+            written = "gpu: %d for %s and so on" % (ports[self._names[0]]["gpu"], self._names[0])
+            comment = "CHECK: GPUs are numbered by names; compare with nvidia-smi topo -m"
+            self._report(import_rules.GPUS, message, remedy, written, path, comment)
         return {self._options.profile: {**self._of_nics(), "ports": ports}}
 
     def _of_nics(self) -> dict[str, t.Any]:
@@ -392,7 +393,7 @@ class Builder:
             text = ", ".join("%s: %s" % each for each in facts.firmware.items())
             message = "the firmware setting %s needs the PCI addresses of the ports" % text
             remedy = "write pci of each port, and firmware: {%s} into the profile" % text
-            self._found.add(import_rules.NOT_KNOWN, self._place, message, remedy, "nothing of it")
+            self._found.add(import_rules.NOT_KNOWN, self._place, message, remedy, "nothing")
         return found
 
     def _say_counted(self) -> None:
@@ -400,14 +401,14 @@ class Builder:
             counted = [draft for draft in self._drafts if key in draft.counted]
             if counted:
                 values = [str(getattr(draft, key)) for draft in counted]
-                message = "the %s of %d rails is nowhere in the manifests" % (what, len(counted))
+                message = "the %s of %d rails is missing in the manifests" % (what, len(counted))
                 remedy = "check these names on a node" if key == "netdev" else "give the manifests of all rails"
-                written = "%s, counted on from the others" % name_counting.compact(values)
+                written = "%s, continued from the others" % name_counting.compact(values)
                 self._found.add(import_rules.COUNTED, counted[0].place, message, remedy, written)
 
     def _node_count(self) -> int:
         if self._options.nodes:
-            return sum(map(_length, self._options.nodes))
+            return sum(len(_expanded(pattern)) for pattern in self._options.nodes)
         return len(self._known_nodes())
 
     @staticmethod
@@ -427,12 +428,12 @@ class Builder:
         return found
 
     def _own_networks(self, nodes: dict[str, dict[str, t.Any]], made: Addressing) -> None:
-        """Nodes to which pools give networks by name are kept, so that nobody else is given these."""
+        """Nodes with named pools are kept, so that no other node gets their networks."""
         known = {name for pattern in nodes for name in _expanded(pattern)}
         static = {node for draft in self._drafts for pool in draft.pools for node in pool.static}
         for name in sorted((static & set(made.indexes)) - known, key=name_counting.natural):
             nodes[name] = {"profile": self._options.profile, "index": made.indexes[name]}
-            self._out.say(("nodes", name), "CHECK: a pool gives this node a network of its own")
+            self._out.say(("nodes", name), "CHECK: a pool gives this node its own network")
 
     def _known_nodes(self) -> list[str]:
         named = list(self._facts.nodes)
@@ -454,12 +455,12 @@ class Builder:
             if self._facts.mentioned:
                 message += "; the page mentions %s" % name_counting.compact(self._facts.mentioned)
             remedy = "name them in the fabric file, such as ai-[01:16]: {profile: %s}, or with import_nodes" % profile
-            self._found.add(import_rules.NODES, self._place, message, remedy, "no nodes")
-            self._out.say(("nodes",), "DECIDE: the nodes, such as ai-[01:16]: {profile: %s}" % profile)
+            comment = "DECIDE: the nodes, such as ai-[01:16]: {profile: %s}" % profile
+            self._report(import_rules.NODES, message, remedy, "no nodes", ("nodes",), comment)
             return {}
         message = "only pools name nodes: %s" % name_counting.compact(named)
-        self._found.add(import_rules.NODES_NAMED, self._place, message, "add the others", "these alone")
-        self._out.say(("nodes",), "CHECK: these are the nodes that pools name; are there others?")
+        comment = "CHECK: these nodes are named by pools; are there others?"
+        self._report(import_rules.NODES_NAMED, message, "add the others", "only these", ("nodes",), comment)
         section = {}
         plain = []
         for at, name in enumerate(named, 1):
@@ -469,13 +470,6 @@ class Builder:
             else:
                 plain.append(name)
         return dict({name: {"profile": profile} for name in name_counting.ranged(plain)}, **section)
-
-
-def _length(pattern: str) -> int:
-    try:
-        return len(HostRange(pattern))
-    except BadRange:
-        return 1
 
 
 def _expanded(pattern: str) -> list[str]:
@@ -491,12 +485,13 @@ def _family(got: Addressed, suffix: str) -> dict[str, t.Any]:
     if got.gateway is not None:
         rail["gateway" + suffix] = pool_ranges.show(net.version, got.gateway)
     for key, runs in (("pods", got.pods), ("hosts", got.hosts)):
-        ranges = [pool_ranges.shown_run(net, run) for run in runs]
-        if ranges:
-            rail[key + suffix] = ranges if len(ranges) > 1 else ranges[0]
+        if runs:
+            rail[key + suffix] = _ranges(net, runs)
     if got.taken:
-        taken = rail.setdefault("taken", {})
-        for name, runs in got.taken.items():
-            ranges = [pool_ranges.shown_run(net, run) for run in runs]
-            taken[name] = ranges if len(ranges) > 1 else ranges[0]
+        rail.setdefault("taken", {}).update((name, _ranges(net, runs)) for name, runs in got.taken.items())
     return rail
+
+
+def _ranges(net: pool_ranges.Net, runs: t.Sequence[pool_ranges.Run]) -> str | list[str]:
+    shown = [pool_ranges.shown_run(net, run) for run in runs]
+    return shown if len(shown) > 1 else shown[0]

@@ -10,12 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
-    CNI,
-    NETWORK_OPERATOR,
-    SPIDERPOOL,
-    Facts,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft, bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
@@ -24,10 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import label
-
-_PREFIXES = {SPIDERPOOL: "spidernet.io", NETWORK_OPERATOR: "nvidia.com", CNI: "rdma"}
-_NAMESPACES = {SPIDERPOOL: "kube-system", NETWORK_OPERATOR: "default", CNI: "default"}
 
 
 class Names:
@@ -45,7 +38,7 @@ class Names:
         self._facts = facts
         self._drafts = drafts
         self._rails = rails
-        self._provider = provider
+        self._defaults = facts_of(provider)
         self._attachment = attachment
         self._found = found
         self._place = drafts[0].place
@@ -56,11 +49,11 @@ class Names:
         prefixes = {self._prefix(draft) for draft in self._drafts} - {""}
         if len(prefixes) == 1:
             prefix = prefixes.pop()
-            if prefix != _PREFIXES[self._provider]:
+            if prefix != self._defaults.resource_prefix:
                 section["resource_prefix"] = prefix
         elif prefixes:
             message = "the resources have several prefixes: %s" % ", ".join(sorted(prefixes))
-            self._found.add(import_rules.NAMES, self._place, message, "take one", _PREFIXES[self._provider])
+            self._found.add(import_rules.NAMES, self._place, message, "take one", self._defaults.resource_prefix)
         resources = [bare(draft.resource or "") for draft in self._drafts]
         defaults = ["%s_%s" % (name.replace("-", "_"), self._attachment.replace("-", "_")) for name in self._rails]
         self._template(section, "resource", resources, defaults, SHAPES["resource"][0].match)
@@ -68,10 +61,10 @@ class Names:
         defaults = ["%s-%s" % (name, self._attachment) for name in self._rails]
         self._template(section, "network", networks, defaults, _short_label)
         spaces = {draft.namespace for draft in self._drafts} - {""}
-        if len(spaces) == 1 and spaces != {_NAMESPACES[self._provider]}:
+        if len(spaces) == 1 and spaces != {self._defaults.namespace}:
             section["namespace"] = spaces.pop()
-        if made.mode != NONE and self._provider != CNI:
-            each_node = made.mode != SUBNET and self._provider != NETWORK_OPERATOR
+        if made.mode != NONE and self._defaults.pools:
+            each_node = made.mode != SUBNET and self._defaults.pool_per_node
             for version, key in ((4, "pool"), (6, "pool6")):
                 names = self._node_pools(version) if each_node else self._pool_names(made, version)
                 own = "{fabric}-{rail}" + "-{node}" * each_node
@@ -98,8 +91,8 @@ class Names:
             if pool.net and pool.net.version == version and not pool.own
         ]
         if names:
-            message = "the pools %s become pools of other names" % name_counting.compact(list(dict.fromkeys(names)))
-            remedy = "let pods ask for the new names, or set names.pool"
+            message = "the pools %s get other names" % name_counting.compact(list(dict.fromkeys(names)))
+            remedy = "use the new names in pods, or set names.pool"
             self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
 
     def _pool_names(self, made: Addressing, version: int) -> list[str]:
@@ -159,7 +152,7 @@ class Names:
                 key,
                 name_counting.compact(list(dict.fromkeys(names))),
             )
-            remedy = "let pods ask for the new names, or set names.%s" % key
+            remedy = "use the new names in pods, or set names.%s" % key
             self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
             return
         series = name_counting.series(known)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The import's findings for people: a table a file, and one line in sum."""
+"""Findings of the import for people: one table per file, and a summary."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR, WARNING
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Mended
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
+    ImportFinding,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
 
 _MARK = re.compile(r"^ *# (?:DECIDE|CHECK): ", re.MULTILINE)
-_HEAD = ("line", "code", "severity", "what is wrong", "remedy", "written")
+_HEAD = ("line", "rule", "severity", "what is wrong", "remedy", "written")
 
 
-def as_table(findings: t.Sequence[Mended]) -> str:
-    """A table a file, in the order of lines."""
+def as_table(findings: t.Sequence[ImportFinding]) -> str:
+    """One table per file, in the order of lines."""
     lines: list[str] = []
     for file in dict.fromkeys(each.file for each in findings):
         mine = [each for each in findings if each.file == file]
         rows = [
             (
                 each.finding.line,
-                each.finding.code,
+                each.finding.label,
                 each.finding.severity,
                 each.finding.message,
                 each.finding.remedy,
@@ -38,13 +40,13 @@ def as_table(findings: t.Sequence[Mended]) -> str:
     return "\n".join(lines).rstrip("\n")
 
 
-def counts(findings: t.Sequence[Mended]) -> dict[str, int]:
-    """How many findings there are of each severity."""
+def counts(findings: t.Sequence[ImportFinding]) -> dict[str, int]:
+    """The number of findings of each severity."""
     return {severity: sum(each.finding.severity == severity for each in findings) for severity in (ERROR, WARNING)}
 
 
 def summary(outcome: Outcome) -> str:
-    """What was read and what it gave, as one line."""
+    """The result in one line."""
     numbers = counts(outcome.findings)
     return "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
         count(outcome.manifests, "manifest"),

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
     Found,
-    Mended,
+    ImportFinding,
     Place,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import unread
@@ -90,7 +90,7 @@ class Outcome(t.NamedTuple):
     """``text``: the fabric file, empty where nothing was found to make one of. ``lint``: what lint says of it."""
 
     text: str
-    findings: list[Mended]
+    findings: list[ImportFinding]
     lint: list[Finding]
     manifests: int
     rails: int
@@ -109,15 +109,13 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
         plain_lines.scan(text, facts, found)
         if facts.manifests == before and len(facts.asks) + len(facts.host_ports) == asked:
             message = "no manifest was found in this file"
-            remedy = "give files with Kubernetes manifests, or pages and scripts that hold them"
-            found.add(import_rules.NO_MANIFEST, Place(name), message, remedy, "nothing of it")
+            remedy = "give files that contain Kubernetes manifests, or pages and scripts with manifests"
+            found.add(import_rules.NO_MANIFEST, Place(name), message, remedy, "nothing")
     for pool in facts.pools:
         facts.claims.extend(claimed_addresses.of_pool(pool))
     drafts = correlate.drafts(facts, found)
     if not drafts:
-        message = "nothing in %s says what a rail is" % (
-            "this file" if len(files) == 1 else "these %d files" % len(files)
-        )
+        message = "nothing in %s describes a rail" % ("this file" if len(files) == 1 else "these %d files" % len(files))
         remedy = "give the manifests of pools, networks, policies or device plugins"
         found.add(import_rules.NOTHING, Place(files[0][0] if files else "-"), message, remedy, "no fabric file")
         return Outcome("", found.all, [], facts.manifests, 0)
@@ -131,7 +129,7 @@ def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
     names = [shown(name.rpartition("/")[2], 40) for name, _raw in files]
     more = " and %d more" % (len(names) - 3) if len(names) > 3 else ""
     lines_ = [
-        "Imported from %s%s. DECIDE marks what no manifest says, CHECK what was concluded."
+        "Imported from %s%s. DECIDE marks what no manifest contains, CHECK what was inferred."
         % (", ".join(names[:3]), more)
     ]
     count = len(found.all)
@@ -183,13 +181,13 @@ def _say_unread(manifest: manifest_texts.Manifest, kind: str, read: bool, found:
             place = Place(manifest.file, manifest.line, 1, "kind")
             found.kind = found.kind or "a document without a kind"
             found.name = found.name or ", ".join(list(manifest.root.entries)[:4])
-            remedy = "apply it beside what the plan makes, where it is still wanted"
+            remedy = "apply it in addition to the planned objects, if you still need it"
             found.lose(import_rules.KIND_LOST, place, "", "", remedy)
         return
     for path, tree in [("", manifest.root), *found.trees]:
         for each in unread(tree, path, lambda at, leaf: neutral(kind, at, leaf)):
             place = object_shape.place_at(manifest, each.value, each.path)
-            remedy = "keep it in a manifest of your own where it matters: no key of a fabric file is for it"
+            remedy = "keep it in your own manifest if you need it: a fabric file has no key for it"
             found.lose(import_rules.FIELD_LOST, place, each.path, each.text, remedy)
 
 
@@ -210,5 +208,5 @@ def _meant(manifest: manifest_texts.Manifest, group: str, kind: str, found: Foun
     if close is None:
         return None
     message = "%s is not a kind of %s%s" % (shown(kind), group, did_you_mean(close))
-    found.add(import_rules.WRONG_KIND, place, message, "write %s" % close, "it as %s" % close)
+    found.add(import_rules.WRONG_KIND, place, message, "write %s" % close, close)
     return _READERS[group][close]

@@ -57,7 +57,7 @@ def decode(file: str, raw: bytes, found: Found) -> Text:
             import_rules.TEXT,
             Place(file),
             message,
-            "name the directory with the manifests alone",
+            "name the directory that contains only the manifests",
             "nothing of the rest",
         )
         raw = raw[:MAX_BYTES]
@@ -207,13 +207,13 @@ def _parse(text: Text, first: int, last: int, found: Found) -> Mapping | None:
 
 
 def _say_dots(file: str, line: int, found: Found) -> None:
-    message = "dots stand for what was left out here"
+    message = "lines are replaced by dots here"
     found.add(
         import_rules.ELIDED,
         Place(file, line),
         message,
-        "give the manifests as they are in the cluster",
-        "what is there",
+        "give the complete manifests from the cluster",
+        "the valid part",
     )
 
 
@@ -233,8 +233,8 @@ def _filled(file: str, at: int, line: str, variables: dict[str, str], found: Fou
         value = variable.group(2) if value is None else value
         if value is None:
             message = "%s has no value here" % shown(variable.group())
-            remedy = "set it on a line before, or write the value itself"
-            found.add(import_rules.VARIABLE, Place(file, at + 1), message, remedy, "it as it stands")
+            remedy = "set the variable on an earlier line, or write the value itself"
+            found.add(import_rules.VARIABLE, Place(file, at + 1), message, remedy, "the text unchanged")
             return variable.group()
         return value
 
@@ -282,7 +282,7 @@ def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json
 def say_doubled(file: str, reading: lenient_json.Reading, found: Found) -> None:
     """Tell of keys that stand twice in one object."""
     for key, first in reading.doubled:
-        message = "%s stands here a second time, after line %d" % (shown(key.text), first.line)
+        message = "duplicate key %s, first used on line %d" % (shown(key.text), first.line)
         place = Place(file, key.line, key.column)
         found.add(
             import_rules.DOUBLED,

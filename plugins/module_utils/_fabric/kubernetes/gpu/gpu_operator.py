@@ -10,6 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Object, View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host_model import CONTAINER, HOST, PEERMEM
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 
 
 def values(view: View, options: Options) -> Object:
@@ -34,7 +35,7 @@ def values(view: View, options: Options) -> Object:
         # What changes them comes before the chart, as with all charts here.
         "operator": {"upgradeCRD": False},
     }
-    if view.provider == "network-operator":
+    if facts_of(view.provider).node_features:
         # Its chart brings Node Feature Discovery; a second one would fight with it over labels.
         made["nfd"] = {"enabled": False}
     return made

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Whether a cluster has come to where the plan has it: every node with every rail's resource at the planned number,
-and every object taken up by its controller as far as its status says. What lacks has the likeliest reason beside it.
+"""Whether a cluster is as planned: every node has every rail's resource at the planned number, and every object was
+accepted by its controller according to its status. What is missing has the likeliest reason beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 
 NAD = ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
 STATE = ("sriovnetwork.openshift.io/v1", "SriovNetworkNodeState")
-# Kinds that are judged by another one's objects: a network by the definition made of it, a policy by its nodes' states.
+# Kinds that are judged by objects of another kind: a network by its definition, a policy by the states of its nodes.
 BESIDE = {"SpiderMultusConfig": NAD, "SriovNetwork": NAD, "SriovIBNetwork": NAD, "SriovNetworkNodePolicy": STATE}
 
 # Lines of a report, and subjects in a line.
@@ -43,12 +43,17 @@ Name = t.Tuple[str, str, str]
 Live = t.Mapping[Name, Object]
 
 
-class Lack(t.NamedTuple):
-    """What is not there yet: of which node or object, what, and the likeliest reason with what to look at."""
+class Missing(t.NamedTuple):
+    """What is missing of a node or object, with the likeliest reason.
+
+    ``field``: what a user set on the object so that it is missing. ``command``: shows more if the subject is appended.
+    """
 
     subject: str
     what: str
     reason: str
+    field: str = ""
+    command: str = ""
 
 
 def beside(kinds: t.Iterable[Kind]) -> set[Kind]:
@@ -57,7 +62,7 @@ def beside(kinds: t.Iterable[Kind]) -> set[Kind]:
 
 
 class Goal:
-    """What a plan's cluster must come to."""
+    """The planned state of a cluster."""
 
     def __init__(self, document: Document, given: t.Mapping[str, t.Any] | None, objects: t.Sequence[Object]) -> None:
         view = View(document)
@@ -92,37 +97,37 @@ class Goal:
             for resource, units in resources.items()
         )
 
-    def lacks(self, nodes: t.Mapping[str, Object], live: Live) -> list[Lack]:
+    def missing(self, nodes: t.Mapping[str, Object], live: Live) -> list[Missing]:
         """:param nodes: the cluster's, by name. :param live: objects of :attr:`kinds` and :meth:`beside`."""
-        found = [lack for name, wanted in self._wanted.items() for lack in self._of_node(name, wanted, nodes)]
+        found = [each for name, wanted in self._wanted.items() for each in self._of_node(name, wanted, nodes)]
         for each in self._objects:
             metadata = each["metadata"]
             name = (each["kind"], metadata.get("namespace") or "", metadata["name"])
             have = live.get(name)
             subject = "%s %s" % (each["kind"], metadata["name"])
             if have is None:
-                found.append(Lack(subject, "is not in the cluster", "somebody deleted it: run again"))
+                found.append(Missing(subject, "is not in the cluster", "it was deleted: run again"))
             elif each["kind"] in _JUDGES:
                 judged = _JUDGES[each["kind"]](self, have, live)
-                found.extend([Lack(subject, *judged)] if judged else [])
+                found.extend([Missing(subject, *judged)] if judged else [])
         found.extend(_states(live, set(self._wanted)) if STATE in self.beside() else [])
         return found
 
-    def withheld(self, live: Live) -> list[Lack]:
-        """Pools that are there as planned, and that somebody set something on so that they give fewer addresses."""
+    def withheld(self, live: Live) -> list[Missing]:
+        """Pools as planned on which a user set a field so that they give fewer addresses."""
         found = []
         for each in self._objects:
             have = live.get((each["kind"], "", each["metadata"]["name"])) if each["kind"] == "SpiderIPPool" else None
             closed = replacement_table.closed(have) if have else None
             if closed:
-                found.append(Lack("SpiderIPPool %s" % each["metadata"]["name"], *closed))
+                found.append(Missing("SpiderIPPool %s" % each["metadata"]["name"], *closed))
         return found
 
-    def _of_node(self, name: str, wanted: t.Mapping[str, int], nodes: t.Mapping[str, Object]) -> t.Iterator[Lack]:
+    def _of_node(self, name: str, wanted: t.Mapping[str, int], nodes: t.Mapping[str, Object]) -> t.Iterator[Missing]:
         node = nodes.get(name)
         if node is None:
             near = did_you_mean(nearest(name, [each for each in nodes if each not in self._wanted]))
-            yield Lack(
+            yield Missing(
                 name,
                 "is not a node of the cluster%s" % near,
                 "its kubelet has not joined, or is registered under another name than the fabric file's"
@@ -132,31 +137,27 @@ class Goal:
         conditions = node["status"].get("conditions") or ()
         ready: Object = next((each for each in conditions if each["type"] == "Ready"), {})
         if ready.get("status") != "True":
-            why = "%s: %s" % (ready.get("reason") or "no word", ready.get("message") or "nothing said")
-            yield Lack(name, "is not Ready", "its kubelet does not run or says so (%s)" % why.rstrip("."))
+            why = "%s: %s" % (ready.get("reason") or "no reason", ready.get("message") or "no message")
+            yield Missing(name, "is not Ready", "its kubelet does not run or is not ready (%s)" % why.rstrip("."))
         short = [resource for resource, units in wanted.items() if _units(node, resource) != units]
         if len(short) == len(wanted) > 1 and all(_units(node, resource) is None for resource in short):
-            yield Lack(name, "reports none of its %d rails' resources" % len(wanted), self._no_plugin(node))
+            yield Missing(name, "reports none of its %d rails' resources" % len(wanted), *self._no_plugin(node))
             return
         for resource in short:
             units = _units(node, resource)
-            yield Lack(
+            yield Missing(
                 name,
                 "reports %s of %d %s (rail %s)"
                 % ("none" if units is None else units, wanted[resource], resource, self._rails[resource]),
                 self._short(resource, units, wanted[resource]),
             )
 
-    def _no_plugin(self, node: Object) -> str:
+    def _no_plugin(self, node: Object) -> tuple[str, str, str]:
         if (node["metadata"].get("labels") or {}).get(FABRIC) != self._fabric:
-            return "it does not carry the label %s=%s, by which device plugins find it: run again" % (
-                FABRIC,
-                self._fabric,
-            )
-        return (
-            "no device plugin runs on it, or none found a port (kubectl get pods -A -o wide --field-selector"
-            " spec.nodeName=%s)" % node["metadata"]["name"]
-        )
+            reason = "it does not have the label %s=%s, by which device plugins select it: run again"
+            return reason % (FABRIC, self._fabric), "", ""
+        command = "kubectl get pods -A -o wide --field-selector spec.nodeName="
+        return "no device plugin runs on it, or none found a port", "", command
 
     def _short(self, resource: str, units: int | None, wanted: int) -> str:
         functions = self._attachments[resource] in ("sriov", "ib-sriov", "host-device")
@@ -169,39 +170,45 @@ class Goal:
         return "its device plugin runs with another rdmaHcaMax than %d: restart it, it reads its file once" % wanted
 
 
-class Alike(t.NamedTuple):
-    """Subjects that lack the same for the same reason."""
+class Group(t.NamedTuple):
+    """Subjects of which the same is missing for the same reason."""
 
     subjects: list[str]
     what: str
     reason: str
+    field: str
+    command: str
 
 
-def alike(lacks: t.Sequence[Lack]) -> list[Alike]:
-    """What lacks alike, once; a reason that names its node says the same of each, and then names NODE."""
-    found: dict[tuple[str, str], list[Lack]] = {}
-    for lack in lacks:
-        found.setdefault((lack.what, lack.reason.replace(lack.subject, "NODE")), []).append(lack)
-    return [
-        Alike([each.subject for each in group], what, group[0].reason if len(group) == 1 else reason)
-        for (what, reason), group in found.items()
-    ]
+def grouped(missing: t.Sequence[Missing]) -> list[Group]:
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for subject, *same in missing:
+        found.setdefault(t.cast("tuple[str, str, str, str]", tuple(same)), []).append(subject)
+    return [Group(subjects, *same) for same, subjects in found.items()]
 
 
-def told(groups: t.Sequence[Alike]) -> list[str]:
-    """A line for each, with its first subjects."""
-    lines = []
-    for subjects, what, reason in groups[:_SHOWN]:
+def reason_of(group: t.Mapping[str, t.Any], subject: str) -> str:
+    """The reason of a group, as the module returns it, with the command for one subject."""
+    command = group.get("command")
+    return "%s (%s%s)" % (group["reason"], command, subject) if command else str(group["reason"])
+
+
+def lines(groups: t.Sequence[Group]) -> list[str]:
+    """A line for each group, with its first subjects."""
+    found = []
+    for group in groups[:_SHOWN]:
+        subjects = group.subjects
         more = " and %d more" % (len(subjects) - _NAMES) if len(subjects) > _NAMES else ""
-        lines.append("%s%s: %s. Likely: %s." % (", ".join(subjects[:_NAMES]), more, what, reason))
+        reason = reason_of(group._asdict(), subjects[0] if len(subjects) == 1 else "NODE")
+        found.append("%s%s: %s. Likely: %s." % (", ".join(subjects[:_NAMES]), more, group.what, reason))
     if len(groups) > _SHOWN:
-        lines.append("and %d more lines of this kind." % (len(groups) - _SHOWN))
-    return lines
+        found.append("and %d more lines of this kind." % (len(groups) - _SHOWN))
+    return found
 
 
 def _units(node: Object | None, resource: str) -> int | None:
-    said = ((node or {}).get("status", {}).get("allocatable") or {}).get(resource)
-    found = _QUANTITY.match(str(said))
+    quantity = ((node or {}).get("status", {}).get("allocatable") or {}).get(resource)
+    found = _QUANTITY.match(str(quantity))
     return int(found.group(1)) * 1000 ** _THOUSANDS.index(found.group(2)) if found else None
 
 
@@ -215,7 +222,8 @@ def _pool_nodes(view: View) -> dict[str, set[str]]:
     return found
 
 
-Judged = t.Optional[t.Tuple[str, str]]
+# What, reason and field of :class:`Missing`.
+Judged = t.Optional[t.Tuple[str, ...]]
 
 
 def _spider_pool(goal: Goal, have: Object, live: Live) -> Judged:
@@ -247,8 +255,10 @@ def _state(goal: Goal, have: Object, live: Live) -> Judged:
     steps = ["%s %s" % (s["name"], s["state"]) for s in status.get("appliedStates") or () if s["state"] != "ready"]
     why = status.get("reason") or ", ".join(step for step in steps if not step.endswith("ignore"))
     return (
-        "is %s" % (status.get("state") or "not looked at"),
-        "the network operator says: %s" % why.rstrip(".") if why else "the network operator does not run, or is at it",
+        "is %s" % (status.get("state") or "not processed yet"),
+        "the network operator reports: %s" % why.rstrip(".")
+        if why
+        else "the network operator does not run, or is busy",
     )
 
 
@@ -259,7 +269,7 @@ def _definition(goal: Goal, have: Object, live: Live) -> Judged:
         return None
     return (
         "has no NetworkAttachmentDefinition in namespace %s" % place,
-        "the controller that makes it of this object does not run, or refuses it (its log names the object)",
+        "the controller that creates it does not run, or refuses this object (its log names the object)",
     )
 
 
@@ -270,21 +280,22 @@ def _daemon_set(goal: Goal, have: Object, live: Live) -> Judged:
         return None
     return (
         "has %d of %d pods ready" % (ready, desired),
-        "its image cannot be pulled, or no node has the labels of its selector (kubectl describe says which)",
+        "its image cannot be pulled, or no node has the labels of its selector (kubectl describe shows which)",
     )
 
 
-def _states(live: Live, planned: set[str]) -> t.Iterator[Lack]:
+def _states(live: Live, planned: set[str]) -> t.Iterator[Missing]:
     states = {name: each for (kind, _space, name), each in live.items() if kind == STATE[1]}
     for node in sorted(planned):
         status = (states.get(node) or {}).get("status") or {}
         if node not in states:
-            yield Lack(node, "has no SriovNetworkNodeState", "the SR-IOV operator's config daemon does not run on it")
-        elif status.get("syncStatus") != "Succeeded":
-            said = status.get("lastSyncError") or "nothing said"
-            yield Lack(
-                node, "has SR-IOV policies %s" % (status.get("syncStatus") or "not looked at"), "its daemon: %s" % said
+            yield Missing(
+                node, "has no SriovNetworkNodeState", "the SR-IOV operator's config daemon does not run on it"
             )
+        elif status.get("syncStatus") != "Succeeded":
+            error = status.get("lastSyncError") or "no message"
+            state = status.get("syncStatus") or "not processed yet"
+            yield Missing(node, "has SR-IOV policies %s" % state, "its daemon: %s" % error)
 
 
 _JUDGES: dict[str, t.Callable[[Goal, Object, Live], Judged]] = {

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     made,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 
 API = "monitoring.coreos.com/v1"
 COMPONENT = "metrics"
@@ -40,10 +41,10 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
     namespace = options.monitoring_namespace or options.operator(view.provider)
     labels = view.labels(COMPONENT)
     labels.update(options.monitoring_labels)
-    spiderpool = view.provider == "spiderpool"
-    if spiderpool:
+    rdma = facts_of(view.provider).rdma_metrics
+    if rdma:
         yield made(API, "ServiceMonitor", "%s-rails" % view.name, labels, _monitor(view, options), namespace)
-    rules = _spiderpool(view) if spiderpool else _node_exporter(view)
+    rules = _spiderpool(view) if rdma else _node_exporter(view)
     if rules:
         group = {"name": "railyard.%s.rails" % view.name, "interval": "30s", "rules": rules}
         yield made(API, "PrometheusRule", "%s-rails" % view.name, labels, {"groups": [group]}, namespace)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_operator
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     metric_objects,
@@ -19,12 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     test_workload,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
-    cni_objects,
     device_plugins,
-    network_operator_objects,
     partition_keys,
-    spiderpool_objects,
     sriov_operator_objects,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.all_providers import (
+    PROVIDERS,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import node_selectors
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
@@ -34,29 +33,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     Object,
     View,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import refused, served_by
 
 Maker = t.Callable[[View, Options], t.Iterator[Object]]
-Valuer = t.Callable[[View, Options], Object]
-
-PROVIDERS: dict[str, tuple[str, Maker]] = {
-    "spiderpool": (spiderpool_objects.COMPONENT, spiderpool_objects.objects),
-    "network-operator": (network_operator_objects.COMPONENT, network_operator_objects.objects),
-    "cni": (cni_objects.COMPONENT, cni_objects.objects),
-}
 
 
 def viewed(document: Document) -> View:
     """:raises RailyardError: for a plan whose provider cannot attach what it asks for."""
     view = View(document)
-    for network in view.networks:
-        why = refused(view.provider, network.attachment)
-        if why:
-            raise RailyardError(
-                "%s does not serve %s: %s" % (view.provider, network.attachment, why),
-                "fabric.attachment",
-                "take one of %s" % ", ".join(served_by(view.provider)),
-            )
+    PROVIDERS[view.provider].check(view)
     return view
 
 
@@ -67,11 +51,10 @@ def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -
     :raises RailyardError: for an option or a plan that cannot be served.
     """
     view, options = viewed(document), Options.of(given)
-    provider, maker = PROVIDERS[view.provider]
     order: list[tuple[str, Maker]] = [
         (node_selectors.COMPONENT, node_selectors.objects),
         (sriov_operator_objects.COMPONENT, sriov_operator_objects.policies),
-        (provider, maker),
+        (view.provider, PROVIDERS[view.provider].objects),
         (nccl_objects.COMPONENT, nccl_objects.objects),
         (metric_objects.COMPONENT, metric_objects.objects),
         (test_workload.COMPONENT, test_workload.objects),
@@ -89,11 +72,7 @@ def objects(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t
 def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, Object]:
     """Chart -> the values that the plan decides."""
     view, options = viewed(document), Options.of(given)
-    charts: dict[str, Valuer] = {}
-    if view.provider == "spiderpool":
-        charts["spiderpool"] = spiderpool_objects.values
-    elif view.provider == "network-operator":
-        charts["network-operator"] = network_operator_objects.values
+    charts = dict(PROVIDERS[view.provider].charts)
     if sriov_operator_objects.alone(view, options):
         charts["sriov-network-operator"] = sriov_operator_objects.values
     charts["gpu-operator"] = gpu_operator.values
@@ -113,10 +92,7 @@ def node_files(
 
 def _files(view: View, options: Options, node: Node) -> dict[str, str]:
     files = {"/etc/nccl.conf": nccl_objects.text(nccl_objects.host(view, node))}
-    if view.provider == "cni":
-        for name, text in cni_objects.configurations(view, options, node).items():
-            files["%s/%s" % (cni_objects.CONF_DIR, name)] = text
-    return files
+    return dict(files, **PROVIDERS[view.provider].node_files(view, options, node))
 
 
 def node_labels(document: Document) -> dict[str, dict[str, str]]:
@@ -132,10 +108,11 @@ def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) 
 def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[str]:
     """What the plan needs installed in the cluster, in that order, as :mod:`software_versions` names it."""
     view, options = viewed(document), Options.of(given)
-    needed = {"cni": ["multus"], "spiderpool": ["spiderpool"], "network-operator": ["network-operator"]}[view.provider]
-    return (["sriov-operator"] if sriov_operator_objects.alone(view, options) else []) + needed
+    alone = ["sriov-operator"] if sriov_operator_objects.alone(view, options) else []
+    return alone + list(PROVIDERS[view.provider].software)
 
 
 def secrets(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[partition_keys.Secret]:
     """Secrets that others made and that what is applied reads."""
-    return partition_keys.secrets(viewed(document), Options.of(given))
+    view = viewed(document)
+    return PROVIDERS[view.provider].secrets(view, Options.of(given))

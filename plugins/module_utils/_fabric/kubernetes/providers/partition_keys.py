@@ -65,10 +65,8 @@ def of_pods(view: View, options: Options) -> str | None:
 
 
 def secrets(view: View, options: Options) -> list[Secret]:
-    """Those that must be there before anything is applied. With Spiderpool ib-kubernetes is the user's to install,
-    wherever that is.
-    """
-    if not options.ufm_secret or view.provider != "network-operator" or not view.of("ib-sriov"):
+    """The secrets that ib-kubernetes reads in the namespace of the operator that brings it."""
+    if not options.ufm_secret or not view.of("ib-sriov"):
         return []
     return [Secret(options.operator(view.provider), options.ufm_secret, UFM_KEYS)]
 

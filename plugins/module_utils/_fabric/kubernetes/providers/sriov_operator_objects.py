@@ -14,10 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import (
-    UPSTREAM,
-    Options,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     OF_VF,
     Network,
@@ -25,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     made,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import UPSTREAM, facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
 API = "sriovnetwork.openshift.io/v1"
@@ -167,4 +165,5 @@ def values(view: View, options: Options) -> Object:
 
 def alone(view: View, options: Options) -> bool:
     """The operator is installed by itself, not by the provider's chart."""
-    return bool(view.of(*OF_VF)) and options.sriov(view.provider) == UPSTREAM and view.provider != "network-operator"
+    brought = facts_of(view.provider).brings_sriov_operator
+    return bool(view.of(*OF_VF)) and options.sriov(view.provider) == UPSTREAM and not brought

@@ -4,5 +4,6 @@
 
 """Values and manifests of the software that a cluster needs first.
 
-May import: _common, _fabric.kubernetes.gpu, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.text.
+May import: _common, _fabric.kubernetes.gpu, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.model,
+_fabric.text.
 """

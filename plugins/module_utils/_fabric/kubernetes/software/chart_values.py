@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     Object,
     View,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
 Values = t.Mapping[str, t.Any]
@@ -269,7 +270,7 @@ def _gpu_operator(values: Values, view: View | None, options: Options | None) ->
         driver = gpu_settings.CONTAINER if containers else gpu_settings.HOST
         wanted = wanted._replace(gpu_driver=driver, gdrcopy=wanted.gdrcopy and containers)
     found = [Misfit(*each) for each in gpu_settings.disagreements(values, wanted)]
-    if view is not None and view.provider == "network-operator" and at(values, "nfd.enabled"):
+    if view is not None and facts_of(view.provider).node_features and at(values, "nfd.enabled"):
         message = "NVIDIA's network operator brings Node Feature Discovery too, and two of them fight over labels"
         found.append(Misfit("nfd.enabled", message, "set it to false", False))
     return found

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, fields
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import (
+    BUNDLED,
+    UPSTREAM,
+    facts_of,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
-BUNDLED = "bundled"
-UPSTREAM = "upstream"
-# Where each operator lives when nothing else is said.
-OPERATOR_NAMESPACE = {"spiderpool": "spiderpool", "network-operator": "nvidia-network-operator", "cni": "kube-system"}
 SRIOV_NAMESPACE = "sriov-network-operator"
 
 _NVIDIA = "nvidia/mellanox"
@@ -148,17 +149,17 @@ class Options:
 
     def operator(self, provider: str) -> str:
         """The namespace of the provider's operator."""
-        return self.operator_namespace or OPERATOR_NAMESPACE[provider]
+        return self.operator_namespace or facts_of(provider).operator_namespace
 
     def sriov(self, provider: str) -> str:
         """``bundled``, ``upstream`` or nothing: who serves SR-IOV policies."""
-        return self.sriov_operator or {"spiderpool": BUNDLED, "network-operator": UPSTREAM}.get(provider, "")
+        return self.sriov_operator or facts_of(provider).sriov_operator
 
     def sriov_place(self, provider: str) -> str:
         """The namespace in which the SR-IOV operator reads its policies; elsewhere it ignores them."""
         if self.sriov_namespace:
             return self.sriov_namespace
-        if provider == "network-operator" or self.sriov(provider) == BUNDLED:
+        if facts_of(provider).brings_sriov_operator or self.sriov(provider) == BUNDLED:
             return self.operator(provider)
         return SRIOV_NAMESPACE
 

@@ -145,7 +145,7 @@ def _subnets(fabric: Fabric, report: Report) -> None:
             RAILS_OVERLAP,
             _subnet_path(*blamed),
             "%s of %s overlaps %s of %s" % (blamed[1], blamed[0].name, rest[1], rest[0].name),
-            "give every rail a subnet of its own",
+            "give every rail its own subnet",
         )
     hits: dict[str, list[tuple[Network, Rail]]] = {}
     for net, rail, _other, name in clashes(placed, [(net, name) for name, net in fabric.reserved.items()]):
@@ -181,8 +181,8 @@ def _families(fabric: Fabric, report: Report) -> None:
             key = "subnet6" if bits == IPV6 else "subnet"
             if report.within(rail.where(key)):
                 continue
-            message = "%s has no %s, which other rails have" % (rail.name, "IPv6" if bits == IPV6 else "IPv4")
-            report.add(ONE_FAMILY, rail.path, message, "say its %s" % key)
+            message = "%s has no %s, but other rails do" % (rail.name, "IPv6" if bits == IPV6 else "IPv4")
+            report.add(ONE_FAMILY, rail.path, message, "set its %s" % key)
 
 
 def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, Planner]], report: Report) -> None:

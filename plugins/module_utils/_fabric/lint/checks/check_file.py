@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY1xx: the file, its keys and the kinds of its values."""
+"""RY1xx: suppressions without a finding."""
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import LINT_IDLE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import (
+    UNUSED_SUPPRESSION,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import RULES, Report
 
 
 def check_lint(report: Report) -> None:
-    """That everything which the file lets stand is there; asked when all else has been looked at."""
-    for each in report.idle():
-        message = "%s finds nothing at %s" % (each.code, each.place)
-        report.add(LINT_IDLE, each.path, message, "take the entry out, or correct its place")
+    """Report suppressions without a finding. Runs after all other checks."""
+    for each in report.unused_suppressions():
+        message = "no finding of %s at %s" % (RULES[each.code].label, each.place)
+        report.add(UNUSED_SUPPRESSION, each.path, message, "remove the entry, or correct its place")

@@ -36,8 +36,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for node in fabric.nodes:
         if node.name in groups:
             # Ansible gives variables to the group where a host has its name, and --limit means the group too.
-            message = "%s is the name of a group too" % node.name
-            report.add(NODE_NAME, node.path, message, "give the node another name, or the group")
+            message = "%s is also the name of a group" % node.name
+            report.add(NODE_NAME, node.path, message, "rename the node or the group")
     seen: set[int] = set()
     for variant, ports in variants.tables():
         if variant.profile.soft_rdma:
@@ -64,7 +64,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _maker(device: str) -> str:
-    """What names of a driver's devices begin with: ``mlx5`` of ``mlx5_0``, ``bnxt`` of ``bnxt_re0``."""
+    """The prefix of a driver's device names: ``mlx5`` of ``mlx5_0``, ``bnxt`` of ``bnxt_re0``."""
     return device.partition("_")[0] if "_" in device else device.rstrip("0123456789")
 
 

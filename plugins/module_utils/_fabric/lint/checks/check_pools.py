@@ -50,7 +50,7 @@ def _hosts(fabric: Fabric, report: Report) -> None:
         if rails[0].mode in (address_planner.PREFIX, address_planner.LINK):
             message = "%s %s no address for ports (host: none), so %s cannot be verified"
             words = (named(rails), "keeps" if one else "keep", "it" if one else "they")
-            remedy = "take host out: each port then has the first address"
+            remedy = "remove host: each port then has the first address"
         else:
             message = "%s %s no hosts: %s ports get no address and cannot be verified"
             words = (named(rails), "has" if one else "have", "its" if one else "their")
@@ -70,4 +70,4 @@ def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
                 rail.name,
                 scheme.network,
             )
-            report.add(NO_PODS, path, message, "set aside a range for pods, or take pods_per_node out")
+            report.add(NO_PODS, path, message, "set aside a range for pods, or remove pods_per_node")

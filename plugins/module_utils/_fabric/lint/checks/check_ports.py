@@ -53,7 +53,7 @@ def _other_ports(profile: Profile, report: Report) -> None:
         same = next((each for each in _function(other.port) if each in functions), None)
         if same:
             message = "%s is the port of %s" % (shown(same[1]), functions[same].rail)
-            report.add(OTHER_IS_RAIL, other.path + (same[0],), message, "name the port for %s" % other.role)
+            report.add(OTHER_IS_RAIL, other.path + (same[0],), message, "correct it for the port for %s" % other.role)
             continue
         _shared_card(other, cards, report)
 
@@ -75,7 +75,9 @@ def _others_beside(variants: Variants, report: Report) -> None:
             if same:
                 other = functions[same]
                 message = "%s is %s, a port for %s" % (shown(same[1]), other.name, other.role)
-                report.add(OTHER_IS_RAIL, port.paths.get(same[0], port.path), message, "name the port of %s" % rail)
+                report.add(
+                    OTHER_IS_RAIL, port.paths.get(same[0], port.path), message, "correct it for the port of %s" % rail
+                )
                 continue
             card = next((each for each in _card(port) if each in cards and each not in known), None)
             if card:
@@ -91,15 +93,15 @@ def _portless(variants: Variants, report: Report) -> None:
             if ports_of(node, variant):
                 continue
             path = node.path + ("ports",) if node.ports else variant.path + ("ports",)
-            message = "%s has a port on no rail: those of profile %s are all null" % (node.name, variant.name)
-            report.add(PORTLESS, path, message, "leave it at least one port, or remove the node from the file")
+            message = "%s has no rail ports: all ports of profile %s are null" % (node.name, variant.name)
+            report.add(PORTLESS, path, message, "keep at least one port, or remove the node from the file")
 
 
 def _together(other: str, rail: str) -> tuple[str, str]:
     """What is wrong where a port shares its card with one of a rail, and the remedy."""
     return (
         "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (other, rail),
-        "move one of them to another card, or let the finding stand and reboot for firmware settings",
+        "move one of them to another card, or suppress this finding and reboot for firmware settings",
     )
 
 
@@ -146,9 +148,9 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
                 continue
             first = owners.setdefault((key, value, number), port)
             if first is not port:
-                message = "%s %s is of %s too" % (key, shown(value), first.rail)
-                remedy = "name the card of %s, or say port, its number on the card" % port.rail
-                remedy = remedy if number else "name the port of %s" % port.rail
+                message = "%s %s is also of %s" % (key, shown(value), first.rail)
+                remedy = "correct it for %s, or set port, the port's number on the card" % port.rail
+                remedy = remedy if number else "correct it for the port of %s" % port.rail
                 report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
 
 
@@ -162,8 +164,8 @@ def _cards(variants: Variants, report: Report) -> None:
                     value = getattr(port, key)
                     first = owners.setdefault((key, value), node) if value is not None else node
                     if first is not node:
-                        message = "%s %s is of %s too" % (key, shown(value), first.name)
-                        remedy = "say it at each node, such as ports: {%s: {%s: ...}}" % (port.rail, key)
+                        message = "%s %s is also of %s" % (key, shown(value), first.name)
+                        remedy = "set it at each node, such as ports: {%s: {%s: ...}}" % (port.rail, key)
                         report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
 
 
@@ -174,19 +176,19 @@ def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
             ("width", port.width, port.path) for port in variant.ports.values()
         ]:
             if value is not None and fabric.link_layer == ETHERNET:
-                message = "width %d counts InfiniBand's lanes, and the link layer is ethernet" % value
-                report.add(WIDTH, path + (key,), message, "take it out; speed says what a link carries")
+                message = "width %d is for InfiniBand, and the link layer is ethernet" % value
+                report.add(WIDTH, path + (key,), message, "remove it; set speed instead")
         for port in variant.ports.values():
             speed, gen, lanes = (
                 getattr(port, key) or profile.expected.get(key) for key in ("speed", "pcie_gen", "pcie_lanes")
             )
             if not (speed and gen and lanes) or speed <= _LANE[gen] * lanes:
                 continue
-            message = "PCIe %d.0 with %d lanes carries %d Gb/s, and the link %d" % (
+            message = "PCIe %d.0 with %d lanes carries %d Gb/s, but the link carries %d" % (
                 gen,
                 lanes,
                 _LANE[gen] * lanes,
                 speed,
             )
             path = port.paths.get("speed", profile.path + ("speed",))
-            report.add(SLOW_SLOT, path, message, "correct what is expected, or move the card to a faster slot")
+            report.add(SLOW_SLOT, path, message, "correct the expected values, or move the card to a faster slot")

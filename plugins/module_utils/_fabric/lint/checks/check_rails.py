@@ -71,20 +71,20 @@ def _known_profiles(fabric: Fabric, owners: t.Mapping[str, t.Sequence[Node]], re
             continue
         near = nearest(name, known)
         more = " for %d nodes" % len(nodes) if len(nodes) > 1 else ""
-        message = "there is no profile %s%s%s" % (shown(name), more, did_you_mean(near))
-        remedy = "write %s" % near if near else "describe it, or write one of %s" % ", ".join(known)
+        message = "undefined profile %s%s%s" % (shown(name), more, did_you_mean(near))
+        remedy = "write %s" % near if near else "define it, or write one of %s" % ", ".join(known)
         report.add(PROFILE_UNKNOWN, nodes[0].path + ("profile",), message, remedy)
     for name, profile in known.items():
         if fabric.nodes and name not in owners and not report.within(("nodes",)):
-            report.add(PROFILE_UNUSED, profile.path, "no node has the profile %s" % shown(name), "take it out")
+            report.add(PROFILE_UNUSED, profile.path, "no node has the profile %s" % shown(name), "remove it")
 
 
 def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
     for name, port in ports.items():
         if port and rails and name not in rails:
             near = nearest(name, [rail for rail in rails if rail not in ports])
-            remedy = "write %s" % near if near else "describe the rail, or take the port out"
-            report.add(RAIL_UNKNOWN, port.path, "there is no rail %s%s" % (shown(name), did_you_mean(near)), remedy)
+            remedy = "write %s" % near if near else "define the rail, or remove the port"
+            report.add(RAIL_UNKNOWN, port.path, "undefined rail %s%s" % (shown(name), did_you_mean(near)), remedy)
 
 
 def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Report) -> None:
@@ -101,10 +101,10 @@ def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Rep
             continue
         if port is None:
             message = "%s has no port on %s" % (profile.name, shown(rail))
-            report.add(OVERRIDE_IDLE, path, message, "take the line out")
+            report.add(OVERRIDE_IDLE, path, message, "remove the line")
         elif rail in rails and not port.known:
-            message = "%s has no port on %s, and what it is known by is not said here" % (profile.name, rail)
-            report.add(PORT_UNFOUND, path, message, "say the port's netdev, or its PCI address")
+            message = "%s has no port on %s, and this entry does not identify one" % (profile.name, rail)
+            report.add(PORT_UNFOUND, path, message, "set netdev or pci of the port")
 
 
 def _strays(profile: Profile, rails: t.Sequence[str]) -> bool:
@@ -137,8 +137,8 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
             if not others:
                 continue
             more = ", and of %d more rails" % (len(others) - 1) if len(others) > 1 else ""
-            message = "%s is the %s of %s too%s" % (value, key, first.rail, more)
-            remedy = "name the port of %s" % others[0].rail
+            message = "%s is also the %s of %s%s" % (value, key, first.rail, more)
+            remedy = "correct it for the port of %s" % others[0].rail
             if more and key == "rdma":
                 remedy = "leave rdma out where one device has the ports of several rails, and name each netdev"
             report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)
@@ -150,7 +150,7 @@ def _groups(fabric: Fabric, report: Report) -> None:
         if group.name not in used and fabric.nodes and not report.within(("nodes",)) and not report.has(group.path):
             near = nearest(group.name, used)
             message = "no node is in the group %s%s" % (shown(group.name), did_you_mean(near))
-            report.add(GROUP_UNUSED, group.path, message, "write %s" % near if near else "take it out")
+            report.add(GROUP_UNUSED, group.path, message, "write %s" % near if near else "remove it")
 
 
 def _empty(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -168,7 +168,7 @@ def _empty(fabric: Fabric, variants: Variants, report: Report) -> None:
     for rail in fabric.rails:
         if rail.name not in served and served:
             message = "no node has a port on %s" % rail.name
-            report.add(RAIL_EMPTY, rail.path, message, "take the rail out, or give nodes a port on it")
+            report.add(RAIL_EMPTY, rail.path, message, "remove the rail, or give nodes a port on it")
 
 
 def _indexes(nodes: t.Sequence[Node], report: Report) -> None:

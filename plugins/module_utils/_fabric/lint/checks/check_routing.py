@@ -50,10 +50,10 @@ def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
         path = rail.where("gateway6" if bits == IPV6 else "gateway")
         if fabric.routing.mode == "destination":
             message = "routes to %s need a gateway, and %s has none" % (scheme.network, rail.name)
-            report.add(DESTINATION, path, message, "write gateway: first, or last")
+            report.add(DESTINATION, path, message, "write gateway: first, or gateway: last")
         else:
-            message = "each node has a network of its own on %s, and there is no gateway to the others" % rail.name
-            report.add(NO_ROUTER, path, message, "write gateway: first, or last")
+            message = "each node has its own network on %s, and no gateway to the others" % rail.name
+            report.add(NO_ROUTER, path, message, "write gateway: first, or gateway: last")
 
 
 def _management(fabric: Fabric, report: Report) -> None:
@@ -67,14 +67,14 @@ def _management(fabric: Fabric, report: Report) -> None:
         if report.has(path):
             continue
         if first is not node:
-            message = "%s is the address of %s too" % (node.address, first.name)
-            report.add(NODE_ADDRESS_TWICE, path, message, "give %s its own" % node.name)
+            message = "%s is also the address of %s" % (node.address, first.name)
+            report.add(NODE_ADDRESS_TWICE, path, message, "give %s an address of its own" % node.name)
         number = canonical(node.address)
         found = rails.find(number[1], number[0]) if number else None
         if found:
             net, rail = found
             message = "%s of %s is in %s of %s" % (node.address, node.name, net, rail.name)
-            report.add(NODE_ADDRESS_ON_RAIL, path, message, "give the node's address outside of the rails")
+            report.add(NODE_ADDRESS_ON_RAIL, path, message, "use an address outside the rails' subnets")
 
 
 def _routing(fabric: Fabric, report: Report) -> None:

@@ -20,14 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.sc
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import SPIDERPOOL
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 
-_POOLS = 4096
 # What the kernel begins with; limits.neighbours never lowers it.
 _NEIGHBOURS = 1024
-_SPIDERPOOL_PRIORITY = 1000
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -39,9 +37,10 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 def _pools(fabric: Fabric, report: Report) -> None:
     own = sum(1 for rail in fabric.rails if rail.mode in (PREFIX, BLOCK, LINK))
     nodes = max(len(fabric.nodes), fabric.max_nodes or 0)
-    if fabric.provider == SPIDERPOOL and own * nodes > _POOLS:
+    most = facts_of(fabric.provider).most_pools
+    if most is not None and own * nodes > most:
         message = "{:,} nodes on {} rails with addresses of their own are {:,} pools".format(nodes, own, own * nodes)
-        remedy = "take the provider network-operator, whose pools are one a rail, or the mode subnet"
+        remedy = "use the provider network-operator, whose pools are one a rail, or the mode subnet"
         report.add(POOLS_MANY, ("fabric", "provider"), message, remedy)
 
 
@@ -64,7 +63,7 @@ def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
             message = "{:,} nodes and their pods on {} are {:,} neighbours, and the table holds {:,}".format(
                 demands[rail.name][0].most, rail.name, count, least
             )
-            remedy = "take the mode prefix, or set gc_thresh3 of limits.neighbours to %d or more" % room
+            remedy = "use the mode prefix, or set gc_thresh3 of limits.neighbours to %d or more" % room
             report.add(NEIGHBOURS, rail.where("subnet" if 32 in rail.schemes else "subnet6"), message, remedy)
 
 
@@ -77,10 +76,11 @@ def _table(variant: Variant) -> int:
 def _priorities(fabric: Fabric, report: Report) -> None:
     first = fabric.routing.first_priority
     last = first + len(fabric.rails) - 1
-    if fabric.provider == SPIDERPOOL and fabric.routing.mode == "source" and first <= _SPIDERPOOL_PRIORITY <= last:
+    taken = facts_of(fabric.provider).rule_priority
+    if taken is not None and fabric.routing.mode == "source" and first <= taken <= last:
         message = "the rails' rules have priorities %d to %d, and Spiderpool's has %d" % (
             first,
             last,
-            _SPIDERPOOL_PRIORITY,
+            taken,
         )
         report.add(RULES_MANY, ("fabric", "routing", "first_priority"), message, "begin after it, such as at 10001")

@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if fabric.max_nodes and len(fabric.nodes) > fabric.max_nodes:
         message = "max_nodes is %d, and there are %d nodes" % (fabric.max_nodes, len(fabric.nodes))
-        report.add(GROWN, ("fabric", "max_nodes"), message, "raise it to the nodes that there shall be one day")
+        report.add(GROWN, ("fabric", "max_nodes"), message, "raise it to the planned number of nodes")
     _numbers(fabric, report)
     _nodes(fabric, report)
     if fabric.units and not report.within(("units",)) and not report.within(("rails",)):
@@ -41,21 +41,21 @@ def _numbers(fabric: Fabric, report: Report) -> None:
         first = known.setdefault(unit.number, unit.name) if unit.number else unit.name
         if first != unit.name:
             message = "%s and %s both have the number %d" % (first, unit.name, unit.number)
-            report.add(NUMBER, unit.path, message, "say number, which stays with the unit for good")
+            report.add(NUMBER, unit.path, message, "set number, which must never change")
         if unit.nodes is None:
             continue
         size = size or (unit.name, unit.nodes)
         if unit.nodes != size[1]:
-            message = "%s has %d places and %s has %d" % (unit.name, unit.nodes, size[0], size[1])
+            message = "%s has %d places, but %s has %d" % (unit.name, unit.nodes, size[0], size[1])
             most = max(unit.nodes, size[1])
-            report.add(UNEQUAL, unit.path + ("nodes",), message, "write nodes: %d for both" % most)
+            report.add(UNEQUAL, unit.path + ("nodes",), message, "set nodes: %d for both" % most)
     rails = {rail.name for rail in fabric.rails}
     for unit in fabric.units.values():
         for name in unit.leaves:
             if rails and name not in rails and not report.within(("rails",)):
                 near = nearest(name, rails)
-                message = "there is no rail %s%s" % (shown(name), did_you_mean(near))
-                remedy = "write %s" % near if near else "name a rail, or take the leaf out"
+                message = "undefined rail %s%s" % (shown(name), did_you_mean(near))
+                remedy = "write %s" % near if near else "name a rail, or remove the leaf"
                 report.add(LEAF_UNKNOWN, unit.path + ("leaves", name), message, remedy)
 
 
@@ -66,15 +66,17 @@ def _nodes(fabric: Fabric, report: Report) -> None:
     for node in fabric.nodes:
         if node.unit is None:
             if fabric.units and not report.within(node.path):
-                message = "%s is in no unit, and its addresses follow from one" % node.name
-                report.add(UNIT_MISSING, node.path, message, "say unit, one of %s" % ", ".join(list(fabric.units)[:8]))
+                message = "%s has no unit, which its addresses depend on" % node.name
+                report.add(
+                    UNIT_MISSING, node.path, message, "set unit to one of %s" % ", ".join(list(fabric.units)[:8])
+                )
             continue
         unit = fabric.units.get(node.unit)
         path: Path = node.path + ("unit",)
         if unit is None:
             near = nearest(node.unit, fabric.units)
-            message = "there is no unit %s%s" % (shown(node.unit), did_you_mean(near))
-            remedy = "write %s" % near if near else "describe it in units, or take unit out"
+            message = "undefined unit %s%s" % (shown(node.unit), did_you_mean(near))
+            remedy = "write %s" % near if near else "define it in units, or remove unit"
             if not report.within(("units",)):
                 report.add(UNIT_UNKNOWN, path, message, remedy)
             continue
@@ -82,14 +84,14 @@ def _nodes(fabric: Fabric, report: Report) -> None:
             continue
         if node.place > unit.nodes:
             message = "%s has place %d, and %s has %d places" % (node.name, node.place, unit.name, unit.nodes)
-            report.add(PLACE_HIGH, node.path, message, "say place, from 1 to %d" % unit.nodes)
+            report.add(PLACE_HIGH, node.path, message, "set place to a number from 1 to %d" % unit.nodes)
             continue
         first = owners.setdefault((unit.name, node.place), node)
         if first is not node:
             message = "%s and %s both have place %d in %s" % (first.name, node.name, node.place, unit.name)
             beside = sum(1 for each in fabric.nodes if each.path == node.path and each.unit == node.unit)
             form = 'place: "[1:%d]"' % beside if beside > 1 else "place: %d" % (len(owners) + 1)
-            remedy = "give each node a place that never changes, such as %s" % form
+            remedy = "give each node its own place, which must never change, such as %s" % form
             report.add(PLACE_TWICE, node.path, message, remedy)
 
 
@@ -119,6 +121,6 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
                     port,
                     leaf,
                 )
-                remedy = "let leaf or leaf_port tell rails, planes and places apart, with {n}, {p} and {i}"
+                remedy = "use {n}, {p} and {i} in leaf or leaf_port, so that rails, planes and places differ"
                 report.add(LEAF_PORT_TWICE, unit.path + ("leaf_port",), message, remedy)
                 return

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Report,
     shown,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import CNI, INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import (
     CONTAINER,
     ENDINGS,
@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
     CONNECTED,
     NETDEV_MAX,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.driver_rules import (
     APART,
@@ -65,8 +66,8 @@ def _apart(fabric: Fabric, variants: Variants, report: Report) -> None:
     drivers = [variant.driver for variant in variants if variant.driver and variant.driver.kind]
     hosts = sorted({str(each.kind) for each in drivers if each.kind != CONTAINER})
     contained = next((each for each in drivers if each.kind == CONTAINER), None)
-    if contained and hosts and fabric.provider != CNI:
-        message = "other nodes have %s, and the container runs on all" % ", ".join(hosts)
+    if contained and hosts and facts_of(fabric.provider).driver_container:
+        message = "other nodes have %s, but the container runs on all nodes" % ", ".join(hosts)
         report.add(APART, contained.path + ("kind",), message, "set kind: container for all nodes, or for none")
 
 
@@ -76,14 +77,14 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
     if driver.kind not in INSTALLED:
         for key in ("version", "source", "key", "packages"):
             if getattr(driver, key):
-                message = "%s is said, and the driver %s is not installed from packages" % (key, driver.kind)
+                message = "%s is set, but the driver %s is not installed from packages" % (key, driver.kind)
                 remedy = "remove it, or set kind: doca or mlnx"
                 if driver.kind == CONTAINER:
                     remedy = "remove it; the container's release is images.driver of kubernetes_options"
                 report.add(UNUSED, driver.path + (key,), message, remedy)
-        if driver.kind == CONTAINER and fabric.provider == CNI:
-            message = "the provider is cni, and the driver's container comes with an operator"
-            remedy = "bring the container yourself, or set provider: network-operator"
+        if driver.kind == CONTAINER and not facts_of(fabric.provider).driver_container:
+            message = "with the provider %s, no operator deploys the driver's container" % fabric.provider
+            remedy = "deploy the container yourself, or set provider: network-operator"
             report.add(NOBODY, driver.path + ("kind",), message, remedy)
         return
     if driver.source is None:
@@ -91,18 +92,20 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
     path = driver.path + ("source",)
     ending = next((each for each in ENDINGS if driver.source.endswith(each)), None)
     if ending and driver.kind not in ENDINGS[ending]:
-        message = "%s does not come as %s" % (driver.kind, ending)
-        report.add(FORM, path, message, "set kind: %s, or name a repository" % ENDINGS[ending][0])
+        message = "%s is not available as %s" % (driver.kind, ending)
+        report.add(FORM, path, message, "set kind: %s, or use a repository as source" % ENDINGS[ending][0])
     elif ending and driver.version and driver.version not in driver.source:
         message = "%s does not name the release %s" % (shown(driver.source.rpartition("/")[2]), shown(driver.version))
-        report.add(RELEASE, path, message, "write the version of the source, or name another source")
+        report.add(RELEASE, path, message, "write the version of the source, or use another source")
     source = masked(driver.source)
     if source != driver.source:
-        remedy = "take user and password out, and give the whole address as ofed_source, from a file of ansible-vault"
-        report.add(PASSWORD, path, "%s holds a password, which would be shown" % shown(source), remedy)
+        remedy = (
+            "remove user and password, and set the whole address as ofed_source in a file that ansible-vault encrypts"
+        )
+        report.add(PASSWORD, path, "%s contains a password, which reports would show" % shown(source), remedy)
     if driver.source.startswith(REMOTE) and not driver.key and not driver.unsigned:
-        message = "the repository %s has no key" % shown(source)
-        report.add(UNSIGNED, path, message, "name the key's file with key, or set unsigned: true")
+        message = "the repository %s has no signing key" % shown(source)
+        report.add(UNSIGNED, path, message, "set key to the path of the key file, or set unsigned: true")
 
 
 def _parameters(firmware: Firmware, report: Report) -> None:
@@ -115,19 +118,19 @@ def _parameters(firmware: Firmware, report: Report) -> None:
         )
         other = said.setdefault(parameter, name)
         if option or other != name:
-            message = "%s is said by %s" % (parameter, option or other)
-            report.add(TWICE, path, message, "take it out, and say it as %s" % (option or other))
+            message = "%s is already set by %s" % (parameter, option or other)
+            report.add(TWICE, path, message, "remove it, and use %s" % (option or other))
     guard = next(
         (name for name in firmware.parameters if firmware_parameters.parameter(name) == firmware_parameters.ADVANCED),
         None,
     )
     for name in firmware.parameters:
         if firmware_parameters.parameter(name) in firmware_parameters.GUARDED and guard is None:
-            message = "%s shows only while %s is in force" % (
+            message = "%s is available only while %s is in effect" % (
                 firmware_parameters.parameter(name),
                 firmware_parameters.ADVANCED,
             )
-            report.add(HIDDEN, firmware.path + ("parameters", name), message, "plan advanced_pci_settings: true too")
+            report.add(HIDDEN, firmware.path + ("parameters", name), message, "add advanced_pci_settings: true")
 
 
 def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -139,10 +142,10 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
         return
     if fabric.link_layer != INFINIBAND:
         message = "the link layer is %s" % fabric.link_layer
-        report.add(LAYER, infiniband.path, message, "take infiniband out, or set link_layer: infiniband")
+        report.add(LAYER, infiniband.path, message, "remove infiniband, or set link_layer: infiniband")
         return
     if infiniband.ipoib_mode == CONNECTED:
-        message = "connected is planned, which the accelerated IPoIB of ConnectX-4 and later does not have"
+        message = "the accelerated IPoIB of ConnectX-4 and later does not support connected mode"
         report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
 
 
@@ -160,8 +163,8 @@ def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
         if not said.pkeys:
             continue
         if variant.attachment == "ipoib":
-            message = "nodes get an interface for each key, and pods on IPoIB have the port's own key alone"
-            remedy = "let the subnet manager put the pods' partition at index 0 of the ports, or take ib-sriov for pods"
+            message = "nodes get an interface for each key, but pods on IPoIB have only the port's own key"
+            remedy = "configure the pods' partition at index 0 of the ports in the subnet manager, or use ib-sriov"
             report.add(NOT_PODS, said.path + ("pkeys",), message, remedy)
         _children(variant.ports.values(), report)
         for node in variants.nodes_of(variant):

@@ -40,7 +40,7 @@ def _known(profile: Profile, port: Port | None, report: Report) -> list[int]:
     for gpu in port.gpus:
         if gpu not in profile.gpus:
             known = ", ".join(str(each) for each in sorted(profile.gpus)) or "none"
-            message = "%s has no GPU %d; its GPUs are %s" % (profile.name, gpu, known)
+            message = "%s has no GPU %d; it has %s" % (profile.name, gpu, known)
             remedy = "correct the number, or gpus of %s" % profile.name
             report.add(GPU_UNKNOWN, port.paths.get("gpu", port.path), message, remedy)
     return [gpu for gpu in port.gpus if gpu in profile.gpus]
@@ -66,7 +66,7 @@ def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
     if twice:
         path, message = twice[0]
         more = "; so are %d more" % (len(twice) - 1) if len(twice) > 1 else ""
-        remedy = "keep it at the nearer one; if all are equally near, suppress this finding under lint"
+        remedy = "keep it on the nearer rail; if all are equally near, suppress this finding under lint"
         report.add(GPU_TWICE, path, message + more, remedy)
     idle = [gpu for gpu in sorted(profile.gpus or ()) if gpu not in servers]
     if idle and all(name in bases for name in variant.ports) and not report.within(profile.path + ("ports",)):
@@ -80,10 +80,12 @@ def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
         and not report.within(profile.path)
     ):
         message = "gpu_distance is %s, and no port of %s has a GPU" % (profile.gpu_distance, profile.name)
-        report.add(DISTANCE_IDLE, profile.path + ("gpu_distance",), message, "say gpu at the ports, or take it out")
+        report.add(DISTANCE_IDLE, profile.path + ("gpu_distance",), message, "set gpu at the ports, or remove it")
     elif profile.gpu_distance == "SYS":
-        message = "gpu_distance SYS takes any GPU for near"
-        report.add(FAR, profile.path + ("gpu_distance",), message, "write what the server has: PIX, PXB, PHB or NODE")
+        message = "gpu_distance SYS allows any GPU"
+        report.add(
+            FAR, profile.path + ("gpu_distance",), message, "write the server's own distance: PIX, PXB, PHB or NODE"
+        )
 
 
 def _addresses(variant: Variant, report: Report) -> None:
@@ -94,8 +96,8 @@ def _addresses(variant: Variant, report: Report) -> None:
             continue
         first = owners.setdefault(pci, "GPU %d" % gpu)
         if first != "GPU %d" % gpu:
-            message = "%s is the PCI address of %s too" % (pci, first)
-            report.add(GPU_PCI, profile.path + ("gpus", str(gpu)), message, "name the one of GPU %d" % gpu)
+            message = "%s is also the PCI address of %s" % (pci, first)
+            report.add(GPU_PCI, profile.path + ("gpus", str(gpu)), message, "write the address of GPU %d" % gpu)
 
 
 def _crossed(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -109,6 +111,6 @@ def _crossed(fabric: Fabric, variants: Variants, report: Report) -> None:
         for gpu in sorted(where):
             if where[gpu] != other[gpu] and first != variant.name:
                 message = "GPU %d is on %s in %s, and on %s in %s" % (gpu, where[gpu], variant.name, other[gpu], first)
-                remedy = "number the GPUs, or put the ports on the rails, in one order for all models"
+                remedy = "number the GPUs, or assign the ports to rails, in the same order for all models"
                 report.add(CROSSED, variant.profile.path + ("ports",), message, remedy)
                 break

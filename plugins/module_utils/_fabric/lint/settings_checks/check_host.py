@@ -59,26 +59,26 @@ def _pci(variant: Variant, report: Report) -> None:
     for at, word in enumerate(arguments):
         owner = _OWNED.get(word.partition("=")[0].replace("-", "_"))
         if owner:
-            message = "%s is what %s decides" % (word, owner)
-            report.add(OWN_ARGUMENT, path + (at,), message, "take it out, and set %s" % owner)
+            message = "%s is set by %s" % (word, owner)
+            report.add(OWN_ARGUMENT, path + (at,), message, "remove it, and set %s" % owner)
         elif passthrough and word in _TRANSLATING:
-            message = "%s stands beside iommu: passthrough" % word
-            report.add(TRANSLATED, path + (at,), message, "take one of the two out")
+            message = "%s contradicts iommu: passthrough" % word
+            report.add(TRANSLATED, path + (at,), message, "remove one of the two")
     disabled = host_model.value(variant.host, host_model.PCI, "acs") == host_model.DISABLED
     if disabled and not _has_gpus(variant) and not report.within(variant.profile.path):
         message = "acs is disabled, and no port of %s has a GPU" % variant.name
-        report.add(ACS_IDLE, _where(variant, host_model.PCI, "acs"), message, "say gpu at the ports, or take acs out")
+        report.add(ACS_IDLE, _where(variant, host_model.PCI, "acs"), message, "set gpu at the ports, or remove acs")
 
 
 def _limits(variant: Variant, report: Report) -> None:
     said = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
     given = [said[key] for key in host_model.THRESHOLDS if key in said]
     if given != sorted(given):
-        message = "%s do not rise" % ", ".join(
+        message = "%s do not increase" % ", ".join(
             "%s: %d" % (key, said[key]) for key in host_model.THRESHOLDS if key in said
         )
         path = _where(variant, host_model.LIMITS, "neighbours")
-        report.add(NOT_RISING, path, message, "let gc_thresh1 be the least and gc_thresh3 the greatest")
+        report.add(NOT_RISING, path, message, "set gc_thresh1 to the lowest value and gc_thresh3 to the highest")
 
 
 def _gpudirect(variant: Variant, report: Report) -> None:
@@ -91,16 +91,16 @@ def _gpudirect(variant: Variant, report: Report) -> None:
         and host_model.value(variant.host, host_model.GPUDIRECT, "flavour") == host_model.PROPRIETARY
     ):
         message = "the proprietary kernel modules cannot export DMA-BUF"
-        report.add(CLOSED, place, message, "install the open ones, or set path: peermem")
+        report.add(CLOSED, place, message, "install the open kernel modules, or set path: peermem")
     if path == host_model.PEERMEM:
         _peermem(variant, place, report)
     soft = variant.profile.soft_rdma
     if soft:
-        message = "%s does not reach GPU memory" % soft
+        message = "%s cannot access GPU memory" % soft
         report.add(SOFT, place, message, "set path: none for %s" % variant.name)
     elif not _has_gpus(variant) and not report.within(variant.profile.path):
         message = "%s has no GPUs" % variant.name
-        report.add(NO_GPUS, place, message, "set path: none for it, or say its gpus")
+        report.add(NO_GPUS, place, message, "set path: none for it, or set its gpus")
 
 
 def _operator(variants: Variants, report: Report) -> None:
@@ -116,7 +116,9 @@ def _operator(variants: Variants, report: Report) -> None:
             owner, other = asked.setdefault(key, (variant.name, said))
             if said != other:
                 message = "%s is %s, and %s on other nodes (%s)" % (key, _word(said), _word(other), owner)
-                remedy = "say one for all nodes with gpu_driver: container, or give some a GPU driver of the host's"
+                remedy = (
+                    "set the same value for all nodes with gpu_driver: container, or use the host's GPU driver on some"
+                )
                 report.add(TWO_MINDS, _where(variant, host_model.GPUDIRECT, key), message, remedy)
 
 
@@ -127,13 +129,13 @@ def _word(said: object) -> str:
 def _peermem(variant: Variant, place: Path, report: Report) -> None:
     kind = variant.driver.kind if variant.driver else None
     if kind == driver_model.INBOX:
-        message = "the driver's kind is inbox, and few kernels of distributions have a peer memory interface"
+        message = "the driver is inbox, and few distribution kernels have a peer memory interface"
         report.add(PEERMEM_INBOX, place, message, "set path: dmabuf, or install the driver, such as kind: doca")
     elif (
         kind == driver_model.CONTAINER
         and host_model.value(variant.host, host_model.GPUDIRECT, "gpu_driver", host_model.HOST) == host_model.HOST
     ):
-        message = "the NIC driver comes from a container, and the GPU driver with nvidia-peermem is the host's"
+        message = "the NIC driver is in a container, but nvidia-peermem comes with the host's GPU driver"
         report.add(PEERMEM_APART, place, message, "set gpu_driver: container, or path: dmabuf")
 
 

@@ -20,20 +20,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Path,
     Report,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.settings_checks.check_rendered import (
+    MOST_LISTED,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
-    CNI,
     EXCLUSIVE,
-    OPERATOR,
     SHARED,
-    SPIDERPOOL,
-    mode_refused,
-    refused,
-    served_by,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.kubernetes_rules import (
     BLOCK_SHORT,
@@ -64,20 +62,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 
 _SPIDERPOOL_TABLE = 500
 _SPIDERPOOL_POOL = 5000
-# Addresses of several ranges that its webhook lists in some 200 MB.
-_SPIDERPOOL_LISTED = 1 << 20
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _served(fabric, variants, report)
     _modes(fabric, variants, report)
     _masters(fabric, variants, report)
-    if fabric.provider in (SPIDERPOOL, OPERATOR):
+    facts = facts_of(fabric.provider)
+    if not facts.link_local_gateway:
         _local_router(fabric, report)
-    if fabric.provider == SPIDERPOOL:
+    if facts.lists_addresses:
         _spiderpool(fabric, variants, report)
+    if facts.injects:
         _injected(variants, fabric, report)
-    elif fabric.provider == OPERATOR:
+    if facts.cuts_blocks:
         _blocks(fabric, variants, report)
 
 
@@ -88,35 +86,36 @@ def _served(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not kinds and fabric.attachment:
         kinds = {fabric.attachment: ("fabric", "attachment")}
     for attachment, path in kinds.items():
-        why = refused(fabric.provider, attachment or "")
+        why = facts_of(fabric.provider).refused(attachment)
         # Where the attachment is wrong for the link layer, another will stand here anyway.
         if why and not report.has(path):
-            message = "%s does not serve %s: %s" % (fabric.provider, attachment, why)
-            report.add(NOT_SERVED, path, message, "take one of %s" % ", ".join(served_by(fabric.provider)))
+            message = "%s does not support %s: %s" % (fabric.provider, attachment, why)
+            report.add(NOT_SERVED, path, message, "use one of %s" % ", ".join(facts_of(fabric.provider).served))
 
 
 def _modes(fabric: Fabric, variants: Variants, report: Report) -> None:
+    facts = facts_of(fabric.provider)
     unserved: dict[str, list[Rail]] = {}
     for rail in fabric.rails:
         if rail.mode in (None, NONE) or fabric.provider is None:
             continue
         pods = rail.mode != "subnet" or any(scheme.pods for scheme in rail.schemes.values())
-        if mode_refused(fabric.provider, rail.mode or "") and pods:
+        if facts.mode_refused(rail.mode) and pods:
             unserved.setdefault(rail.mode or "", []).append(rail)
         if rail.mode == LINK:
             _link(fabric, rail, variants, report)
     for mode, rails in unserved.items():
         paths = {rail.paths.get("mode", rail.where("pods")) for rail in rails}
         path: Path = paths.pop() if len(paths) == 1 else ("fabric", "provider")
-        why = mode_refused(fabric.provider or "", mode)
+        why = facts.mode_refused(mode)
         message = "%s cannot give pods addresses in the mode %s, as on %s: %s" % (
             fabric.provider,
             mode,
             rails[0].name,
             why,
         )
-        fits = [each for each in ("subnet", "block", "prefix") if not mode_refused(fabric.provider or "", each)]
-        report.add(MODE_NOT_SERVED, path, message, "take the mode %s" % " or ".join(fits))
+        fits = [each for each in ("subnet", "block", "prefix") if not facts.mode_refused(each)]
+        report.add(MODE_NOT_SERVED, path, message, "use the mode %s" % " or ".join(fits))
 
 
 def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> None:
@@ -124,15 +123,18 @@ def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> Non
         count = variant.vfs_on(fabric, rail).get("count")
         if variant.has_vfs and count and count.value == 1:
             if all(scheme.host != NONE for scheme in rail.schemes.values()):
-                message = "the port of %s and its VF would have one address" % rail.name
-                remedy = "say host: none, which leaves it to the pod; or take host-device, or the mode prefix"
+                message = "the port of %s and its VF would have the same address" % rail.name
+                remedy = "set host: none, which leaves it to the pod; or use host-device, or the mode prefix"
                 report.add(LINK_TWICE, rail.where("mode"), message, remedy)
             continue
         if variant.attachment in (None, "host-device") or (variant.has_vfs and not count):
             continue
         what = "%d VFs" % count.value if variant.has_vfs and count else str(variant.attachment)
-        message = "a link of %s has one address for the port, and %s needs one for each pod" % (rail.name, what)
-        remedy = "take the attachment host-device, or sriov with one VF; or the mode prefix"
+        message = "a link of %s has one address, which the port needs, and %s needs one for each pod" % (
+            rail.name,
+            what,
+        )
+        remedy = "use the attachment host-device, or sriov with one VF; or the mode prefix"
         report.add(LINK_SHARED, rail.where("mode"), message, remedy)
 
 
@@ -154,7 +156,7 @@ def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
                 plain = plain or not node.ports
                 held = ports_of(node, variant)
                 _master(node, names, held, owners, report)
-                if fabric.provider != CNI:
+                if facts_of(fabric.provider).shared_netdevs:
                     _one_resource(node, names, held, resources, report)
 
 
@@ -164,8 +166,12 @@ def _local_router(fabric: Fabric, report: Report) -> None:
         if not scheme or not isinstance(scheme.gateway, int) or not link_local(scheme.gateway, IPV6):
             continue
         if scheme.pods or rail.mode == PREFIX:
-            message = "%s cannot say %s to pods of %s" % (fabric.provider, show(scheme.gateway, IPV6), rail.name)
-            remedy = "give the leaf an address of %s too, and say that; or take provider: cni" % scheme.network
+            message = "%s does not support the gateway %s for pods of %s" % (
+                fabric.provider,
+                show(scheme.gateway, IPV6),
+                rail.name,
+            )
+            remedy = "give the leaf an address of %s too, and write that; or set provider: cni" % scheme.network
             report.add(LOCAL_ROUTER, rail.where("gateway6"), message, remedy)
 
 
@@ -188,13 +194,13 @@ def _master(
             continue
         path: Path = port.paths.get("netdev", port.path)
         if port.netdev is None:
-            message = "the network %s is made on a netdev by its name, and the port of %s has none" % (network, rail)
-            report.add(NO_MASTER, path, message, "add netdev: the port gets that name where it has another")
+            message = "the network %s needs the name of a netdev, and the port of %s has none" % (network, rail)
+            report.add(NO_MASTER, path, message, "add netdev: a port with another name is renamed")
             continue
         master, first = owners.setdefault(network, (port.netdev, node.name))
         if master != port.netdev:
-            message = "the network %s would be made on %s, and on %s it is %s" % (network, port.netdev, first, master)
-            remedy = "write one netdev for all, with pci beside it; or put {profile} into names.network"
+            message = "the network %s needs %s here, but %s on %s" % (network, port.netdev, master, first)
+            remedy = "set the same netdev for all, with pci to identify the port; or use {profile} in names.network"
             report.add(MASTERS, path, message, remedy)
 
 
@@ -212,7 +218,7 @@ def _one_resource(
         other, first = owners.setdefault(port.netdev, (rail, node.name))
         if other != rail:
             message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
-            remedy = "let netdev name each rail's port alike on all nodes, with pci beside it"
+            remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
             report.add(IFNAMES, port.paths.get("netdev", port.path), message, remedy)
 
 
@@ -229,7 +235,7 @@ def _injected(variants: Variants, fabric: Fabric, report: Report) -> None:
                 continue
             message = "%s of %s sorts before %s of %s" % (port.netdev, port.rail, before.netdev, before.rail)
             remedy = (
-                "name netdevs as they count, such as %s, with pci beside them; or name networks in pods" % port.rail
+                "name netdevs in the order of the rails, such as %s, and set pci; or name networks in pods" % port.rail
             )
             report.add(INJECTED, port.paths.get("netdev", port.path), message, remedy)
             break
@@ -238,7 +244,7 @@ def _injected(variants: Variants, fabric: Fabric, report: Report) -> None:
 def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
     demands = demands_of(fabric, variants)
     vfs = any(variant.has_vfs for variant in variants)
-    if any(refused(OPERATOR, variant.attachment or "") for variant in variants):
+    if any(facts_of(fabric.provider).refused(variant.attachment) for variant in variants):
         return
     for rail in fabric.rails:
         demand = demands[rail.name][0]
@@ -251,21 +257,24 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
             if pods is None:
                 continue
             if pods.first != first:
-                message = "nv-ipam begins at %s, and pods of %s at %s" % (
+                message = "nv-ipam allocates from %s on, but pods of %s begin at %s" % (
                     show(first, bits),
                     rail.name,
                     show(pods.first, bits),
                 )
-                report.add(BLOCKS, where, message, "begin pods there, or take the mode prefix")
+                report.add(BLOCKS, where, message, "begin pods there, or use the mode prefix")
             elif demand.pods_per_node is None and not vfs and demand.nodes:
-                message = "nv-ipam cuts %s into blocks of pods_per_node, which is not said" % rail.name
-                remedy = "say how many pods of a node need an address, or take the mode prefix"
+                message = (
+                    "nv-ipam divides %s into blocks of pods_per_node addresses, and pods_per_node is not set"
+                    % rail.name
+                )
+                remedy = "set pods_per_node, or use the mode prefix"
                 report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
             elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.most:
-                message = "nv-ipam's blocks have 2 addresses or more, and {} has {:,} for {}".format(
+                message = "nv-ipam's blocks have at least 2 addresses, and {} has {:,} for {}".format(
                     rail.name, pods.last - first + 1, count(demand.most, "node")
                 )
-                report.add(BLOCKS, where, message, "widen the range, or take the mode prefix")
+                report.add(BLOCKS, where, message, "widen the range, or use the mode prefix")
             elif demand.pods_per_node:
                 _holes(rail, pods, demand, where, report)
 
@@ -284,7 +293,7 @@ def _holes(rail: Rail, pods: Ranges, demand: Demand, where: Path, report: Report
                 count(left, "address", "addresses"),
                 need,
             )
-            remedy = "exclude whole blocks behind the last node's, lower pods_per_node, or take the mode prefix"
+            remedy = "exclude whole blocks behind the last node's, lower pods_per_node, or use the mode prefix"
             report.add(BLOCK_SHORT if left else BLOCKS, where, message, remedy)
             return
 
@@ -295,7 +304,7 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
             if fabric.routing.first_table + rail.number - 1 == _SPIDERPOOL_TABLE:
                 path: Path = ("fabric", "routing", "first_table")
                 message = "%s, rail %d, would have table %d" % (rail.name, rail.number, _SPIDERPOOL_TABLE)
-                report.add(TABLE_TAKEN, path, message, "begin elsewhere, such as at 101")
+                report.add(TABLE_TAKEN, path, message, "set another number, such as 101")
     for rail in fabric.rails:
         for scheme in rail.schemes.values():
             pods = scheme.pods.less(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
@@ -303,7 +312,7 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 continue
             where = rail.where("pods" if scheme.network.bits == 32 else "pods6")
             ranges = len(pods.merged().parts)
-            if ranges > 1 and pods.size > _SPIDERPOOL_LISTED:
+            if ranges > 1 and pods.size > MOST_LISTED:
                 message = "pods of %s are %d ranges of %s, and Spiderpool lists each address of several ranges" % (
                     rail.name,
                     ranges,
@@ -311,10 +320,12 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 )
                 report.add(RANGES_LARGE, where, message, "write one range, or smaller ones")
             elif pods.size > _SPIDERPOOL_POOL:
-                message = "pods of {} has {:,} addresses, and Spiderpool gives {:,} out of a pool".format(
+                message = "pods of {} has {:,} addresses, and Spiderpool allocates {:,} of a pool".format(
                     rail.name, pods.size, _SPIDERPOOL_POOL
                 )
-                report.add(POOL_LARGE, where, message, "shorten the range, or raise the limit and let this stand")
+                report.add(
+                    POOL_LARGE, where, message, "shorten the range, or raise the limit and suppress this finding"
+                )
     modes: dict[str, Variant] = {}
     for variant in variants:
         kind = ATTACHMENTS.get(variant.attachment or "")
@@ -325,5 +336,5 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
             modes[SHARED].attachment,
             modes[EXCLUSIVE].name,
         )
-        remedy = "keep its plugin to the nodes in the mode shared by a label, and let this stand; or take one mode"
+        remedy = "keep its plugin to the nodes in the mode shared by a label, and let this stand; or use one mode"
         report.add(MIXED_MODES, modes[EXCLUSIVE].attachment_path, message, remedy)

@@ -10,9 +10,9 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import NONE, SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, Rule
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import OPERATOR
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES, Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.object_rules import (
     INTERFACE,
@@ -35,7 +35,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
     served = {id(variant): variants.rails_of(variant) for variant in variants}
     for rail in fabric.rails:
-        own = rail.mode not in (None, NONE, SUBNET) and fabric.provider != OPERATOR
+        own = rail.mode not in (None, NONE, SUBNET) and facts_of(fabric.provider).pool_per_node
         for variant in variants:
             if rail.name not in served[id(variant)] or not variant.attachment:
                 continue
@@ -104,8 +104,8 @@ def _pools(
 ) -> None:
     """A pool's name is safe when that of the node with the longest name is; nodes' names differ, and so do pools'."""
     if not naming.own_pools(kind, rail.mode):
-        message = "in the mode %s each node has a pool of its own on %s" % (rail.mode, rail.name)
-        report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "put {node} into the name")
+        message = "in the mode %s each node has its own pool on %s" % (rail.mode, rail.name)
+        report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "use {node} in the name")
         return
     longest = max(nodes, key=lambda node: len(node.name), default=None)
     if longest is None:
@@ -116,13 +116,14 @@ def _pools(
     name = naming.name(kind, dict(values, node="*", i=-1), rail.mode)
     first = owners.setdefault(("pool", name), (rail.name, kind))
     if first != (rail.name, kind):
-        message = "the pools of %s and of %s would have one name on every node" % (first[0], rail.name)
-        report.add(SAME_NAME, fabric.names_path + (kind,), message, "tell rails apart, by {rail}")
+        message = "the pools of %s and of %s would have the same name" % (first[0], rail.name)
+        report.add(SAME_NAME, fabric.names_path + (kind,), message, "use {rail} in the name")
 
 
 def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: Report) -> None:
     """That no node's pool on one rail has the name of another node's on another rail."""
-    if fabric.provider == OPERATOR or any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6")):
+    unread = any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6"))
+    if unread or not facts_of(fabric.provider).pool_per_node:
         return
     # what stands before and after the node, and what names of that kind are filled with
     found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}
@@ -150,7 +151,11 @@ def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: R
             name = naming.name(kind, dict(values, node=node.name, i=node.index or 0), mode)
             first = owners.setdefault(name, owner)
             if first != owner:
-                message = "%s would be the pool of %s and of %s" % (name, _shown(first[:2]), _shown(owner[:2]))
+                message = "%s would be the name of the pools of %s and of %s" % (
+                    name,
+                    _shown(first[:2]),
+                    _shown(owner[:2]),
+                )
                 report.add(SAME_NAME, fabric.names_path + (kind,), message, "put a dot between {rail} and {node}")
                 return
 
@@ -166,6 +171,6 @@ def _shape(fabric: Fabric, kind: str, name: str, report: Report) -> bool:
     if pattern.match(name):
         return True
     what = kind.rstrip("6").replace("_", " ")
-    message = "%s, %d characters, is no name for a %s" % (name, len(name), what)
+    message = "invalid %s name %s (%d characters)" % (what, name, len(name))
     report.add(_RULES.get(kind, OBJECT), fabric.names_path + (kind,), message, "use %s" % words)
     return False

@@ -53,8 +53,8 @@ def check(fabric: Fabric, report: Report) -> None:
     if qos is None:
         return
     if fabric.link_layer == INFINIBAND:
-        message = "DSCP, PFC and ECN are of Ethernet; InfiniBand is lossless, and keeps traffic apart by service levels"
-        report.add(INFINIBAND_QOS, qos.path, message, "take qos out, and set service levels in the subnet manager")
+        message = "DSCP, PFC and ECN are for Ethernet; InfiniBand is lossless, and separates traffic by service levels"
+        report.add(INFINIBAND_QOS, qos.path, message, "remove qos, and set service levels in the subnet manager")
         return
     _marks(qos, report)
     _pfc(qos, report)
@@ -71,11 +71,11 @@ def _soft(fabric: Fabric, report: Report) -> None:
     for variant in Variants(fabric):
         soft = variant.profile.soft_rdma
         if soft:
-            message = "%s is neither marked nor slowed down by a NIC: nodes of %s are left without QoS" % (
+            message = "no NIC marks or slows down traffic of %s: nodes of %s have no QoS" % (
                 soft,
                 variant.name,
             )
-            remedy = "take qos out, or let it stand where other nodes' NICs have RDMA of their own"
+            remedy = "remove qos, or suppress this finding if other nodes have RDMA NICs"
             report.add(SOFT_RDMA, variant.profile.path + ("soft_rdma",), message, remedy)
 
 
@@ -89,9 +89,9 @@ def _marks(qos: Qos, report: Report) -> None:
         return
     shared = qos.dscp == qos.cnp_dscp
     if shared:
-        message = "%d is the DSCP of RoCE and of CNPs, so nobody can tell the two apart" % qos.cnp_dscp
+        message = "RoCE and CNPs both have DSCP %d, so switches and NICs cannot separate them" % qos.cnp_dscp
         place = qos.where("cnp_dscp", "cnp_priority", "dscp", "priority")
-        report.add(ONE_DSCP, place, message, "take another for CNPs, such as cnp_dscp: %d" % (_free(qos) << 3))
+        report.add(ONE_DSCP, place, message, "use another DSCP for CNPs, such as cnp_dscp: %d" % (_free(qos) << 3))
     elif qos.cnp_priority == qos.priority:
         _held(qos, qos.where("cnp_priority", "cnp_dscp", "priority", "dscp"), "RoCE's", report)
     elif qos.cnp_priority in qos.pfc:
@@ -102,7 +102,7 @@ def _marks(qos: Qos, report: Report) -> None:
 
 
 def _held(qos: Qos, path: Path, what: str, report: Report) -> None:
-    message = "CNPs travel on priority %d, which is %s, so a pause holds back what is to end it"
+    message = "CNPs have priority %d, which is %s, so a pause also delays the CNPs that would end it"
     remedy = "set cnp_priority: %d and cnp_dscp: %d" % (_free(qos), _free(qos) << 3)
     report.add(CNP_LOSSLESS, path, message % (qos.cnp_priority, what), remedy)
 
@@ -116,7 +116,7 @@ def _mapped(qos: Qos, kind: str, report: Report) -> None:
     dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
     if dscp >> 3 == priority:
         return
-    message = "devices take DSCP %d for priority %d until told otherwise, not for %d" % (dscp, dscp >> 3, priority)
+    message = "devices map DSCP %d to priority %d by default, not to %d" % (dscp, dscp >> 3, priority)
     remedy = "set %spriority: %d, or give every switch the same table and suppress this finding" % (kind, dscp >> 3)
     report.add(DEFAULT_MAP, qos.where(kind + "priority", kind + "dscp"), message, remedy)
 
@@ -126,16 +126,16 @@ def _pfc(qos: Qos, report: Report) -> None:
     if not _read(qos, report, "pfc", "priority", "dscp"):
         return
     if qos.pfc and qos.priority not in qos.pfc:
-        message = "%s without %d, RoCE's priority" % (list(qos.pfc), qos.priority)
+        message = "%s does not contain %d, the priority of RoCE" % (list(qos.pfc), qos.priority)
         report.add(PFC_MISSES, path, message, "write pfc: [%d], or pfc: [] for a network without PFC" % qos.priority)
     if not qos.pfc and not qos.ecn:
-        message = "with neither, congestion drops packets, and RoCE stalls on each"
+        message = "without PFC and ECN, congestion drops packets, and RoCE stalls on each"
         report.add(UNCONTROLLED, path, message, "set ecn: true, or pfc: [%d]" % qos.priority)
     if len(qos.pfc) > _LOSSLESS:
         message = "%d lossless priorities, where switches commonly have buffers for %d" % (len(qos.pfc), _LOSSLESS)
-        report.add(LOSSLESS_MANY, path, message, "keep the one of RoCE, and one more at the most")
+        report.add(LOSSLESS_MANY, path, message, "keep the priority of RoCE and at most one more")
     if 0 in qos.pfc:
-        message = "priority 0 is that of all traffic without a mark, and a pause would hold it back too"
+        message = "all unmarked traffic has priority 0, and a pause would delay it too"
         report.add(LOSSLESS_DEFAULT, path, message, "give RoCE a priority of its own, such as 3 with DSCP 26")
 
 
@@ -154,12 +154,12 @@ def _tags(fabric: Fabric, qos: Qos, report: Report) -> None:
                 tag = vfs.get("qos")
                 priority = tag.value if tag else 0
                 if priority not in (None, qos.priority):
-                    message = "the tags of VLAN %d have priority %d, and RoCE has %d"
+                    message = "the tags of VLAN %d have priority %d, but RoCE has %d"
                     place = (tag or vlan).path
                     remedy = "set vfs.qos: %d" % qos.priority
                     report.add(PCP_VFS, place, message % (vlan.value, priority, qos.priority), remedy)
     if untagged:
-        message = "the priority stands in the VLAN tag, and no VLAN is set on %s" % ", ".join(untagged)
+        message = "trust: pcp reads the priority from the VLAN tag, and no VLAN is set on %s" % ", ".join(untagged)
         report.add(PCP_UNTAGGED, qos.path + ("trust",), message, "set trust: dscp, or vfs.vlan and vfs.qos")
 
 
@@ -169,20 +169,25 @@ def _ets(qos: Qos, ets: Ets, report: Report) -> None:
     wrong = False
     for each in sorted(set(used).union(ets.strict)):
         if each in ets.tc_bw and each in ets.strict:
-            message = "class %d has a share and is strict, which is without a share" % each
-            report.add(ETS_CLASS, ets.path + ("strict",), message, "take it out of strict or of tc_bw")
+            message = "class %d has a share, but is strict" % each
+            report.add(ETS_CLASS, ets.path + ("strict",), message, "remove it from strict or from tc_bw")
             wrong = True
         elif each not in ets.tc_bw and each not in ets.strict:
-            message = "class %d, of priority %d, has no share and is not strict" % (each, ets.prio_tc.index(each))
-            report.add(ETS_CLASS, ets.path + ("tc_bw",), message, "give it a share in tc_bw, or put it into strict")
+            message = "class %d of priority %d has no share and is not strict" % (each, ets.prio_tc.index(each))
+            report.add(ETS_CLASS, ets.path + ("tc_bw",), message, "give it a share in tc_bw, or add it to strict")
             wrong = True
     if ets.tc_bw and total != 100 and not wrong:
         parts = " + ".join(str(share) for share in ets.tc_bw.values())
-        report.add(ETS_SUM, ets.path + ("tc_bw",), "%s is %d" % (parts, total), "let the shares be 100 together")
+        report.add(
+            ETS_SUM,
+            ets.path + ("tc_bw",),
+            "%s is %d, not 100" % (parts, total),
+            "change the shares so that they add up to 100",
+        )
     cnp = ets.prio_tc[qos.cnp_priority]
     if cnp not in ets.strict and not wrong and qos.cnp_priority != qos.priority:
-        message = "class %d, of CNPs, waits for its turn, so senders learn late of congestion" % cnp
-        report.add(CNP_NOT_STRICT, ets.path + ("strict",), message, "put it into strict, and out of tc_bw")
+        message = "class %d of CNPs is not strict, so senders are notified late of congestion" % cnp
+        report.add(CNP_NOT_STRICT, ets.path + ("strict",), message, "add it to strict, and remove it from tc_bw")
     _apart(qos, ets.prio_tc, "class", CLASS_SHARED, ets.path + ("prio_tc",), report)
 
 
@@ -197,20 +202,20 @@ def _buffers(fabric: Fabric, qos: Qos, buffers: Buffers, report: Report) -> None
     for each in sorted(set(buffers.prio_buffer)):
         size = buffers.buffer_size.get(each, 0)
         if not size:
-            message = "buffer %d, of priority %d, has no size, and would take no packet" % (
+            message = "buffer %d of priority %d has no size, and would accept no packet" % (
                 each,
                 buffers.prio_buffer.index(each),
             )
-            report.add(BUFFER_NONE, path, message, "give every buffer in use its size, in bytes")
+            report.add(BUFFER_NONE, path, message, "set the size of every buffer in use, in bytes")
         elif each in lossless and size < needed:
-            message = "%d bytes, and %d Gb/s over %s m with MTU %d need %d" % (
+            message = "%d bytes are too few: %d Gb/s over %s m with MTU %d need %d" % (
                 size,
                 max(speed, LEAST_SPEED),
                 str(buffers.cable_len or CABLE_LEN),
                 mtu,
                 needed,
             )
-            report.add(BUFFER_SMALL, path + (str(each),), message, "make it larger, or cable_len what it is")
+            report.add(BUFFER_SMALL, path + (str(each),), message, "increase it, or correct cable_len")
 
 
 def _apart(qos: Qos, places: t.Sequence[int], what: str, broken: Rule, path: Path, report: Report) -> None:
@@ -218,13 +223,13 @@ def _apart(qos: Qos, places: t.Sequence[int], what: str, broken: Rule, path: Pat
     for priority in qos.pfc:
         others = [each for each in EIGHT if each not in qos.pfc and places[each] == places[priority]]
         if others:
-            message = "priority %d, which is lossless, shares %s %d with %s" % (
+            message = "priority %d is lossless and shares %s %d with %s" % (
                 priority,
                 what,
                 places[priority],
                 ", ".join(str(each) for each in others),
             )
-            report.add(broken, path, message, "give it a %s of its own" % what)
+            report.add(broken, path, message, "give it its own %s" % what)
 
 
 def _speed(fabric: Fabric) -> int:

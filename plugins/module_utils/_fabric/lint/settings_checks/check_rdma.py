@@ -61,10 +61,10 @@ def _layer(fabric: Fabric, attachment: str, path: Path, report: Report) -> None:
     fitting = [name for name, each in ATTACHMENTS.items() if fabric.link_layer in each.link_layers]
     near = {"sriov": "ib-sriov", "ib-sriov": "sriov"}.get(attachment)
     own = path == ("fabric", "attachment")
-    message = "%s does not run on %s: %s" % (attachment, fabric.link_layer, why)
-    remedy = "write %s" % near if near else "take one of %s" % ", ".join(fitting)
+    message = "%s does not support %s: %s" % (attachment, fabric.link_layer, why)
+    remedy = "write %s" % near if near else "use one of %s" % ", ".join(fitting)
     if own and not near:
-        remedy += ", or take link_layer out"
+        remedy += ", or remove link_layer"
     report.add(LINK_LAYER, ("fabric", "link_layer") if own and not near else path, message, remedy)
 
 
@@ -75,18 +75,18 @@ def _mode(fabric: Fabric, report: Report) -> None:
     path = ("fabric", "rdma_mode")
     if fabric.rdma_mode not in kind.modes:
         why = MODE_REASONS[fabric.attachment, fabric.rdma_mode]
-        message = "%s needs the rdma mode %s: %s" % (fabric.attachment, kind.modes[0], why)
-        report.add(MODE, path, message, "take rdma_mode out: it follows from the attachment")
+        message = "%s needs the RDMA mode %s: %s" % (fabric.attachment, kind.modes[0], why)
+        report.add(MODE, path, message, "remove rdma_mode: the attachment determines it")
     elif fabric.rdma_mode == SHARED and kind.modes[0] == EXCLUSIVE:
-        message = "with %s in the mode shared, %s" % (fabric.attachment, kind.wide)
-        report.add(WIDE, path, message, "take rdma_mode out: it follows as exclusive")
+        message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.wide)
+        report.add(WIDE, path, message, "remove rdma_mode: the default is exclusive")
 
 
 def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
     profile = variant.profile
     if profile.soft_rdma and fabric.link_layer == INFINIBAND:
-        message = "%s stands on Ethernet, and the link layer is infiniband" % profile.soft_rdma
-        report.add(SOFT_RDMA, profile.path + ("soft_rdma",), message, "take soft_rdma out, or set link_layer: ethernet")
+        message = "%s needs Ethernet, and the link layer is infiniband" % profile.soft_rdma
+        report.add(SOFT_RDMA, profile.path + ("soft_rdma",), message, "remove soft_rdma, or set link_layer: ethernet")
 
 
 def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
@@ -97,7 +97,7 @@ def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
     said = [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]
     for mtu, path in said:
         if mtu is not None and mtu > _IPOIB_MTU:
-            message = "%d is more than the %d that IPoIB carries in datagram mode" % (mtu, _IPOIB_MTU)
+            message = "%d exceeds %d, the limit of IPoIB in datagram mode" % (mtu, _IPOIB_MTU)
             report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 where the subnet's MTU is 2048" % _IPOIB_MTU)
 
 
@@ -106,14 +106,14 @@ def _firmware(fabric: Fabric, variant: Variant, firmware: Firmware, report: Repo
     if wanted and firmware.link_type not in (None, wanted):
         message = "%s does not fit the link layer %s" % (firmware.link_type, fabric.link_layer)
         report.add(
-            FIRMWARE_LINK, firmware.path + ("link_type",), message, "take link_type out: it follows, as %s" % wanted
+            FIRMWARE_LINK, firmware.path + ("link_type",), message, "remove link_type: the default is %s" % wanted
         )
     for port in variant.ports.values():
         if port.pci is None and not (port.slot or port.serial or port.mac) and not report.within(port.path):
-            message = "the port of %s has no PCI address, by which firmware tools know a card" % port.rail
+            message = "the port of %s has no PCI address, which firmware tools need" % port.rail
             report.add(FIRMWARE_PCI, port.path, message, "add pci")
             break
     for other in variant.profile.other_ports.values():
         if other.port.pci is None and not report.within(other.path):
-            message = "%s has no PCI address, by which its card is told from those that may be reset" % other.name
+            message = "%s has no PCI address, which protects its card from a reset" % other.name
             report.add(FIRMWARE_PCI, other.path, message, "add pci")

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_components,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import RAIL
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import SPIDERPOOL
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.object_rules import SAME_NAME
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.rendered_rules import (
@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, parse_range
 
+# Addresses of several ranges that Spiderpool's webhook lists in some 200 MB.
 MOST_LISTED = 1 << 20
 # Options are not known here: what they alone decide, such as images, is given.
 _OPTIONS: dict[str, t.Any] = {
@@ -58,7 +59,7 @@ def check_plan(plan: Plan, report: Report) -> None:
             _refused(error, report)
     except RailyardError as error:
         _refused(error, report)
-    if plan.fabric.provider == SPIDERPOOL:
+    if facts_of(plan.fabric.provider).lists_addresses:
         _listed(plan, report)
 
 
@@ -75,7 +76,7 @@ def _check(plan: Plan, document: dict[str, t.Any], report: Report) -> None:
         path: Path = names + (_TEMPLATES.get(kind, "network"),)
         key = kind, metadata.get("namespace"), metadata["name"]
         if key in seen:
-            message = "two objects would be the %s %s" % (kind, metadata["name"])
+            message = "two objects would be %s %s" % (kind, metadata["name"])
             remedy = (
                 "give rails and networks other names: a network's copy for a group has -1x1 and the like at its end"
             )
@@ -93,7 +94,7 @@ def _check(plan: Plan, document: dict[str, t.Any], report: Report) -> None:
 
 def _lengths(found: t.Iterable[tuple[derived_names.Derived, str]], path: Path, report: Report) -> None:
     for each, text in derived_names.too_long(found):
-        message = "%s has %d characters, and may have %d: %s" % (each.what, len(text), each.limit, text)
+        message = "%s has %d characters, and the limit is %d: %s" % (each.what, len(text), each.limit, text)
         report.add(TOO_LONG, path, message, "shorten the template, or the names of the fabric, rails and profiles")
 
 
@@ -122,11 +123,11 @@ def _listed(plan: Plan, report: Report) -> None:
                 before = reserved.get(bits, 0)
                 reserved[bits] = before + held.size
                 if before <= MOST_LISTED < reserved[bits]:
-                    message = "%s of %s: with it %d addresses are taken, of %d that Spiderpool can list" % (
+                    message = "with %s of %s, %d addresses are taken; Spiderpool can list %d" % (
                         name,
                         rail.name,
                         reserved[bits],
                         MOST_LISTED,
                     )
-                    remedy = "take fewer: addresses outside of pods and hosts need not be taken"
+                    remedy = "take fewer addresses: only those in pods and hosts need to be taken"
                     report.add(LISTED, rail.where("taken.%s" % name), message, remedy)

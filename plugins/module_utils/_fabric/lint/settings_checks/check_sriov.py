@@ -51,8 +51,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             and (fabric.pods_per_node or 0) > 1
             and not report.has(variant.attachment_path)
         ):
-            message = "pods_per_node is %d, and host-device has one device a rail" % (fabric.pods_per_node or 0)
-            report.add(ONE_DEVICE, ("fabric", "pods_per_node"), message, "set it to 1, or take the attachment sriov")
+            message = "pods_per_node is %d, but host-device has one device per rail" % (fabric.pods_per_node or 0)
+            report.add(ONE_DEVICE, ("fabric", "pods_per_node"), message, "set it to 1, or use the attachment sriov")
 
 
 def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> None:
@@ -69,9 +69,9 @@ def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> No
             holders.append((group.path, [each for each in variants if group in each.groups]))
     for path, users in holders:
         if users and not any(each.has_vfs or report.has(each.attachment_path) for each in users):
-            message = "VFs are described, and the attachment is %s" % users[0].attachment
+            message = "the attachment %s does not use VFs" % users[0].attachment
             wanted = "ib-sriov" if fabric.link_layer == INFINIBAND else "sriov"
-            report.add(VFS_UNUSED, path + ("vfs",), message, "take vfs out, or set attachment: %s" % wanted)
+            report.add(VFS_UNUSED, path + ("vfs",), message, "remove vfs, or set attachment: %s" % wanted)
 
 
 def _used(fabric: Fabric, variant: Variant, rails: t.Collection[str], seen: set[int], report: Report) -> None:
@@ -86,15 +86,15 @@ def _used(fabric: Fabric, variant: Variant, rails: t.Collection[str], seen: set[
             continue
         count, path = vfs["count"].value, vfs["count"].path
         if count == 0:
-            message = "0 VFs are planned on %s, and the attachment %s hands them out" % (rail.name, variant.attachment)
-            report.add(NO_VFS, path, message, "write how many pods of a node shall have one")
+            message = "the attachment %s needs VFs, and %s has 0" % (variant.attachment, rail.name)
+            report.add(NO_VFS, path, message, "set the number of pods on a node that need a VF")
         elif count and fabric.pods_per_node and fabric.pods_per_node > count:
-            message = "pods_per_node is %d, and %s has %d VFs" % (fabric.pods_per_node, rail.name, count)
+            message = "pods_per_node is %d, but %s has %d VFs" % (fabric.pods_per_node, rail.name, count)
             report.add(PODS_MANY, path, message, "set it to %d or more" % fabric.pods_per_node)
         if not firmware or not count or id(firmware) in seen:
             continue
         if firmware.sriov_en is False:
-            message = "sriov_en is false, and %d VFs are planned on %s" % (count, rail.name)
+            message = "sriov_en is false, but %s has %d VFs" % (rail.name, count)
             report.add(FIRMWARE_OFF, firmware.path + ("sriov_en",), message, "set sriov_en: true")
             seen.add(id(firmware))
         elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count:
@@ -108,8 +108,8 @@ def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
     for path in [("fabric",), rail.path, variant.profile.path] + [group.path for group in variant.groups]:
         if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
             return
-    message = "the attachment %s needs VFs, and %s has no count of them" % (variant.attachment, rail.name)
-    report.add(VFS_MISSING, ("fabric", "vfs"), message, "say it for all rails, such as vfs: {count: 4}")
+    message = "the attachment %s needs VFs, and %s has no VF count" % (variant.attachment, rail.name)
+    report.add(VFS_MISSING, ("fabric", "vfs"), message, "set it for all rails, such as vfs: {count: 4}")
 
 
 def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> None:
@@ -117,20 +117,20 @@ def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> N
     low, high, count = values.get("min_tx_rate"), values.get("max_tx_rate"), values.get("count")
     if low and high and low > high:
         message = "%d Mb/s is above max_tx_rate, %d Mb/s" % (low, high)
-        report.add(RATES, vfs["min_tx_rate"].path, message, "lower it, or raise max_tx_rate (0 is without limit)")
+        report.add(RATES, vfs["min_tx_rate"].path, message, "lower it, or raise max_tx_rate (0 means unlimited)")
     if values.get("link_state") == "disable":
-        message = "no VF with link_state disable carries traffic"
+        message = "a VF with link_state: disable carries no traffic"
         report.add(LINK_DOWN, vfs["link_state"].path, message, "write auto, or enable")
     if fabric.link_layer == INFINIBAND:
         for key in _OF_ETHERNET:
             if key in vfs:
-                report.add(ETHERNET_ONLY, vfs[key].path, "%s has no meaning on InfiniBand" % key, "take it out")
+                report.add(ETHERNET_ONLY, vfs[key].path, "%s has no effect on InfiniBand" % key, "remove it")
         if count and count > _INFINIBAND_VFS:
-            message = "%d VFs a port, where InfiniBand cards commonly carry %d" % (count, _INFINIBAND_VFS)
-            report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the card's own limit")
+            message = "%d VFs per port; InfiniBand cards commonly support %d" % (count, _INFINIBAND_VFS)
+            report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the limit of the card")
     elif values.get("qos") and values.get("vlan", 0) == 0 and not report.within(vfs["qos"].path[:-1]):
-        message = "qos %d stands in a VLAN tag, and no vlan is set" % values["qos"]
-        report.add(QOS, vfs["qos"].path, message, "set vlan, or take qos out")
+        message = "qos %d is part of a VLAN tag, and vlan is not set" % values["qos"]
+        report.add(QOS, vfs["qos"].path, message, "set vlan, or remove qos")
 
 
 def check_plan(plan: Plan, report: Report) -> None:

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layer of Kubernetes: what the cluster lacks, and what differs in it from the plan."""
+"""The layer of Kubernetes: what is missing in the cluster, and what differs in it from the plan."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import reason_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import HOSTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
@@ -20,8 +21,8 @@ _FIELDS = 3
 def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
     """Is every node of the cluster ready for pods on every rail, and every object as planned?
 
-    :param cluster: ``error`` where it did not answer, else ``lacks`` and ``withheld`` as ``kube_ready`` and ``changes``
-        as ``kube_objects`` tell them, ``refused`` what this refuses; None where none was looked at (none is named,
+    :param cluster: ``error`` where it did not answer, else ``missing`` and ``withheld`` of ``kube_ready``, ``changes``
+        and the errors of ``kube_objects`` (``refused``); None where none was looked at (none is named,
         or ``site.yml`` has just applied what it read).
     """
     if cluster is None:
@@ -41,15 +42,15 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
         if rail is None or rail in run.rails:
             run.fail("RV907", None, rail, error["place"], found=error["message"], remedy=error["remedy"])
     for closed in cluster.get("withheld") or ():
-        code = "RV905" if "spec.disable" in closed["what"] else "RV906"
+        code = "RV905" if closed["field"] == "spec.disable" else "RV906"
         for subject in closed["subjects"]:
             rail = rail_in(subject, rails)
             if rail is None or rail in run.rails:
                 run.fail(code, None, rail, subject, found=closed["what"], remedy=closed["reason"])
     known = {_plain(each.what) for each in run.failures}
-    for lack in cluster.get("lacks") or ():
-        for subject in lack["subjects"]:
-            _lacks(run, subject, lack, rails, known)
+    for group in cluster.get("missing") or ():
+        for subject in group["subjects"]:
+            _missing(run, subject, group, rails, known)
 
 
 def rails_by_name(run: Run) -> dict[str, str]:
@@ -114,9 +115,9 @@ def _plain(subject: str) -> str:
     return "%s %s" % (kind, name.rpartition("/")[2])
 
 
-def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping[str, str], known: set[str]) -> None:
+def _missing(run: Run, subject: str, group: t.Mapping[str, t.Any], rails: t.Mapping[str, str], known: set[str]) -> None:
     """:param known: objects of which something was told, in the form of :func:`_plain`."""
-    rail = rail_in(lack["what"], rails) or rail_in(subject, rails)
+    rail = rail_in(group["what"], rails) or rail_in(subject, rails)
     node = subject if subject in run.told else None
     if rail is not None and rail not in run.rails:
         return
@@ -124,9 +125,9 @@ def _lacks(run: Run, subject: str, lack: t.Mapping[str, t.Any], rails: t.Mapping
         return
     if _plain(subject) in known:
         return
-    reason = str(lack["reason"]).replace("NODE", subject)
+    reason = reason_of(group, subject)
     mends = HOSTS if HOSTS in reason else None
     code = "RV901" if node else "RV903"
     what = "what it offers to pods" if node else subject
-    run.fail(code, node, rail, what, found=lack["what"], cause=reason, remedy="fix that, and run again", mends=mends)
+    run.fail(code, node, rail, what, found=group["what"], cause=reason, remedy="fix that, and run again", mends=mends)
     known.add(_plain(what))

@@ -2,14 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node's pods have of each rail, as the fabric's provider makes it: no more than it really sets.
-
-- ``cni``: the plugin ``railyard-rail`` takes the plan's table, or the same of a further thousand where the pod is on
-  the rail several times, and the plan's priority.
-- ``spiderpool``: its coordinator makes a rule and moves the default route to a table of its own numbering; of a pool
-  without a gateway it makes nothing.
-- ``network-operator``: ``sbr`` does so where pods have a gateway for all, in the first table that is free; an
-  IPoIBNetwork takes no such plugin.
+"""What a node's pods have of each rail, as the fabric's provider makes it: no more than it really sets. Which
+routes that are, the provider's class knows (``_fabric.kubernetes.providers``).
 """
 
 from __future__ import annotations
@@ -17,13 +11,12 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.cni_chain import EVERYTHING
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.all_providers import (
+    PROVIDERS,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Share, View
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import CNI, EXCLUSIVE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import EXCLUSIVE
 
-OPERATOR = "network-operator"
-# Their interfaces come with an MTU of the kernel's own, which only the provider ``cni`` sets.
-_OWN_MTU = ("ipoib", "ib-sriov")
 NEXT_TABLE = 1000
 
 Row = t.Dict[str, t.Any]
@@ -64,36 +57,19 @@ def wishes(view: View, node: Row) -> list[Wish]:
 
 def _wish(view: View, node: Row, port: Row) -> Wish:
     shares = view.shares(port)
-    attachment, provider = node["attachment"], view.provider
+    provider = PROVIDERS[view.provider]
+    routes = provider.pod_routes(node["attachment"], port, shares)
     mtus: tuple[int, ...] = ()
-    if provider == CNI or attachment not in _OWN_MTU:
+    if provider.sets_mtu(node["attachment"]):
         # upstream's objects name one MTU for all ports of a network
         network = view.network(port["names"]["network"])
         mtus = tuple(dict.fromkeys(each for each in (port["mtu"], network.mtu) if each))
-    table = priority = None
-    sourced: tuple[int, ...] = tuple(share.version for share in shares if share.default)
-    table_routes = [(EVERYTHING[share.version], share.gateway) for share in shares if share.default]
-    main_routes = [(to, share.gateway) for share in shares for to in share.routes]
-    if provider == CNI:
-        sourced = tuple(share.version for share in shares) if port["table"] is not None else ()
-        if sourced:
-            table, priority = port["table"], port["rule_priority"]
-            table_routes += [(share.subnet, None) for share in shares] + main_routes
-    elif provider == OPERATOR:
-        if attachment == "ipoib":
-            sourced, table_routes = (), []
-        elif sourced:
-            main_routes = []  # sbr takes all of an interface's routes to its table
     return Wish(
         port["rail"],
         port["names"]["interface"],
         mtus,
         shares,
-        sourced,
-        table,
-        priority,
-        tuple(table_routes),
-        tuple(main_routes),
+        *routes,
         node["rdma_mode"] == EXCLUSIVE,
     )
 

@@ -15,9 +15,12 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
-    cni_chain,
-    device_plugins,
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import device_plugins
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
+    EVERYTHING,
+    PodRoutes,
+    Provider,
+    rdma_plugin,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
@@ -31,12 +34,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     made,
     stated,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import mode_refused
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import CNI
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 
 API = "k8s.cni.cncf.io/v1"
 DEFINITION = "NetworkAttachmentDefinition"
-COMPONENT = "cni"
+COMPONENT = CNI.name
+RAIL = "railyard-rail"
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 CONF_DIR = "/etc/cni/multus/net.d"
 # Which addresses are given out. Gone at a reboot, as the pods are that have them: on disk, where the plugin would keep
@@ -98,7 +102,7 @@ def configuration(view: View, options: Options, node: Node, network: Network, po
     """A network's chain of plugins on one node."""
     shares = view.shares(port)
     place = "nodes.%s.ports.%s" % (node["name"], port["rail"])
-    why = mode_refused(view.provider, network.mode) if shares else None
+    why = CNI.mode_refused(network.mode) if shares else None
     if why:
         raise RailyardError(
             "%s cannot give pods addresses in the mode %s: %s" % (view.provider, network.mode, why),
@@ -127,8 +131,25 @@ def configuration(view: View, options: Options, node: Node, network: Network, po
     manager = _manager(shares, port)
     if manager:
         first["ipam"] = manager
-    rest = cni_chain.plugins(view, network, port, mtu, None if options.device_plugins else function)
+    rest = rdma_plugin(network, None if options.device_plugins else function) + _rail(shares, port, mtu)
     return {"cniVersion": options.cni_version, "name": network.name, "plugins": [first] + rest}
+
+
+def _rail(shares: t.Sequence[Share], port: Port, mtu: int | None) -> list[Object]:
+    """The pod's interface as the node's port is; the rail's table too, where the plan has tables.
+
+    :param mtu: for interfaces whose first plugin cannot set it.
+    """
+    sysctl = (port.get("sysctl") or {}) if any(share.version == 4 for share in shares) else {}
+    conf = stated({"type": RAIL, "mtu": mtu, "sysctl": dict(sorted(sysctl.items()))})
+    if shares and port["table"] is not None:
+        conf.update(table=port["table"], priority=port["rule_priority"])
+        conf["routes"] = [
+            {"dst": to, "gw": share.gateway}
+            for share in shares
+            for to in ((EVERYTHING[share.version],) if share.default else share.routes)
+        ]
+    return [conf] if len(conf) > 1 else []
 
 
 def _manager(shares: t.Sequence[Share], port: Port) -> Object:
@@ -163,3 +184,28 @@ def _ranges(share: Share, port: Port) -> list[Object]:
         stated({"subnet": share.subnet, "rangeStart": first, "rangeEnd": last or first, "gateway": gateway})
         for first, _dash, last in ends
     ]
+
+
+class PlainCni(Provider):
+    """CNI plugins and files on each node; ``railyard-rail`` sets the plan's table and priority in pods."""
+
+    facts = CNI
+    software = ("multus",)
+
+    def objects(self, view: View, options: Options) -> t.Iterator[Object]:
+        return objects(view, options)
+
+    def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
+        return {"%s/%s" % (CONF_DIR, name): text for name, text in configurations(view, options, node).items()}
+
+    def sets_mtu(self, attachment: str) -> bool:
+        return True
+
+    def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
+        """The plan's own table, which holds all routes of the rail."""
+        routes = super().pod_routes(attachment, port, shares)
+        if port["table"] is None or not shares:
+            return routes._replace(sourced=())
+        in_table = routes.in_table + tuple((share.subnet, None) for share in shares) + routes.in_main
+        versions = tuple(share.version for share in shares)
+        return PodRoutes(versions, port["table"], port["rule_priority"], in_table, routes.in_main)

@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import
 PF = "0000:0b:00.0"
 
 
-def wish(**attributes: t.Any) -> dict[str, t.Any]:
+def spec(**attributes: t.Any) -> dict[str, t.Any]:
     return {"ports": [{"pci": PF, "count": 2, "attributes": [dict({"index": 0}, **attributes)]}]}
 
 
@@ -23,24 +23,24 @@ def wish(**attributes: t.Any) -> dict[str, t.Any]:
         ({"ports": [{"count": 1}]}, "ports[0]: names neither pci nor netdev"),
         ({"ports": [{"pci": "11:0"}]}, "ports[0].pci: '11:0' is not a PCI address"),
         ({"ports": [{"pci": PF, "count": -1}]}, "ports[0].count: -1 is not a number of VFs"),
-        ({"ports": [{"pci": PF}, {"pci": PF}]}, "ports[1]: the PCI address 0000:0b:00.0 is given already in ports[0]"),
-        ({"ports": [{"netdev": "a"}, {"netdev": "a"}]}, "ports[1]: the netdev a is given already in ports[0]"),
-        (wish(index=2), "ports[0].attributes[0].index: there is no VF 2 among 2"),
-        (wish(index=-1), "ports[0].attributes[0].index: there is no VF -1 among 2"),
-        (wish(mac="02:52"), "ports[0].attributes[0].mac: '02:52' is not a MAC address"),
-        (wish(mac="01:00:5e:00:00:01"), "ports[0].attributes[0].mac: 01:00:5e:00:00:01 is no address of one station"),
-        (wish(mac="00:00:00:00:00:00"), "ports[0].attributes[0].mac: 00:00:00:00:00:00 is no address of one station"),
-        (wish(node_guid="1234"), "ports[0].attributes[0].node_guid: '12:34' is not a GUID"),
-        (wish(port_guid="0" * 16), "ports[0].attributes[0].port_guid: a VF with a zero GUID never gets a link"),
-        (wish(vlan=4095), "ports[0].attributes[0].vlan: 4095 is not within 0..4094"),
-        (wish(vlan=1, qos=8), "ports[0].attributes[0].qos: 8 is not within 0..7"),
-        (wish(qos=1), "ports[0].attributes[0].qos: a QoS priority needs a VLAN"),
-        (wish(link_state="up"), "ports[0].attributes[0].link_state: 'up' is not a link state"),
-        (wish(min_tx_rate=2, max_tx_rate=1), "ports[0].attributes[0].min_tx_rate: 2 Mb/s is more than max_tx_rate"),
-        (wish(max_tx_rate=-1), "ports[0].attributes[0].max_tx_rate: -1 is not within"),
+        ({"ports": [{"pci": PF}, {"pci": PF}]}, "ports[1]: the PCI address 0000:0b:00.0 is already given in ports[0]"),
+        ({"ports": [{"netdev": "a"}, {"netdev": "a"}]}, "ports[1]: the netdev a is already given in ports[0]"),
+        (spec(index=2), "ports[0].attributes[0].index: VF 2 does not exist: count is 2"),
+        (spec(index=-1), "ports[0].attributes[0].index: VF -1 does not exist: count is 2"),
+        (spec(mac="02:52"), "ports[0].attributes[0].mac: '02:52' is not a MAC address"),
+        (spec(mac="01:00:5e:00:00:01"), "ports[0].attributes[0].mac: 01:00:5e:00:00:01 is not a unicast address"),
+        (spec(mac="00:00:00:00:00:00"), "ports[0].attributes[0].mac: 00:00:00:00:00:00 is not a unicast address"),
+        (spec(node_guid="1234"), "ports[0].attributes[0].node_guid: '12:34' is not a GUID"),
+        (spec(port_guid="0" * 16), "ports[0].attributes[0].port_guid: a VF with a zero GUID never gets a link"),
+        (spec(vlan=4095), "ports[0].attributes[0].vlan: 4095 is not within 0..4094"),
+        (spec(vlan=1, qos=8), "ports[0].attributes[0].qos: 8 is not within 0..7"),
+        (spec(qos=1), "ports[0].attributes[0].qos: a QoS priority needs a VLAN"),
+        (spec(link_state="up"), "ports[0].attributes[0].link_state: 'up' is not a link state"),
+        (spec(min_tx_rate=2, max_tx_rate=1), "ports[0].attributes[0].min_tx_rate: 2 Mb/s is more than max_tx_rate"),
+        (spec(max_tx_rate=-1), "ports[0].attributes[0].max_tx_rate: -1 is not within"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place_and_remedy(options: dict[str, t.Any], text: str) -> None:
+def test_errors_have_a_place_and_a_remedy(options: dict[str, t.Any], text: str) -> None:
     with pytest.raises(RailyardError) as caught:
         vf_spec.ports(options)
     assert not isinstance(caught.value, Errors)
@@ -58,10 +58,10 @@ def test_the_same_vf_or_mac_twice() -> None:
             }
         )
     assert [(error.place, error.message) for error in caught.value.errors] == [
-        ("ports[0].attributes[1]", "the VF 0 is given already in ports[0].attributes[0]"),
+        ("ports[0].attributes[1]", "the VF 0 is already given in ports[0].attributes[0]"),
         (
             "ports[1].attributes[0].mac",
-            "mac 02:00:00:00:00:01 is given already in ports[0].attributes[0].mac",
+            "mac 02:00:00:00:00:01 is already given in ports[0].attributes[0].mac",
         ),
     ]
 

@@ -15,11 +15,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
-    cni_chain,
-    cni_objects,
     device_plugins,
     partition_keys,
+    plain_cni,
     sriov_operator_objects,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
+    PodRoutes,
+    Provider,
+    rdma_plugin,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
@@ -28,18 +32,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     OF_VF,
     Network,
     Object,
+    Port,
     Share,
     View,
     compact,
     made,
     stated,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import OPERATOR
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
 
 API = "mellanox.com/v1alpha1"
 IPAM_API = "nv-ipam.nvidia.com/v1alpha1"
-COMPONENT = "network-operator"
+COMPONENT = OPERATOR.name
 # The operator takes one cluster policy, of this name.
 CLUSTER_POLICY = "nic-cluster-policy"
 # How long the driver container may take, as the operator's own example has it: seconds.
@@ -340,7 +346,7 @@ def ipam(view: View, network: Network) -> str:
 def networks(view: View, options: Options) -> t.Iterator[Object]:
     for network in view.networks:
         labels = view.labels(COMPONENT, network.rail)
-        meta = cni_chain.meta(cni_chain.plugins(view, network, network.sample))
+        meta = ",".join(map(compact, _chain(view, network)))
         spec: Object = {"networkNamespace": view.namespace, "ipam": ipam(view, network)}
         if network.attachment == "macvlan":
             spec.update(master=network.master(), mode="bridge", mtu=network.mtu, metaPlugins=meta or None)
@@ -388,11 +394,26 @@ def _definition(view: View, options: Options, network: Network, labels: dict[str
     conf = {
         "cniVersion": options.cni_version,
         "name": network.name,
-        "plugins": [plugin, *cni_chain.plugins(view, network, network.sample)],
+        "plugins": [plugin, *_chain(view, network)],
     }
-    annotations = {cni_objects.RESOURCE: view.qualified(network.resource)}
+    annotations = {plain_cni.RESOURCE: view.qualified(network.resource)}
     spec = {"config": compact(conf)}
-    return made(cni_objects.API, cni_objects.DEFINITION, network.name, labels, spec, view.namespace, annotations)
+    return made(plain_cni.API, plain_cni.DEFINITION, network.name, labels, spec, view.namespace, annotations)
+
+
+def _chain(view: View, network: Network) -> list[Object]:
+    """The plugins after the first, in order."""
+    chain = rdma_plugin(network)
+    shares = view.shares(network.sample)
+    sysctl = (network.sample.get("sysctl") or {}) if any(share.version == 4 for share in shares) else {}
+    if sysctl:
+        settings = {"net.ipv4.conf.IFNAME.%s" % key: str(value) for key, value in sorted(sysctl.items())}
+        chain.append({"type": "tuning", "sysctl": settings})
+    if any(share.default for share in shares):
+        # Without `table`: plugins up to 1.5 do not know the key, and from 1.6 on they then only add rules for a table
+        # that stays empty. By default sbr takes the first free table from 100 on and fills it.
+        chain.append({"type": "sbr"})
+    return chain
 
 
 def values(view: View, options: Options) -> Object:
@@ -413,3 +434,24 @@ def values(view: View, options: Options) -> Object:
             "sriovOperatorConfig": {"deploy": True, "configDaemonNodeSelector": selector, "disableDrain": False},
         }
     return made_values
+
+
+class NetworkOperator(Provider):
+    """NVIDIA's network operator with nv-ipam; the plugin ``sbr`` sets the routes of pods."""
+
+    facts = OPERATOR
+    software = (OPERATOR.name,)
+    charts = {OPERATOR.name: values}
+
+    def objects(self, view: View, options: Options) -> t.Iterator[Object]:
+        return objects(view, options)
+
+    def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
+        return partition_keys.secrets(view, options)
+
+    def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
+        """``sbr`` moves all routes of an interface to its table; an IPoIBNetwork takes no such plugin."""
+        routes = super().pod_routes(attachment, port, shares)
+        if attachment == "ipoib":
+            return routes._replace(sourced=(), in_table=())
+        return routes._replace(in_main=()) if routes.sourced else routes

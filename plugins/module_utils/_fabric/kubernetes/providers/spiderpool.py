@@ -17,8 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     device_plugins,
     partition_keys,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import (
-    BUNDLED,
     Options,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     made,
     stated,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import BUNDLED, SPIDERPOOL
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
@@ -42,7 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 )
 
 API = "spiderpool.spidernet.io/v2beta1"
-COMPONENT = "spiderpool"
+COMPONENT = SPIDERPOOL.name
 INJECT_RDMA = "cni.spidernet.io/rdma-resource-inject"
 INJECT_NETWORK = "cni.spidernet.io/network-resource-inject"
 DEVICE_PLUGIN = "spiderpool-rdma-shared-device-plugin"
@@ -326,3 +327,14 @@ def _sriov_values(view: View, bundled: bool) -> Object:
 
 def _samples(view: View) -> list[Port]:
     return [network.sample for network in view.networks]
+
+
+class Spiderpool(Provider):
+    """Spiderpool; its coordinator adds a rule in pods and moves the rail's default route to a table of its own."""
+
+    facts = SPIDERPOOL
+    software = (SPIDERPOOL.name,)
+    charts = {SPIDERPOOL.name: values}
+
+    def objects(self, view: View, options: Options) -> t.Iterator[Object]:
+        return objects(view, options)

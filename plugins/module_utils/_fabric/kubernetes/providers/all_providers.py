@@ -1,0 +1,19 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Every provider by its name."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.network_operator import (
+    NetworkOperator,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.plain_cni import PlainCni
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.spiderpool import Spiderpool
+
+_ALL: tuple[Provider, ...] = (Spiderpool(), NetworkOperator(), PlainCni())
+PROVIDERS: t.Mapping[str, Provider] = {each.facts.name: each for each in _ALL}

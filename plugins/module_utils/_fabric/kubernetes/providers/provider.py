@@ -1,0 +1,100 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A provider in Kubernetes: the interface that each provider's class has, with what most of them share."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import partition_keys
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    Network,
+    Node,
+    Object,
+    Port,
+    Share,
+    View,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import ProviderFacts
+
+EVERYTHING = {4: "0.0.0.0/0", 6: "::/0"}
+# Attachments whose interfaces keep the kernel's own MTU, because upstream's objects have no field for it.
+_OWN_MTU = ("ipoib", "ib-sriov")
+
+Valuer = t.Callable[[View, Options], Object]
+Route = t.Tuple[str, t.Optional[str]]
+
+
+class PodRoutes(t.NamedTuple):
+    """The routes of one rail in a pod.
+
+    ``sourced``: the families whose traffic uses a table of the rail's own. ``table`` and ``priority``: the plan's,
+    where the provider uses them. Routes are (destination, next hop or None), as text.
+    """
+
+    sourced: tuple[int, ...]
+    table: int | None
+    priority: int | None
+    in_table: tuple[Route, ...]
+    in_main: tuple[Route, ...]
+
+
+class Provider:
+    """``software``: what must be installed in the cluster first; ``charts``: chart -> its values from the plan."""
+
+    facts: ProviderFacts
+    software: tuple[str, ...] = ()
+    charts: t.Mapping[str, Valuer] = {}
+
+    def check(self, view: View) -> None:
+        """:raises RailyardError: for a plan with an attachment that the provider does not serve."""
+        for network in view.networks:
+            why = self.facts.refused(network.attachment)
+            if why:
+                raise RailyardError(
+                    "%s does not serve %s: %s" % (self.facts.name, network.attachment, why),
+                    "fabric.attachment",
+                    "take one of %s" % ", ".join(self.facts.served),
+                )
+
+    def objects(self, view: View, options: Options) -> t.Iterator[Object]:
+        """The objects of the cluster."""
+        return iter(())
+
+    def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
+        """Path on a node -> text."""
+        return {}
+
+    def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
+        """Secrets that must exist before anything is applied."""
+        return []
+
+    def sets_mtu(self, attachment: str) -> bool:
+        """Whether the pods' interfaces get the plan's MTU."""
+        return attachment not in _OWN_MTU
+
+    def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
+        """The default: a table of the provider's own numbering with the default route, where the rail has one."""
+        default = [share for share in shares if share.default]
+        return PodRoutes(
+            tuple(share.version for share in default),
+            None,
+            None,
+            tuple((EVERYTHING[share.version], share.gateway) for share in default),
+            tuple((to, share.gateway) for share in shares for to in share.routes),
+        )
+
+
+def rdma_plugin(network: Network, function: str | None = None) -> list[Object]:
+    """The CNI plugin that moves the RDMA device into the pod.
+
+    :param function: PCI address of a function that no device plugin hands out, which the plugin is therefore given.
+    """
+    if not network.isolated or network.attachment == "ib-sriov":
+        # ib-sriov-cni binds the VF's driver again, and moves the RDMA device itself.
+        return []
+    return [dict({"type": "rdma"}, **({"deviceID": function} if function else {}))]

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The observed state of cards: their firmware parameters, and what the kernel knows of them."""
+
+from __future__ import annotations
+
+import re
+import threading
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import OFFLOAD_ENGINE, Card
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import LINK_TYPE, LINK_TYPES
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import (
+    Parameter,
+    QueryResult,
+    Tool,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+
+MODES = {0: "dpu", 1: "nic"}
+ARPHRD_INFINIBAND = 32
+
+#: netdevs -> netdev -> the firmware that its driver reports, as ethtool shows it: 22.31.1014 (MT_0000000359)
+Drivers = t.Callable[[t.Iterable[str]], t.Dict[str, str]]
+
+
+def firmware_of_netdevs(netdevs: t.Iterable[str]) -> dict[str, str]:
+    # imported only for a card without an RDMA device
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
+
+    return {name: info.firmware for name, info in ethtool.driver_infos(netdevs).items() if info.firmware}
+
+
+class CardReader:
+    """Reads cards. ``drivers`` is replaced in tests."""
+
+    def __init__(self, system: System, tool: Tool, drivers: Drivers) -> None:
+        self._system = system
+        self._tool = tool
+        self._drivers = drivers
+
+    def query(self, cards: t.Sequence[Card]) -> tuple[dict[str, QueryResult], list[RailyardError]]:
+        """The parameters of each card by device, and the errors of cards that do not answer."""
+        results: dict[str, QueryResult] = {}
+        errors: dict[str, RailyardError] = {}
+
+        def ask(card: Card) -> None:
+            try:
+                results[card.device] = self._tool.query(card.device, card.names())
+            except RailyardError as error:
+                errors[card.device] = error
+
+        # the first query finds the options that the tool supports; the others run in parallel, since each takes seconds
+        threads = [threading.Thread(target=ask, args=(card,)) for card in cards[1:]]
+        for card in cards[:1]:
+            ask(card)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for card in cards:
+            if card.device in results:
+                self._complete(card, results[card.device].parameters)
+        order = [card.device for card in cards]
+        return (
+            {device: results[device] for device in order if device in results},
+            [errors[device] for device in order if device in errors],
+        )
+
+    def _complete(self, card: Card, parameters: dict[str, Parameter]) -> None:
+        for name in list(parameters):
+            if name not in card.names():
+                del parameters[name]
+            elif parameters[name]["current"] is None:
+                parameters[name]["current"] = self._in_force(card, name)
+
+    def card(self, card: Card, result: QueryResult) -> State:
+        state: State = {key: result.about.get(key) for key in firmware_tool.ABOUT}
+        engine = result.parameters.get(OFFLOAD_ENGINE)
+        number = firmware_tool.number(engine["current"]) if engine and engine["current"] is not None else None
+        state.update(self._running(card), functions=card.functions)
+        state.update(mode=MODES.get(-1 if number is None else number), parameters=result.parameters)
+        return state
+
+    def _running(self, card: Card) -> State:
+        """``version`` and ``psid`` of the running firmware, as the driver reports them; None without a driver."""
+        for function in card.functions:
+            for name in pci_functions.rdma_devices(self._system, function):
+                place = "/sys/class/infiniband/" + name
+                version = self._system.read(place + "/fw_ver")
+                if version:
+                    return {"version": version, "psid": self._system.read(place + "/board_id") or None}
+        netdevs = [
+            name for each in card.functions for name in self._system.listdir(pci_functions.attribute(each, "net"))
+        ]
+        for firmware in self._drivers(netdevs).values():
+            match = re.match(r"(\S+)(?: \((\S+)\))?", firmware)
+            if match:
+                return {"version": match.group(1), "psid": match.group(2)}
+        return {"version": None, "psid": None}
+
+    def port(self, function: str, card: Card, parameters: t.Mapping[str, Parameter]) -> State:
+        """A port in the shape of the option: the values of the next boot."""
+        types: dict[str, t.Any] = {}
+        others: dict[str, t.Any] = {}
+        row: State = {"pci": function, "link_type": None, "link_types": types, "sriov_en": None, "num_of_vfs": None}
+        for name, observed in parameters.items():
+            port = LINK_TYPE.match(name)
+            if port:
+                types[port.group(1)] = _link_type(observed["next"])
+            elif name in ("SRIOV_EN", "NUM_OF_VFS"):
+                row[name.lower()] = observed["next"]
+            elif name in card.specs:
+                others[name] = observed["next"]
+        if len(set(types.values())) == 1:
+            row["link_type"] = next(iter(types.values()))
+        row["parameters"] = others
+        return row
+
+    # -- what the kernel knows of a card ------------------------------------------------------------------------------
+
+    def _in_force(self, card: Card, name: str) -> firmware_tool.Plain:
+        """A current value that the tool does not report, derived from the kernel's state; None if it is unknown."""
+        port = LINK_TYPE.match(name)
+        if port:
+            at = int(port.group(1)) - 1
+            if card.ports != len(card.functions):
+                return self._sensed(card.functions[0], at + 1)
+            layer = self.link_layer(card.functions[at]) if at < card.ports else None
+            return LINK_TYPES[layer] if layer else None
+        total = pci_functions.number(self._system, card.functions[0], "sriov_totalvfs")
+        if name == "SRIOV_EN" and self._system.exists(pci_functions.attribute(card.functions[0], "driver")):
+            return total is not None
+        return total if name == "NUM_OF_VFS" else None
+
+    def _sensed(self, function: str, port: int) -> firmware_tool.Plain:
+        """The type of a port of a ConnectX-3, as its driver reports it; None if an option of the driver sets it."""
+        if re.search("[12]", self._system.read("/sys/module/mlx4_core/parameters/port_type_array") or ""):
+            return None
+        text = self._system.read(pci_functions.attribute(function, "mlx4_port%d" % port)) or ""
+        # "ib", "eth", or "auto (ib)" of a port that takes the type of its link partner
+        return "VPI(3)" if text.startswith("auto") else LINK_TYPES.get(text)
+
+    def link_layer(self, function: str) -> str | None:
+        """``ib`` or ``eth``; None without a driver."""
+        for name in pci_functions.rdma_devices(self._system, function):
+            layer = self._system.read("/sys/class/infiniband/%s/ports/1/link_layer" % name)
+            if layer:
+                return "ib" if layer == "InfiniBand" else "eth"
+        for netdev in self._system.listdir(pci_functions.attribute(function, "net")):
+            kind = self._system.read_int("/sys/class/net/%s/type" % netdev)
+            if kind is not None:
+                return "ib" if kind == ARPHRD_INFINIBAND else "eth"
+        return None
+
+
+def _link_type(value: firmware_tool.Plain) -> str | None:
+    number = None if value is None else firmware_tool.number(value)
+    return {1: "ib", 2: "eth", 3: "vpi"}.get(number or 0)
