@@ -19,6 +19,7 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.railyard.fabric.plugins.inventory.rails import InventoryModule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import RULES
 
 ROOT = Path(__file__).resolve().parents[3]
 INVENTORIES = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
