@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs" / "findings.md"
-sys.path.insert(0, str(ROOT / "collections"))
+sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (  # noqa: E402
@@ -20,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Rule,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint  # noqa: E402
+from tools import generated  # noqa: E402
 
 FAMILIES = {
     "RY1": "The file",
@@ -94,18 +94,5 @@ def _yaml(text: str) -> str:
     return "```yaml\n%s```\n" % clean
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is not up to date")
-    wanted = page()
-    if parser.parse_args().check:
-        if DOC.exists() and DOC.read_text(encoding="utf-8") == wanted:
-            return 0
-        print("docs/findings.md is not up to date. Remedy: run tools/findings_doc.py.", file=sys.stderr)
-        return 1
-    DOC.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main("tools/findings_doc.py", __doc__, lambda: {DOC: page()}))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import re
 import sys
@@ -13,12 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOC = ROOT / "docs" / "import.md"
-sys.path.insert(0, str(ROOT / "collections"))
+sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Rule  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run  # noqa: E402
+from tools import generated  # noqa: E402
 
 FAMILIES = {
     "IM1": "Reading",
@@ -67,19 +67,5 @@ def _shown(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "\\x%02x" % (ord(char) & 255) for char in text)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is not up to date")
-    check = parser.parse_args().check
-    wanted = page()
-    if check:
-        if DOC.read_text(encoding="utf-8") == wanted:
-            return 0
-        print("docs/import.md is not up to date. Remedy: run tools/import_doc.py.", file=sys.stderr)
-        return 1
-    DOC.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main("tools/import_doc.py", __doc__, lambda: {DOC: page()}))

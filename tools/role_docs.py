@@ -8,15 +8,19 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import typing as t
 from pathlib import Path
 
 import yaml
 
-ROLES = Path(__file__).resolve().parent.parent / "roles"
-INDEX = ROLES.parent / "docs" / "variables.md"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import generated  # noqa: E402
+
+ROLES = ROOT / "roles"
+INDEX = ROOT / "docs" / "variables.md"
 INDEX_HEAD = """\
 # Variables of the roles
 
@@ -89,34 +93,16 @@ def defaults(spec: dict[str, t.Any]) -> str:
     return "\n".join(text) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail where something would change")
-    check = parser.parse_args().check
-    stale = []
+def texts() -> dict[Path, str]:
     specs = {}
-    texts: dict[Path, str] = {}
+    found: dict[Path, str] = {}
     for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
         role = path.parent.parent
         spec = specs[role.name] = yaml.safe_load(path.read_text())["argument_specs"]["main"]
-        texts[role / "README.md"] = readme(role.name, spec)
-        texts[role / "defaults/main.yml"] = defaults(spec)
-    texts[INDEX] = index(specs)
-    for file, text in texts.items():
-        if (file.read_text() if file.exists() else None) != text:
-            stale.append(str(file.relative_to(ROLES.parent)))
-            if not check:
-                file.parent.mkdir(exist_ok=True)
-                file.write_text(text)
-    if check and stale:
-        print("out of date: %s. Remedy: tools/role_docs.py" % ", ".join(stale), file=sys.stderr)
-        return 1
-    print(
-        "roles' README and defaults, and their variables: %s"
-        % ("up to date" if not stale else "written: " + ", ".join(stale))
-    )
-    return 0
+        found[role / "README.md"] = readme(role.name, spec)
+        found[role / "defaults/main.yml"] = defaults(spec)
+    return {**found, INDEX: index(specs)}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main("tools/role_docs.py", __doc__, texts))

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import typing as t
 from pathlib import Path
 
 import pytest
+
+from tools import import_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = "plugins/module_utils/"
@@ -17,17 +18,6 @@ IMPORT = "from ansible_collections.railyard.fabric.plugins.module_utils."
 
 
 Add = t.Callable[[str, str], t.List[str]]
-
-
-def _tool() -> t.Any:
-    spec = importlib.util.spec_from_file_location("import_rules", ROOT / "tools" / "import_rules.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RULES = _tool()
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +39,7 @@ def add(copied: Path) -> t.Iterator[t.Callable[[str, str], list[str]]]:
         before.setdefault(path, path.read_text() if path.exists() else None)
         path.parent.mkdir(exist_ok=True)
         path.write_text((before[path] or "") + text)
-        return list(RULES.check(copied))
+        return list(import_rules.check(copied))
 
     yield append
     for path, text in before.items():
@@ -60,11 +50,11 @@ def add(copied: Path) -> t.Iterator[t.Callable[[str, str], list[str]]]:
 
 
 def test_the_layers_hold() -> None:
-    assert RULES.check(ROOT) == []
+    assert import_rules.check(ROOT) == []
 
 
 def test_the_table_has_no_cycle() -> None:
-    left = {name: package.allowed for name, package in RULES.PACKAGES.items()}
+    left = {name: package.allowed for name, package in import_rules.PACKAGES.items()}
     while left:
         free = {name for name, below in left.items() if not below & set(left)}
         assert free, "packages that import each other: %s" % sorted(left)
@@ -113,6 +103,6 @@ def test_a_page_that_differs_is_found(copied: Path) -> None:
     page = copied / "docs" / "architecture.md"
     text = page.read_text()
     page.write_text(text.replace("| `_common` |", "| `_shared` |"))
-    found = RULES.check(copied)
+    found = import_rules.check(copied)
     page.write_text(text)
-    assert found == ["docs/architecture.md: differs from tools/import_rules.py. " + RULES.FIX]
+    assert found == ["docs/architecture.md: differs from tools/import_rules.py. " + import_rules.FIX]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 import typing as t
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tools import parts
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = """\
@@ -32,10 +33,6 @@ Run = t.Callable[..., "tuple[int, list[str]]"]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """The program in a folder with a Makefile of its own: exit status and lines."""
-    spec = importlib.util.spec_from_file_location("parts", ROOT / "tools" / "parts.py")
-    assert spec and spec.loader
-    parts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(parts)
     (tmp_path / "Makefile").write_text(MAKEFILE, encoding="utf-8")
     (tmp_path / "results.json").write_text(RESULTS, encoding="utf-8")
     monkeypatch.setattr(parts, "ROOT", tmp_path)

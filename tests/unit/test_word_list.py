@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import typing as t
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tools import word_list
+
 LIST = """\
 terms:
   wish(es|ed)?: spec
@@ -24,17 +23,6 @@ exclude:
   data/*: recorded
   tools/*: the list itself
 """
-
-
-def _tool() -> t.Any:
-    spec = importlib.util.spec_from_file_location("word_list", ROOT / "tools" / "word_list.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = _tool()
 
 
 @pytest.fixture
@@ -62,9 +50,9 @@ def _put(root: Path, path: str, text: str) -> None:
     ],
 )
 def test_planted_word(checkout: Path, path: str, text: str, word: str) -> None:
-    assert list(TOOL.check(checkout)) == []
+    assert list(word_list.check(checkout)) == []
     _put(checkout, path, text)
-    first, total = TOOL.check(checkout)
+    first, total = word_list.check(checkout)
     assert first.startswith("%s:2: %s. Write instead: " % (path.replace("tools/../", ""), word))
     assert ": 1 uses of words of tools/word_list.yml, allowed are 0." in total
 
@@ -79,38 +67,38 @@ def test_planted_word(checkout: Path, path: str, text: str, word: str) -> None:
 )
 def test_right_text(checkout: Path, path: str, text: str) -> None:
     _put(checkout, path, text)
-    assert list(TOOL.check(checkout)) == []
+    assert list(word_list.check(checkout)) == []
 
 
 def test_numbers_only_fall(checkout: Path) -> None:
     _put(checkout, "plugins/module_utils/_node/core/a.py", "door = wish\n")
     _put(checkout, "tools/word_list_allowed.yml", "plugins/module_utils/_node: 2\n")
-    assert list(TOOL.check(checkout)) == []
+    assert list(word_list.check(checkout)) == []
 
     _put(checkout, "plugins/module_utils/_node/core/a.py", "door = spec\n")
-    (fell,) = TOOL.check(checkout)
+    (fell,) = word_list.check(checkout)
     assert "allows 2, found are 1. Run tools/word_list.py --write." in fell
-    TOOL.write(checkout)
-    assert TOOL.allowed(checkout) == {"plugins/module_utils/_node": 1}
-    assert list(TOOL.check(checkout)) == []
+    word_list.write(checkout)
+    assert word_list.allowed(checkout) == {"plugins/module_utils/_node": 1}
+    assert list(word_list.check(checkout)) == []
 
     _put(checkout, "plugins/module_utils/_node/core/a.py", "door = wish\n")
-    TOOL.write(checkout)
-    assert TOOL.allowed(checkout) == {"plugins/module_utils/_node": 1}
-    assert "2 uses of words of tools/word_list.yml, allowed are 1." in list(TOOL.check(checkout))[-1]
+    word_list.write(checkout)
+    assert word_list.allowed(checkout) == {"plugins/module_utils/_node": 1}
+    assert "2 uses of words of tools/word_list.yml, allowed are 1." in list(word_list.check(checkout))[-1]
 
     _put(checkout, "plugins/module_utils/_node/core/a.py", "")
-    TOOL.write(checkout)
+    word_list.write(checkout)
     assert not (checkout / "tools/word_list_allowed.yml").exists()
 
 
 def test_unused_right(checkout: Path) -> None:
     _put(checkout, "docs/cabinet.md", "Close the rack.\n")
-    (message,) = TOOL.check(checkout)
+    (message,) = word_list.check(checkout)
     assert "docs/cabinet.md" in message and "Remove the entry." in message
 
 
 def test_one_path(capsys: pytest.CaptureFixture[str]) -> None:
     """The words planted in this file are allowed in the list of this checkout."""
-    assert TOOL.main(["tests/unit/test_word_list.py"]) == 0
+    assert word_list.main(["tests/unit/test_word_list.py"]) == 0
     assert capsys.readouterr().out == "words: clean\n"

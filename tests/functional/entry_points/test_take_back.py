@@ -119,7 +119,7 @@ def test_without_consent_no_host_is_touched(tmp_path: Path, consent: str) -> Non
 def test_one_layer_alone_takes_the_same_consent_and_then_a_host(tmp_path: Path) -> None:
     done = play(tmp_path, "-e", "teardown_hosts=true", "--tags", "sriov")
     assert done.returncode == 2 and "needs consent" in done.one_line and "UNREACHABLE" not in done.one_line
-    # with it, nobody is there
+    # with it, no node answers
     done = play(tmp_path, "-e", "teardown_consent=ai", "--tags", "sriov", "-e", "teardown_hosts=true")
     assert done.returncode == 4 and "UNREACHABLE" in done.one_line and "needs consent" not in done.one_line
 

@@ -43,7 +43,7 @@ def made(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> Ni
 
 
 def predicted(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> tuple[list[Change], State]:
-    """What check mode says; the node is as before."""
+    """What check mode reports; the node is as before."""
     before = (node.dpkg(), sorted(os.listdir("/etc/apt/sources.list.d")), node.modules(RUNNING), node.log())
     driver = made(node, options, branch)
     state = driver.observe()
@@ -53,7 +53,7 @@ def predicted(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) 
 
 
 def apply(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> tuple[list[dict[str, t.Any]], State]:
-    """One run, held against what check mode said of it; and another one, which must do nothing."""
+    """One run, compared with its check mode; and another one, which must do nothing."""
     foreseen, expected = predicted(node, options, branch)
     driver = made(node, options, branch)
     done: list[Change] = []
@@ -128,7 +128,7 @@ def test_a_signed_repository_and_the_wrong_key(node: DebianNode) -> None:
     assert caught.value.place == "source" and "NO_PUBKEY" in caught.value.message, str(caught.value)
     assert node.dpkg() == {"rdma-core-x": "44.0-2"}
     Path("/srv/vendor.asc").write_text(right)
-    done, _told = apply(node, dict(options, key="/srv/vendor.asc"))
+    done, _reported = apply(node, dict(options, key="/srv/vendor.asc"))
     (change,) = [each for each in done if each["subject"] == Apt.key]
     assert change["before"].startswith("key, SHA-256 ") and change["after"] != change["before"]
     assert "signed-by=%s" % Apt.key in Path(Apt.repository).read_text() and node.dpkg()["doca-ofed"]
@@ -151,7 +151,7 @@ def test_a_repository_with_a_password(node: DebianNode) -> None:
         assert holding == [Apt.login] and node.mode(Apt.login) == 0o600 and node.mode(Apt.repository) == 0o644
         assert "h%2Fs" not in Path(Apt.repository).read_text()
         os.chmod(Apt.login, 0o644)
-        done, _told = apply(node, options)
+        done, _reported = apply(node, options)
         assert done == [{"subject": Apt.login, "attribute": "mode", "before": "0644", "after": "0600"}]
 
         # a changed password is reported, without either password
@@ -162,18 +162,18 @@ def test_a_repository_with_a_password(node: DebianNode) -> None:
         assert "401" in str(caught.value) and "user and password" in caught.value.remedy, str(caught.value)
         assert "h/s%h" not in str(caught.value) and "h%2Fs" not in str(caught.value)
         apply(node, options)
-        done, _told = apply(node, dict(options, source="http://me%%40site:whisper@%s" % place))
+        done, _reported = apply(node, dict(options, source="http://me%%40site:whisper@%s" % place))
         (change,) = done
         assert change["before"].replace("***", "*** (another)") == change["after"], change
         assert "whisper" not in str(done) and "password whisper\n" in Path(Apt.login).read_text()
         sh("apt-get", "update")
 
         # to one without a password, and back; what an earlier release wrote is hidden as well
-        done, _told = apply(node, DRIVER)
+        done, _reported = apply(node, DRIVER)
         assert [each["after"] for each in done if each["subject"] == Apt.login] == [None]
         assert not os.path.exists(Apt.login)
         Path(Apt.repository).write_text("deb [trusted=yes] http://me%%40site:whisper@%s/ ./\n" % place)
-        done, _told = apply(node, dict(options, source="http://me%%40site:whisper@%s" % place))
+        done, _reported = apply(node, dict(options, source="http://me%%40site:whisper@%s" % place))
         assert "me%%40site:***@%s/" % place in str(done) and "whisper" not in str(done)
         assert "whisper" not in Path(Apt.repository).read_text()
         apply(node, {"kind": "inbox"})
@@ -226,9 +226,9 @@ def test_an_upgrade_and_a_version_that_is_older(node: DebianNode) -> None:
     doca()
     apply(node, DRIVER)
     doca("2.9.4", "24.10-4.1.4.0")
-    done, _told = apply(node, dict(DRIVER, version="2.9.4"))
+    done, _reported = apply(node, dict(DRIVER, version="2.9.4"))
     assert ("doca-ofed", "2.9.4") in attributes(done) and node.dpkg()["doca-ofed"] == "2.9.4-0.2.2"
-    done, _told = apply(node, DRIVER)
+    done, _reported = apply(node, DRIVER)
     assert ("doca-ofed", "2.9.3") in attributes(done) and node.dpkg()["doca-ofed"] == "2.9.3-0.2.2"
 
 
@@ -242,7 +242,7 @@ def test_a_version_that_the_source_has_not(node: DebianNode) -> None:
 
 
 @on_debian
-def test_killed_in_the_middle_of_a_package_and_mended(node: DebianNode) -> None:
+def test_killed_in_the_middle_of_a_package_and_repaired(node: DebianNode) -> None:
     doca()
     Path("/srv/die").write_text("")
     driver = made(node, DRIVER)
@@ -253,7 +253,7 @@ def test_killed_in_the_middle_of_a_package_and_mended(node: DebianNode) -> None:
     os.symlink("/dev/null", sources.MASK)
     assert os.path.exists(UNFINISHED) and Apt(node).interrupted()
     os.unlink("/srv/die")
-    done, _told = apply(node, DRIVER)
+    done, _reported = apply(node, DRIVER)
     subjects = [each["subject"] for each in done]
     assert subjects[:2] == ["apt", "openibd.service"] and "doca-ofed" in subjects
     assert "systemctl restart openibd" in node.log() and "RESTARTED" not in node.log()
@@ -268,7 +268,7 @@ def test_killed_after_the_packages_and_before_the_images(node: DebianNode) -> No
     for change in driver.changes(driver.observe())[:5]:
         change.act()
     assert node.dpkg()["doca-ofed"] and not Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
-    done, _told = apply(node, DRIVER)
+    done, _reported = apply(node, DRIVER)
     assert ("/boot/initrd.img-" + OTHER, "rebuilt") in attributes(done) and "doca-ofed" not in dict(attributes(done))
     assert Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
 
@@ -280,7 +280,7 @@ def test_killed_with_the_media_mounted(node: DebianNode) -> None:
     sh("mount", "--bind", MLNX, sources.MEDIA)
     os.makedirs(sources.SCRATCH + "/x")
     Path(Apt.repository).write_text("deb [trusted=yes] file:%s/DEBS/ ./\n" % sources.MEDIA)
-    done, _told = apply(node, {"kind": "inbox"})
+    done, _reported = apply(node, {"kind": "inbox"})
     assert [each["subject"] for each in done] == [sources.MEDIA, sources.SCRATCH, Apt.repository]
     assert not sources.mounted(node) and not os.path.exists(sources.SCRATCH) and not os.path.exists(Apt.repository)
 
@@ -428,11 +428,11 @@ def test_what_is_not_listed_is_refused_before_anything_is_done(node: DebianNode)
 
 @on_debian
 def test_sources_that_are_none(node: DebianNode) -> None:
-    for source, said in (
+    for source, message in (
         ("/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.iso", "there is no /srv/MLNX"),
         ("srv/x.iso", "is not an absolute path"),
     ):
-        with pytest.raises(RailyardError, match=said) as caught:
+        with pytest.raises(RailyardError, match=message) as caught:
             predicted(node, {"kind": "mlnx", "version": "24.10-1.1.4.0", "source": source})
         assert caught.value.place == "source" and caught.value.remedy
     empty = MLNX + "-empty"
