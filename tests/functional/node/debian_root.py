@@ -3,7 +3,7 @@
 """A Debian node of a test's own: this machine's files under a layer that is thrown away, with real apt, dpkg and mount.
 
 Packages are small, with the vendor's names, versions and layout, and are built, indexed and signed with Debian's own
-tools. What a machine without NICs and kernel modules lacks stands in and keeps state: depmod's listings, DKMS, the
+tools. What a machine without NICs and kernel modules has no is in and keeps state: depmod's listings, DKMS, the
 initial RAM filesystem's tools, systemctl. Each scenario runs in a child process, and its root goes with it.
 """
 
@@ -103,8 +103,8 @@ class DebianNode(System):
 
     @staticmethod
     def dpkg() -> dict[str, str]:
-        told = subprocess.run(["dpkg-query", "-W"], check=True, capture_output=True, text=True).stdout
-        rows = [line.split("\t") for line in told.splitlines()]
+        reported = subprocess.run(["dpkg-query", "-W"], check=True, capture_output=True, text=True).stdout
+        rows = [line.split("\t") for line in reported.splitlines()]
         return {name: version for name, version in rows if name.startswith(("doca", "mlnx", "ofed", "rdma-core-x"))}
 
     @staticmethod

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is told of addresses, routes and rules: of the NICs' own, and no more than is needed."""
+"""Addresses, routes and rules as reported: those of the NICs, and no more than is needed."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ def test_what_is_set_on_the_nics(tmp_path: Path) -> None:
     assert [row["netdev"] for row in look(["ip"], ["ens2"])["ip"]["addresses"]] == ["ens2"]
 
 
-def test_nobody_is_asked_without_a_netdev(tmp_path: Path) -> None:
+def test_no_one_is_asked_without_a_netdev(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
     assert node(tree).look(["ip"])["ip"] == {"addresses": [], "routes": [], "rules": []}
 
 
 @in_own_namespace
-def test_what_rail_ports_has_set_is_told_by_the_kernel(live: LiveNode) -> None:
+def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> None:
     """As discovery's tests take it to be: what they simulate is what the kernel tells."""
     ports = [
         port(1),
@@ -122,17 +122,17 @@ def test_what_rail_ports_has_set_is_told_by_the_kernel(live: LiveNode) -> None:
     run(live, ports)
     with Rtnetlink() as table:
         names = {each.ifindex: each.name for each in table.links() if each.name.startswith("rail")}
-        told = ip_state.look(table, names)
+        reported = ip_state.look(table, names)
     simulated = live_nodes._ip(ports)
-    assert (len(told["addresses"]), len(told["rules"])) == (4, 6)
+    assert (len(reported["addresses"]), len(reported["rules"])) == (4, 6)
     for part in ("addresses", "routes", "rules"):
         # The kernel's own order is none, and link-local networks are routes of a rail's table too.
-        found = [row for row in told[part] if not str(row.get("to", "")).startswith("fe80")]
+        found = [row for row in reported[part] if not str(row.get("to", "")).startswith("fe80")]
         assert sorted(map(str, found)) == sorted(map(str, simulated[part])), part
 
 
 @in_own_namespace
-def test_what_a_router_or_a_lease_gave_is_told_apart_by_the_kernel(live: LiveNode) -> None:
+def test_what_a_router_or_a_lease_gave_is_reported_apart_by_the_kernel(live: LiveNode) -> None:
     """A router may give no time at all, 0xffffffff seconds; a lease is what a client of DHCP sets."""
     for number, valid in ((1, 3600), (2, 0xFFFFFFFF)):
         live.rail(number)
@@ -143,7 +143,7 @@ def test_what_a_router_or_a_lease_gave_is_told_apart_by_the_kernel(live: LiveNod
     ip("address", "add", "172.16.2.201/24", "dev", "rail2")
     ip("route", "add", "10.64.0.0/20", "via", "172.16.2.254", "proto", "dhcp")
 
-    def told() -> dict[str, bool]:
+    def reported() -> dict[str, bool]:
         with Rtnetlink() as table:
             names = {each.ifindex: each.name for each in table.links() if each.name.startswith("rail")}
             found = ip_state.look(table, names)
@@ -152,8 +152,8 @@ def test_what_a_router_or_a_lease_gave_is_told_apart_by_the_kernel(live: LiveNod
             for row in found["addresses"] + found["routes"]
         }
 
-    live.wait_for(lambda: len(told()) == 9, "the routers' addresses and default routes do not come: %s" % told())
-    assert told() == {
+    live.wait_for(lambda: len(reported()) == 9, "missing addresses or default routes: %s" % reported())
+    assert reported() == {
         "rail1 2001:db8:77::/64": True,
         "rail1 fd00:1::/64": False,
         "rail1 172.16.1.0/24": True,

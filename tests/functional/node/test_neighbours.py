@@ -40,7 +40,7 @@ def test_a_frame_is_read() -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, len(lldp_frame(1, 1)) - 1, 3))
-def test_a_frame_that_ends_early_is_no_exception(cut: int) -> None:
+def test_a_frame_that_ends_early_is_not_an_exception(cut: int) -> None:
     frame = lldp_frame(1, 1)[:cut]
     read = lldp.parse(frame)
     assert read is None or (read["chassis"], read["port"]) == ("leaf-1", "Ethernet1")
@@ -59,13 +59,13 @@ def test_what_daemons_have_noted_is_taken(tmp_path: Path) -> None:
         "chassis": [{"id": [{"type": "mac", "value": "00:1b:54:c2:00:01"}], "name": [{"value": "sw1"}]}],
         "port": [{"id": [{"type": "ifname", "value": "swp4"}], "descr": [{"value": "to ai-1"}]}],
     }
-    told = json.dumps({"lldp": [{"interface": [neighbour, dict(neighbour, name="eno1")]}]})
+    reported = json.dumps({"lldp": [{"interface": [neighbour, dict(neighbour, name="eno1")]}]})
 
     class Node(System):
         def which(self, program: str) -> str | None:
             return "/usr/sbin/" + program
 
-    system = Node(str(tmp_path), lambda argv, timeout: CommandResult(0, told, ""))
+    system = Node(str(tmp_path), lambda argv, timeout: CommandResult(0, reported, ""))
     heard = lldp.look(system, {"ens1": 4, "ens2": 5}, 0)
     assert [(row["netdev"], row["system"], row["port"], row["source"]) for row in heard] == [
         ("ens1", "sw1", "swp4", "lldpd"),
@@ -107,13 +107,13 @@ def test_ports_hear_their_neighbours_side_by_side(live: LiveNode) -> None:
         ("rail2", "leaf-2", "Ethernet7"),
     ]
     assert [row["netdev"] for row in lldp.listen(netdevs, 1.5)] == ["rail1", "rail2"]
-    # one that has gone away stops nobody, and is not waited for
+    # a netdev that disappeared does not stop the others
     began = time.monotonic()
     assert (
         len(lldp.listen({"gone": 4711, "rail1": netdevs["rail1"]}, LONG)) == 1 and lldp.listen({"gone": 1}, LONG) == []
     )
     assert time.monotonic() - began < LONG
-    # what this node says itself is no neighbour
+    # what this node says itself is not a neighbour
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as own:
         own.bind(("rail3", 0))
         live.start(sys.executable, "-c", SPEAKER, "rail3", lldp_frame(9, 9).hex())
@@ -134,11 +134,11 @@ def test_who_answers_for_an_address_and_on_which_link(live: LiveNode) -> None:
         "rail2": ["172.16.12.202", "172.16.11.202"],
         "gone": ["1.2.3.4"],
     }
-    told = arp.ask(asked, 0.3)
-    assert set(told) == {("rail1", "172.16.12.202"), ("rail2", "172.16.11.202")}
-    (mac,) = told["rail1", "172.16.12.202"]
+    reported = arp.ask(asked, 0.3)
+    assert set(reported) == {("rail1", "172.16.12.202"), ("rail2", "172.16.11.202")}
+    (mac,) = reported["rail1", "172.16.12.202"]
     assert mac == json.loads(live.leaf("ip", "-j", "link", "show", "leaf1"))[0]["address"]
-    # nobody has learnt the one who asked without an address
+    # no host has learnt the sender, who has no address
     assert "172.16" not in live.leaf("ip", "neigh")
 
 
@@ -204,7 +204,7 @@ def test_latency_is_the_typical_one() -> None:
     assert rail_probe.latency(table) is None
 
 
-def test_counters_of_trouble_are_told_and_those_of_traffic_are_not(tmp_path: Path) -> None:
+def test_counters_of_trouble_are_reported_and_those_of_traffic_are_not(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.write("/sys/class/net/ens1/statistics/rx_errors", "3")
     tree.write("/sys/class/net/ens1/statistics/rx_bytes", "300")

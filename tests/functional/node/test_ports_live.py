@@ -227,7 +227,7 @@ def test_a_table_without_a_default_route(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_only_what_was_dropped_is_mended(node: LiveNode) -> None:
+def test_only_what_was_dropped_is_fixed(node: LiveNode) -> None:
     ports = [port(1), port(2)]
     for number in (1, 2):
         node.rail(number)
@@ -261,12 +261,12 @@ def test_absent_leaves_nothing_of_ours(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_an_address_that_another_host_has_is_told_and_tried_again(node: LiveNode) -> None:
+def test_an_address_that_another_host_has_is_reported_and_tried_again(node: LiveNode) -> None:
     node.rail(1)
     node.leaf("ip", "addr", "add", "fd00:1::c9/64", "dev", "leaf1", "nodad")
-    with pytest.raises(RailyardError, match="another host on the rail has fd00:1::c9") as told:
+    with pytest.raises(RailyardError, match="another host on the rail has fd00:1::c9") as reported:
         run(node, [port(1)])
-    assert told.value.place == "ports[0].address6 (gpu01)"
+    assert reported.value.place == "ports[0].address6 (gpu01)"
     # as long as it is so, each run says it
     again = predicted(node, [port(1)])
     assert ("address", "fd00:1::c9/64, which another host has", "fd00:1::c9/64") in [
@@ -281,7 +281,7 @@ def test_an_address_that_another_host_has_is_told_and_tried_again(node: LiveNode
 
 
 @in_own_namespace
-def test_a_port_without_a_carrier_is_told_and_not_waited_for(node: LiveNode) -> None:
+def test_a_port_without_a_carrier_is_reported_and_not_waited_for(node: LiveNode) -> None:
     node.rail(1)
     node.leaf("ip", "link", "set", "leaf1", "down")
     rails = subsystem(node, [port(1)])
@@ -317,9 +317,9 @@ def test_another_interfaces_route_in_the_main_table_is_not_taken_away(node: Live
     ip("link", "set", "rail2", "up")
     ip("route", "add", "10.0.0.0/8", "dev", "rail2")
     wanted = port(1, routes=[{"to": "10.0.0.0/8", "via": "172.16.1.254", "table": None}])
-    with pytest.raises(RailyardError, match="the main table already has a route to 10.0.0.0/8 by rail2") as told:
+    with pytest.raises(RailyardError, match="the main table already has a route to 10.0.0.0/8 by rail2") as reported:
         predicted(node, [wanted])
-    assert told.value.place == "ports[0].routes[0].to (gpu01)"
+    assert reported.value.place == "ports[0].routes[0].to (gpu01)"
     ip("route", "del", "10.0.0.0/8", "dev", "rail2")
     run(node, [wanted])
     # ours goes with the plan to another port

@@ -47,7 +47,7 @@ def another_host(live: LiveNode) -> None:
     live.leaf("ip", "addr", "add", "172.16.11.201/24", "dev", "leaf1")
 
 
-# name, commands or a deed, code, and whether it is state, which what ``hosts.yml`` does mends
+# name, commands or an action, code, and whether it is state, which what ``hosts.yml`` does fixes
 HARMS: list[tuple[str, list[Harm], str, bool]] = [
     ("link set down", [["link", "set", "rail1", "down"]], "RV401", True),
     ("leaf's port down", [lambda live: live.leaf("ip", "link", "set", "leaf1", "down")], "RV402", False),
@@ -80,7 +80,7 @@ HARMS: list[tuple[str, list[Harm], str, bool]] = [
 
 
 class Ground:
-    """The node as planned, and what is told of it."""
+    """The planned node, and its verdict."""
 
     def __init__(self, live: LiveNode) -> None:
         plan = lint(FABRIC.encode()).plan
@@ -100,7 +100,7 @@ class Ground:
     def info(self) -> dict[str, t.Any]:
         with Rtnetlink() as table:
             links = {link.name: link for link in table.links() if link.name.startswith("rail")}
-            told = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
+            reported = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
         nics = [_nic(link) for link in links.values()]
         keys = ("arp_announce", "arp_ignore", "rp_filter")
         own = {"rail%d" % number: ["172.16.1%d.201" % number] for number in (1, 2)}
@@ -108,7 +108,7 @@ class Ground:
         return {
             "system": {"boot_id": "x", "rdma_mode": "shared"},
             "nics": nics,
-            "ip": told,
+            "ip": reported,
             "sysctls": {name: {key: sysctl.effective(System(), name, key) for key in keys} for name in links},
             "duplicates": [{"netdev": key[0], "address": key[1], "macs": macs} for key, macs in heard.items()],
         }
@@ -120,8 +120,8 @@ class Ground:
             # as task.fail has it
             errors = error.errors if isinstance(error, Errors) else [error]
             result = {"failed": True, "changes": [], "errors": [each.as_dict() for each in errors]}
-        told = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
-        return judge(kind, self.fabric, told, Asked(["node-1"], unproven_allowed=True)).run.failures
+        reported = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
+        return judge(kind, self.fabric, reported, Asked(["node-1"], unproven_allowed=True)).run.failures
 
 
 def _nic(link: t.Any) -> dict[str, t.Any]:
@@ -140,7 +140,7 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize(("harms", "code", "mended"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_harm_is_told_and_what_hosts_does_mends_it(harms: list[Harm], code: str, mended: bool) -> None:
+def test_harm_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, mended: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
         ground = Ground(live)
