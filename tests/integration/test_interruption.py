@@ -97,7 +97,7 @@ def duration(node: t.Callable[[str], Node]) -> t.Iterator[float]:
 
 
 @pytest.mark.parametrize("number", range(TIMES))
-def test_a_killed_run_is_mended_by_the_next(node: t.Callable[[str], Node], duration: float, number: int) -> None:
+def test_a_killed_run_is_fixed_by_the_next(node: t.Callable[[str], Node], duration: float, number: int) -> None:
     moment = random.Random(SEED + number).uniform(0.05, 0.95) * duration
     print("killed after %.1f of %.1f s; RAILYARD_SEED=%d" % (moment, duration, SEED))
     boots = {name: node(name).boot_id() for name in NODES}

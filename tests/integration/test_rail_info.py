@@ -32,9 +32,9 @@ def test_nics_are_what_ip_and_ethtool_say(first: Node) -> None:
         assert row["max_mtu"] == there["max_mtu"]
         assert row["altnames"] == there.get("altnames", [])
         assert row["up"] == ("UP" in there["flags"])
-        told = dict(re.findall(r"^([a-z-]+): (.*)$", first.run("ethtool -i %s" % name), re.M))
-        assert row["pci"] in told["bus-info"] or row["driver"] == "virtio-pci"
-        assert (row["firmware"] or "") == told.get("firmware-version", "").replace("N/A", "").strip()
+        reported = dict(re.findall(r"^([a-z-]+): (.*)$", first.run("ethtool -i %s" % name), re.M))
+        assert row["pci"] in reported["bus-info"] or row["driver"] == "virtio-pci"
+        assert (row["firmware"] or "") == reported.get("firmware-version", "").replace("N/A", "").strip()
     assert rows[NETDEV]["pci"] == RAIL and rows[NETDEV]["driver"] == "igb" and rows[NETDEV]["max_vfs"] == 7
     assert rows[NETDEV]["branch"] is None
     assert [row["branch"] for row in rows.values() if row["branch"]] == ["enp0s30 carries this connection"]
@@ -101,10 +101,10 @@ def test_rdma_and_gids_of_a_soft_link(first: Node) -> None:
         found = first.module("rail_info", subset=["rdma", "gids"], netdevs=[SOFT])
         (row,) = found["rdma"]
         assert (row["device"], row["type"], row["netdev"], row["pci"]) == ("ryinfo0", "rxe", SOFT, "0000:02:00.0")
-        told = first.run("ibv_devinfo -d ryinfo0")
-        assert row["active_mtu"] == int(re.findall(r"active_mtu:\s+(\d+)", told)[0])
-        assert "PORT_%s" % row["state"] in told
-        assert row["node_guid"] == re.findall(r"node_guid:\s+(\S+)", told)[0]
+        reported = first.run("ibv_devinfo -d ryinfo0")
+        assert row["active_mtu"] == int(re.findall(r"active_mtu:\s+(\d+)", reported)[0])
+        assert "PORT_%s" % row["state"] in reported
+        assert row["node_guid"] == re.findall(r"node_guid:\s+(\S+)", reported)[0]
         assert row["link_layer"] == "ethernet" and row["rate"] > 0
         shell = "cd /sys/class/infiniband/ryinfo0/ports/1/gids; grep -v 0000:0000:0000:0000:0000:0000:0000:0000 *"
         there = dict(line.split(":", 1) for line in first.run(shell).split())
@@ -136,4 +136,5 @@ def test_rdma_and_gids_of_a_soft_link(first: Node) -> None:
 def test_a_netdev_that_is_not_there(first: Node) -> None:
     with pytest.raises(Failed) as caught:
         first.module("rail_info", netdevs=["enp99s0"])
-    assert str(caught.value) == "netdevs: there is no netdev enp99s0. Remedy: see 'ip link'."
+    text = "see 'ip link'; it may have another name, or be in another network namespace"
+    assert str(caught.value) == "netdevs: there is no netdev enp99s0. Remedy: %s." % text

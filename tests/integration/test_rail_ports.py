@@ -255,7 +255,7 @@ def test_a_link_local_gateway_leads_on(guest: Node, node: t.Callable[[str], Node
 
 
 @pytest.mark.lab
-def test_an_address_that_another_node_has_is_told(guest: Node, node: t.Callable[[str], Node]) -> None:
+def test_an_address_that_another_node_has_is_reported(guest: Node, node: t.Callable[[str], Node]) -> None:
     other = node("node-1")
     guest.module("rail_ports", ports=PORTS)
     other.run("ip link set enp1s0 up; ip -6 addr add fd00:1::ca/64 dev enp1s0 nodad")
@@ -291,7 +291,7 @@ def test_gathered_is_what_the_options_were(ready: Node) -> None:
     assert ready.module("rail_ports", state="gathered")["gathered"]["ports"] == PORTS
 
 
-def test_only_what_was_dropped_is_mended(ready: Node) -> None:
+def test_only_what_was_dropped_is_fixed(ready: Node) -> None:
     ready.run("ip rule del priority 10002 from 172.16.12.202; ip addr del 172.16.13.202/24 dev enp3s0")
     ready.run("ip route del default table 104")
     changes = ready.module("rail_ports", ports=PORTS)["changes"]
@@ -334,9 +334,9 @@ def test_addresses_stay_while_networkd_reloads_and_restarts(ready: Node) -> None
 )
 def test_the_management_interface_is_refused(ready: Node, option: Option) -> None:
     before = live(ready)
-    wish = dict(port(1, rail="mgmt", mtu=1400), **option)
+    spec = dict(port(1, rail="mgmt", mtu=1400), **option)
     with pytest.raises(Failed, match="enp0s30 carries"):
-        ready.module("rail_ports", ports=PORTS[1:] + [wish])
+        ready.module("rail_ports", ports=PORTS[1:] + [spec])
     assert live(ready) == before
     assert ready.json("ip -j link show enp0s30")[0]["mtu"] == 1500
 

@@ -174,8 +174,8 @@ def test_what_stands_on_a_vf_holds_it(guest: t.Any) -> None:
     try:
         ports = [{"pci": ONE, "count": 1}, {"pci": TWO, "count": 0}]
         text = refusal(guest, ports=ports, allow_recreate=True)
-        assert "macvlan pod0 in network namespace %s (no process) stands on its netdev enp5s0v0" % NAMESPACE in text
-        assert "up1 stands on its netdev enp5s0v1" in text
+        assert "macvlan pod0 in network namespace %s (no process) uses its netdev enp5s0v0" % NAMESPACE in text
+        assert "up1 uses its netdev enp5s0v1" in text
         assert "its netdev enp6s0v0 has the address 192.0.2.9/32" in text
     finally:
         guest.run("ip netns del %s; ip link del up1; ip addr flush dev enp6s0v0" % NAMESPACE, check=False)

@@ -172,7 +172,7 @@ def test_one_layer_alone(host: Host) -> None:
 def test_all_is_taken_back_and_twice_is_nothing(host: Host) -> None:
     host.take_back(*CONSENT)
     taken = differences(host.before, look(host.node))
-    # what nobody can undo live is all that is left
+    # only what cannot be undone live is left
     assert set(taken) <= {"links", "MTU", "sysctls", "neighbours", "hugepages", "ACS", "routes", "addresses"}, taken
     assert host.node.run("ls /var/lib/railyard /etc/railyard /usr/local/lib/railyard 2>/dev/null || true") == ""
     said = host.take_back(*CONSENT)

@@ -3,7 +3,7 @@
 """A Debian node of a test's own: this machine's files under a layer that is thrown away, with real apt, dpkg and mount.
 
 Packages are small, with the vendor's names, versions and layout, and are built, indexed and signed with Debian's own
-tools. What a machine without NICs and kernel modules has not is simulated: depmod's listings, DKMS, the
+tools. What a machine without NICs and kernel modules has no is in and keeps state: depmod's listings, DKMS, the
 initial RAM filesystem's tools, systemctl. Each scenario runs in a child process, and its root goes with it.
 """
 

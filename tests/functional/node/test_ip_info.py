@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reported addresses, routes and rules: those of the NICs, and no more than is needed."""
+"""Addresses, routes and rules as reported: those of the NICs, and no more than is needed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_is_set_on_the_nics(tmp_path: Path) -> None:
     assert [row["netdev"] for row in look(["ip"], ["ens2"])["ip"]["addresses"]] == ["ens2"]
 
 
-def test_nothing_is_read_without_a_netdev(tmp_path: Path) -> None:
+def test_no_one_is_asked_without_a_netdev(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
     assert node(tree).look(["ip"])["ip"] == {"addresses": [], "routes": [], "rules": []}
@@ -110,7 +110,7 @@ def test_nothing_is_read_without_a_netdev(tmp_path: Path) -> None:
 
 @in_own_namespace
 def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> None:
-    """As discovery's tests take it to be: what they simulate is what the kernel reports."""
+    """As discovery's tests take it to be: what they simulate is what the kernel tells."""
     ports = [
         port(1),
         port(2, address6=None, gateway6=None, routes=[{"to": "10.64.0.0/20", "via": "172.16.2.254", "table": 102}]),
@@ -126,13 +126,13 @@ def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> No
     simulated = live_nodes._ip(ports)
     assert (len(reported["addresses"]), len(reported["rules"])) == (4, 6)
     for part in ("addresses", "routes", "rules"):
-        # The kernel reports no order, and link-local networks are routes of a rail's table too.
+        # The kernel's own order is none, and link-local networks are routes of a rail's table too.
         found = [row for row in reported[part] if not str(row.get("to", "")).startswith("fe80")]
         assert sorted(map(str, found)) == sorted(map(str, simulated[part])), part
 
 
 @in_own_namespace
-def test_what_a_router_or_a_lease_gave_is_distinguished_by_the_kernel(live: LiveNode) -> None:
+def test_what_a_router_or_a_lease_gave_is_reported_apart_by_the_kernel(live: LiveNode) -> None:
     """A router may give no time at all, 0xffffffff seconds; a lease is what a client of DHCP sets."""
     for number, valid in ((1, 3600), (2, 0xFFFFFFFF)):
         live.rail(number)
@@ -152,9 +152,7 @@ def test_what_a_router_or_a_lease_gave_is_distinguished_by_the_kernel(live: Live
             for row in found["addresses"] + found["routes"]
         }
 
-    live.wait_for(
-        lambda: len(reported()) == 9, "the routers' addresses and default routes do not come: %s" % reported()
-    )
+    live.wait_for(lambda: len(reported()) == 9, "missing addresses or default routes: %s" % reported())
     assert reported() == {
         "rail1 2001:db8:77::/64": True,
         "rail1 fd00:1::/64": False,

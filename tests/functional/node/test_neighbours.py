@@ -40,7 +40,7 @@ def test_a_frame_is_read() -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, len(lldp_frame(1, 1)) - 1, 3))
-def test_a_frame_that_ends_early_raises_nothing(cut: int) -> None:
+def test_a_frame_that_ends_early_is_not_an_exception(cut: int) -> None:
     frame = lldp_frame(1, 1)[:cut]
     read = lldp.parse(frame)
     assert read is None or (read["chassis"], read["port"]) == ("leaf-1", "Ethernet1")
@@ -107,13 +107,13 @@ def test_ports_hear_their_neighbours_side_by_side(live: LiveNode) -> None:
         ("rail2", "leaf-2", "Ethernet7"),
     ]
     assert [row["netdev"] for row in lldp.listen(netdevs, 1.5)] == ["rail1", "rail2"]
-    # one that has gone away does not stop the others, and is not waited for
+    # a netdev that disappeared does not stop the others
     began = time.monotonic()
     assert (
         len(lldp.listen({"gone": 4711, "rail1": netdevs["rail1"]}, LONG)) == 1 and lldp.listen({"gone": 1}, LONG) == []
     )
     assert time.monotonic() - began < LONG
-    # this node's own frames are not a neighbour's
+    # what this node says itself is not a neighbour
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as own:
         own.bind(("rail3", 0))
         live.start(sys.executable, "-c", SPEAKER, "rail3", lldp_frame(9, 9).hex())
@@ -138,7 +138,7 @@ def test_who_answers_for_an_address_and_on_which_link(live: LiveNode) -> None:
     assert set(reported) == {("rail1", "172.16.12.202"), ("rail2", "172.16.11.202")}
     (mac,) = reported["rail1", "172.16.12.202"]
     assert mac == json.loads(live.leaf("ip", "-j", "link", "show", "leaf1"))[0]["address"]
-    # a sender without an address was not learnt
+    # no host has learnt the sender, who has no address
     assert "172.16" not in live.leaf("ip", "neigh")
 
 

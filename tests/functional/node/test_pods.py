@@ -82,7 +82,7 @@ def test_a_pods_namespace_is_that_of_its_first_process(proc: Proc) -> None:
     assert space.identity == OWN and sorted(space.processes) == [90, 95]
 
 
-def test_pods_that_cannot_be_looked_into_are_distinguished(proc: Proc) -> None:
+def test_pods_that_cannot_be_looked_into_are_reported_apart(proc: Proc) -> None:
     proc.process(70, "0::/kubepods/pod%s/a" % UIDS[0], FIRST)
     host, gone = node_pods.of(proc.system, UIDS)
     assert (host["namespace"], host["processes"], host["why"]) == (
@@ -141,7 +141,7 @@ def test_only_settings_leave_the_node(proc: Proc) -> None:
         "environment": {"NCCL_IB_HCA": "=mlx5_0:1", "UCX_NET_DEVICES": "mlx5_0:1"},
         "file": {"NCCL_IB_TC": "106"},
     }
-    # only files are read, and links that lead elsewhere are not followed
+    # what is not a file is not read, and what leads elsewhere is not followed
     secret = proc.root / "secret"
     secret.write_text("NCCL_STOLEN=1\n")
     file = place / "root/etc/nccl.conf"

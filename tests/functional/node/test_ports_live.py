@@ -227,7 +227,7 @@ def test_a_table_without_a_default_route(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_only_what_was_dropped_is_corrected(node: LiveNode) -> None:
+def test_only_what_was_dropped_is_fixed(node: LiveNode) -> None:
     ports = [port(1), port(2)]
     for number in (1, 2):
         node.rail(number)
@@ -267,7 +267,7 @@ def test_an_address_that_another_host_has_is_reported_and_tried_again(node: Live
     with pytest.raises(RailyardError, match="another host on the rail has fd00:1::c9") as reported:
         run(node, [port(1)])
     assert reported.value.place == "ports[0].address6 (gpu01)"
-    # as long as it is so, each run reports it
+    # as long as it is so, each run says it
     again = predicted(node, [port(1)])
     assert ("address", "fd00:1::c9/64, which another host has", "fd00:1::c9/64") in [
         (each["attribute"], each["before"], each["after"]) for each in again

@@ -47,7 +47,7 @@ def another_host(live: LiveNode) -> None:
     live.leaf("ip", "addr", "add", "172.16.11.201/24", "dev", "leaf1")
 
 
-# name, commands or a function, code, and whether it is state, which ``hosts.yml`` corrects
+# name, commands or an action, code, and whether it is state, which what ``hosts.yml`` does fixes
 HARMS: list[tuple[str, list[Harm], str, bool]] = [
     ("link set down", [["link", "set", "rail1", "down"]], "RV401", True),
     ("leaf's port down", [lambda live: live.leaf("ip", "link", "set", "leaf1", "down")], "RV402", False),
@@ -80,7 +80,7 @@ HARMS: list[tuple[str, list[Harm], str, bool]] = [
 
 
 class Ground:
-    """The node as planned, and its reported state."""
+    """The planned node, and its verdict."""
 
     def __init__(self, live: LiveNode) -> None:
         plan = lint(FABRIC.encode()).plan
@@ -139,8 +139,8 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
     }
 
 
-@pytest.mark.parametrize(("harms", "code", "corrected"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_faults_are_reported_and_a_hosts_run_corrects_them(harms: list[Harm], code: str, corrected: bool) -> None:
+@pytest.mark.parametrize(("harms", "code", "mended"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_harm_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, mended: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
         ground = Ground(live)

@@ -46,6 +46,6 @@ def test_a_call_that_is_held_up_is_left_to_the_child(tmp_path: Path) -> None:
     assert done.exists()
 
 
-def test_a_child_that_dies_is_told() -> None:
+def test_a_child_that_dies_is_reported() -> None:
     with pytest.raises(ChildProcessError):
         apart(lambda: os._exit(1), 5)

@@ -35,11 +35,11 @@ def test_our_own_answer_is_none() -> None:
     assert heard(reply(OURS), reply(THEIRS), reply(THEIRS), ours={OURS}) == {("enp3s0", ADDRESS): [THEIRS]}
 
 
-def test_two_others_are_both_told_and_other_addresses_are_nobodys_business() -> None:
+def test_two_others_are_both_reported_and_other_addresses_are_nobodys_business() -> None:
     assert heard(reply(OURS), reply(THEIRS)) == {("enp3s0", ADDRESS): [OURS, THEIRS]}
     assert heard(reply(THEIRS, "172.16.13.9")) == {}
 
 
-def test_what_is_no_reply_is_passed_over() -> None:
+def test_what_is_not_a_reply_is_passed_over() -> None:
     question = arp.probe_frame(bytes(6), ADDRESS)
     assert heard(question, b"", reply(THEIRS)[:41], b"\0" * 60) == {}

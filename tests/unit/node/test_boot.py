@@ -203,7 +203,7 @@ def test_what_stays_until_the_boot_is_noted_first_and_forgotten_last(tmp_path: P
     # a part that stays kept does not mean that the other part is set up again
     apply(first.changes({"ports": []}, staying=[STAYS]))
     assert first.staying([]) == [STAYS] and first.changes({"ports": []}, staying=[STAYS]) == []
-    # nothing to keep is no reason to forget
+    # nothing to keep is not a reason to forget
     assert marker not in [each.subject for each in first.changes(None)]
     changes = first.changes({"ports": [1]})
     assert [each.subject for each in changes] == [first.file, marker]
@@ -211,7 +211,7 @@ def test_what_stays_until_the_boot_is_noted_first_and_forgotten_last(tmp_path: P
     assert first.staying([]) == [] and first.changes({"ports": [1]}) == []
 
 
-def test_damaged_options_go_and_are_told(tmp_path: Path) -> None:
+def test_damaged_options_go_and_are_reported(tmp_path: Path) -> None:
     system, first, _second = set_up(tmp_path)
     system.write_file(first.file, "{")
     (why,) = first.staying([])
@@ -229,7 +229,7 @@ def test_options_of_another_shape_have_no_ports(tmp_path: Path, held: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"module": "x"}', "null"])
-def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_written_again(tmp_path: Path, text: str) -> None:
     system = System(str(tmp_path))
     state = boot_state.BootState(system, 10, "sriov_vfs")
     apply(state.changes({"a": 1}))
@@ -240,7 +240,7 @@ def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
 
 
 class Counter(Subsystem):
-    """A file that holds a number; it fails as often as it is told to before it comes up."""
+    """A file that holds a number; it fails a given number of times before it comes up."""
 
     def __init__(self, system: System, wanted: int, failures: list[str]) -> None:
         super().__init__()
@@ -302,15 +302,15 @@ def test_the_program_waits_for_devices_that_come_late(late: tuple[System, list[s
     assert system.read("/value") == "5"
 
 
-def test_what_cannot_be_applied_is_told_and_the_rest_is_still_done(
+def test_what_cannot_be_applied_is_reported_and_the_rest_is_still_done(
     late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     system, _failures = late
     system.write_file(boot_state.BOOT_DIR + "/05-damaged.json", "{")
     system.write_file(boot_state.BOOT_DIR + "/06-unforeseen.json", '{"module": "counter", "options": {}}')
     assert boot_program.main([], system, patience=0) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert "05-damaged.json" in told[0] and told[1:] == [
+    reported = capsys.readouterr().err.splitlines()
+    assert "05-damaged.json" in reported[0] and reported[1:] == [
         boot_state.BOOT_DIR + "/06-unforeseen.json: KeyError: 'wanted'"
     ]
     assert system.read("/value") == "5"

@@ -124,7 +124,7 @@ def test_rejecting_default_routes_protect_nothing(tree: Tree) -> None:
     assert Branch.observe(tree.system).netdevs == {"eth6": "carries the default route"}
 
 
-def test_a_default_route_that_a_leaf_advertises_is_told_with_what_ends_it(tree: Tree) -> None:
+def test_a_default_route_that_a_leaf_advertises_is_reported_with_what_ends_it(tree: Tree) -> None:
     zero, router = "0" * 32, "fe8" + "0" * 28 + "1"
     line = "%s 00 %s 00 %s 00000400 00000001 00000000 %%s     %%s\n" % (zero, zero, router)
     tree.default_route("mgmt0")

@@ -132,6 +132,6 @@ def test_other_devices_hooks_and_kinds_are_none_of_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON"])
-def test_what_is_no_listing(text: str) -> None:
+def test_what_is_not_a_listing(text: str) -> None:
     with pytest.raises(ValueError):
         Rules(text)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GID tables as sysfs has them, and what a GID stands for."""
+"""GID tables as sysfs has them, and the address of a GID."""
 
 from __future__ import annotations
 

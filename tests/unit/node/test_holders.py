@@ -66,7 +66,7 @@ def held(tree: Tree, *addresses: tuple[str, str], elsewhere: dict[str, Elsewhere
     return vf_holders.of(tree.system(), [VF], Table(*addresses), look)[VF]
 
 
-def test_nobody(tree: Tree) -> None:
+def test_no_one(tree: Tree) -> None:
     process(tree, 7, "bash", "/dev/null", "socket:[123]")
     tree.netdev(VF, "enp5s0v0")
     assert held(tree, ("fe80::1/64", "link")) == []
@@ -80,7 +80,7 @@ def test_an_address_holds(tree: Tree) -> None:
     ]
 
 
-def test_what_stands_on_it_holds(tree: Tree) -> None:
+def test_what_uses_it_holds(tree: Tree) -> None:
     tree.netdev(VF, "enp5s0v0")
     tree.write("/sys/class/net/enp5s0v0/upper_bond0", "")
     tree.write("/sys/class/infiniband/rxe_gpu05/parent", "enp5s0v0")
@@ -139,7 +139,7 @@ def test_an_rdma_device_in_another_namespace(tree: Tree) -> None:
     assert held(tree) == ["its RDMA device is in another network namespace, which cannot be entered"]
 
 
-def test_a_macvlan_in_another_namespace_stands_on_it(tree: Tree) -> None:
+def test_a_macvlan_in_another_namespace_uses_it(tree: Tree) -> None:
     tree.netdev(VF, "enp5s0v0")
     process(tree, 77, "pause", namespace=POD)
     there = Elsewhere(
@@ -169,7 +169,7 @@ def test_a_namespace_that_is_gone_is_left_out() -> None:
     gone = Namespace("net:[1]")
     gone.processes[os.getpid()] = "reused"
     gone.mounts.append("/run/netns/there-is-no-such")
-    # this process is in another namespace than it is said to be, so it is no way in
+    # this process is in another namespace than it is said to be, so it is not a way in
     assert namespace_holders.enter(System(), gone) is None
     assert namespace_holders.look(System(), [gone]) == {}
 
@@ -188,7 +188,7 @@ def test_a_virtual_link_has_no_bus() -> None:
     assert namespace_holders.bus_info("lo") is None
 
 
-def test_what_was_moved_away_is_told_with_the_name_that_it_had(tree: Tree) -> None:
+def test_what_was_moved_away_is_reported_with_the_name_that_it_had(tree: Tree) -> None:
     asked: list[int] = []
 
     def look(_system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
@@ -206,7 +206,7 @@ def test_what_was_moved_away_is_told_with_the_name_that_it_had(tree: Tree) -> No
     hide(tree, "net")
     why = "its netdev net1 is in network namespace %s (pause pid 4711)" % POD
     assert vf_holders.moved(system, [VF, None], look=look) == {VF: (why, "enp5s0v0", "02:00:00:00:00:05")}
-    # nobody may go there, or it was gone before we came
+    # access denied, or it disappeared before
     blind = vf_holders.moved(system, [VF], look=lambda _system, _namespaces: {})
     assert blind == {VF: ("its netdev is in another network namespace, which cannot be entered", None, None)}
     assert vf_holders.moved(system, [VF], "infiniband", look) == {}

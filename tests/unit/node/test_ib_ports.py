@@ -164,7 +164,7 @@ def test_at_boot_the_same_is_laid_down(kernel: IbKernel, monkeypatch: pytest.Mon
     assert boot_program.main([], kernel, patience=0) == 0
 
 
-def test_killed_anywhere_and_mended(kernel: IbKernel) -> None:
+def test_killed_anywhere_and_fixed(kernel: IbKernel) -> None:
     wanted = [{"pci": FIRST, "mode": "connected", "pkeys": ["0x8001", "0x8002"]}, {"pci": SECOND, "pkeys": ["0x8001"]}]
     for at in range(4):
         kernel.kill_at = len(kernel.writes) + at
@@ -257,14 +257,14 @@ def test_a_manager_that_does_not_serve_vfs(kernel: IbKernel) -> None:
         ({"netdev": "ibs1", "pkeys": ["x"]}, "ports[0].pkeys[0]"),
     ],
 )
-def test_ports_that_are_none(kernel: IbKernel, port: Option, place: str) -> None:
+def test_ports_that_are_invalid(kernel: IbKernel, port: Option, place: str) -> None:
     kernel.tree.write("/sys/class/net/eth0/type", "1")
     with pytest.raises(RailyardError) as caught:
         kernel.ports(port).observe()
     assert caught.value.place == place and caught.value.remedy
 
 
-def test_all_that_is_wrong_is_said_at_once(kernel: IbKernel) -> None:
+def test_all_that_is_wrong_is_reported_at_once(kernel: IbKernel) -> None:
     with pytest.raises(Errors) as caught:
         kernel.ports({"pci": "0000:99:00.0"}, {"netdev": "ibs9"}).observe()
     assert [error.place for error in caught.value.errors] == ["ports[0].pci", "ports[1].netdev"]
@@ -314,12 +314,12 @@ def take_back(kernel: IbKernel, branch: Branch = NOBODY, **options: t.Any) -> tu
     state = it.observe()
     converge(it, state, it.changes(state), done)
     assert [each.as_dict() for each in done] == [each.as_dict() for each in expected]
-    told = it.outcome({}, [])
-    assert foreseen.outcome({}, expected) == told
+    reported = it.outcome({}, [])
+    assert foreseen.outcome({}, expected) == reported
     again = kernel.ports(branch=branch, **options)
     assert again.changes(again.observe()) == [] and again.warnings == []
-    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
-    return [(each.subject, each.attribute, each.after) for each in done], told["reboot_reasons"]
+    assert again.outcome({}, []) == reported and reported["reboot_required"] == bool(reported["reboot_reasons"])
+    return [(each.subject, each.attribute, each.after) for each in done], reported["reboot_reasons"]
 
 
 def test_absent_takes_back_children_of_ours_and_tells_of_the_mode(kernel: IbKernel) -> None:
@@ -363,7 +363,7 @@ def test_a_child_that_carries_the_connection_is_not_taken_away(kernel: IbKernel,
     it = kernel.ports(dict(WANTED[0], pkeys=["0x8002"]), WANTED[1], branch=branch)
     with pytest.raises(RailyardError, match="ibs1.8001 is left alone: carries this connection"):
         it.changes(it.observe())
-    # of a port that is no rail's any more it stays too, and is told of until the boot
+    # of a port that is not a rail's any more it stays too, and is reported until the boot
     done: list[Change] = []
     it = kernel.ports(WANTED[1], branch=branch)
     state = it.observe()

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is told of a node, from fake and recorded sysfs trees."""
+"""The reported state of a node, from fake and recorded sysfs trees."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_one_function_with_two_netdevs_and_one_with_none(tmp_path: Path) -> None
     assert found[2]["mac"] is None and found[2]["operstate"] is None and found[2]["holders"] == []
 
 
-def test_a_netdev_that_a_pod_has_is_told_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_netdev_that_a_pod_has_is_reported_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path)
     function = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")
     (tree.root / ("sys/bus/pci/devices/%s/net" % function)).mkdir()
@@ -259,7 +259,7 @@ def test_driver_information() -> None:
     assert ethtool.decode(data + bytes(32)).firmware is None
 
 
-def test_what_is_asked_for_by_name_is_told_of_ports_and_not_of_the_connections(tmp_path: Path) -> None:
+def test_what_is_asked_for_by_name_is_reported_ports_and_not_of_the_connections(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in (1, 2):
         tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "ens%d" % number)

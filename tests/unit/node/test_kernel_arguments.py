@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernel arguments on nodes with each boot loader, whose programs really do what they are told."""
+"""Kernel arguments on nodes with each boot loader, whose programs really change the configuration."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_given_taken_away_and_twice_is_nothing(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_without_leave_it_is_told_and_nothing_done(tmp_path: Path, name: str) -> None:
+def test_without_leave_it_is_reported_and_nothing_done(tmp_path: Path, name: str) -> None:
     node = NODES[name](tmp_path)
     before = entries(node)
     subsystem = it(node, *WANTED, allow=False)
@@ -306,7 +306,7 @@ def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path, name: str) -> No
     assert place > 3
 
 
-def test_what_is_no_utf8_in_an_entry_stays_and_so_do_its_permissions(tmp_path: Path) -> None:
+def test_what_is_not_a_utf8_in_an_entry_stays_and_so_do_its_permissions(tmp_path: Path) -> None:
     node = systemd_boot(tmp_path)
     entry = tmp_path / "boot/efi/loader/entries/a.conf"
     entry.write_bytes(b"# f\xfcr uns\n" + ENTRY.encode())

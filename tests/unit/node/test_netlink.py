@@ -158,6 +158,6 @@ def test_an_overrun_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> No
         sock.dump(KIND)
 
 
-def test_a_family_that_the_kernel_lacks_is_an_error() -> None:
+def test_a_family_that_the_kernel_does_not_have_is_an_error() -> None:
     with pytest.raises(NetlinkError, match="no such netlink family"):
         NetlinkSocket(31, "RDMA subsystem")

@@ -91,11 +91,11 @@ def sections(text: str) -> list[tuple[str, dict[str, str]]]:
 def test_networkd_file_of_a_rail() -> None:
     (path, file), *_rest = sorted(files.Networkd(System()).files(kept()).items())
     assert (path, file.mode) == ("/etc/systemd/network/05-railyard-gpu01.network", 0o644)
-    told = sections(file.text)
-    assert [name for name, _values in told] == [
+    reported = sections(file.text)
+    assert [name for name, _values in reported] == [
         *("Match", "Link", "Network", "Route", "Route", "RoutingPolicyRule", "RoutingPolicyRule")
     ]
-    values = [each for _name, each in told]
+    values = [each for _name, each in reported]
     assert values[0] == {"Name": "enp11s0"}
     assert values[1] == {"MTUBytes": "4200", "RequiredForOnline": "no"}
     assert values[2]["Address"] == "172.16.11.201/24"
@@ -178,15 +178,15 @@ def test_netplan_file_and_what_it_cannot_say() -> None:
 
 def test_both_families_in_every_back_end() -> None:
     (file,) = files.Networkd(System()).files(kept(BOTH)).values()
-    told = sections(file.text.replace("Address=fd00", "Address6=fd00"))
-    network = dict(told)["Network"]
+    reported = sections(file.text.replace("Address=fd00", "Address6=fd00"))
+    network = dict(reported)["Network"]
     assert (network["Address"], network["Address6"]) == ("172.16.11.201/24", "fd00:11::c9/64")
-    assert [values for name, values in told if name == "Route"][2:] == [
+    assert [values for name, values in reported if name == "Route"][2:] == [
         {"Destination": "fd00:11::/64", "Table": "101"},
         {"Destination": "fe80::/64", "Table": "101"},
         {"Destination": "::/0", "Gateway": "fe80::1", "Table": "101"},
     ]
-    assert [values for name, values in told if name == "RoutingPolicyRule"][2:] == [
+    assert [values for name, values in reported if name == "RoutingPolicyRule"][2:] == [
         {"From": "fd00:11::c9", "Table": "101", "Priority": "10001", "Family": "ipv6"},
         {"OutgoingInterface": "enp11s0", "Table": "101", "Priority": "10001", "Family": "ipv6"},
     ]
@@ -221,9 +221,9 @@ def test_both_families_in_every_back_end() -> None:
 
 def test_routes_of_the_main_table_say_so_and_need_no_rule() -> None:
     (file,) = files.Networkd(System()).files(kept(LINK)).values()
-    told = sections(file.text.replace("Address=fd00", "Address6=fd00"))
-    assert "RoutingPolicyRule" not in dict(told)
-    assert [values for name, values in told if name == "Route"] == [
+    reported = sections(file.text.replace("Address=fd00", "Address6=fd00"))
+    assert "RoutingPolicyRule" not in dict(reported)
+    assert [values for name, values in reported if name == "Route"] == [
         {"Destination": "10.0.0.0/16", "Gateway": "10.0.14.1", "Table": "254"},
         {"Destination": "fd00::/32", "Gateway": "fe80::1", "Table": "254"},
     ]
@@ -304,9 +304,9 @@ def test_networkmanagers_own_library_reads_the_keyfiles() -> None:
             text=True,
         )
         assert (done.returncode, done.stderr) == (0, "")
-        told, ours = keyfile(done.stdout), keyfile(file.text)
+        reported, ours = keyfile(done.stdout), keyfile(file.text)
         for section in ("ipv4", "ipv6"):
-            assert sorted(told[section]) == sorted(ours[section])
+            assert sorted(reported[section]) == sorted(ours[section])
 
 
 # -- who keeps them ---------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_files_of_every_back_end_are_known_again(tmp_path: Path) -> None:
 # -- loading ----------------------------------------------------------------------------------------------------------
 
 
-def told(system: System, ifindex: int, path: str, phase: str = "configured") -> None:
+def reported(system: System, ifindex: int, path: str, phase: str = "configured") -> None:
     text = "# This is private data. Do not parse.\nADMIN_STATE=%s\nNETWORK_FILE=%s\n" % (phase, path)
     system.write_file("/run/systemd/netif/links/%d" % ifindex, text)
 
@@ -364,14 +364,14 @@ def told(system: System, ifindex: int, path: str, phase: str = "configured") -> 
 def test_networkd_reloads_and_is_waited_for(tmp_path: Path) -> None:
     commands = Commands()
     system = node(tmp_path, commands=commands)
-    told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network")
+    reported(system, 2, "/etc/systemd/network/05-railyard-gpu01.network")
     files.Networkd(system).load(kept(FOUR), [], 1)
     assert commands.ran == ["networkctl reload"]
 
 
 def test_networkd_cannot_be_done_with_ipv6_without_a_carrier(tmp_path: Path) -> None:
     system = node(tmp_path)
-    told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "configuring")
+    reported(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "configuring")
     system.write_file("/sys/class/net/enp11s0/carrier", "0\n")
     files.Networkd(system).load(kept(BOTH), [], 0.1)
     for option, carrier in ((BOTH, "1"), (FOUR, "0")):
@@ -390,7 +390,7 @@ def test_networkd_cannot_be_done_with_ipv6_without_a_carrier(tmp_path: Path) -> 
 )
 def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, phase: str, message: str) -> None:
     system = node(tmp_path)
-    told(system, 2, path, phase)
+    reported(system, 2, path, phase)
     with pytest.raises(RailyardError) as error:
         files.Networkd(system).load(kept(FOUR), [], 0.1)
     assert message in error.value.message
@@ -400,10 +400,10 @@ def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, pha
 def test_a_state_from_before_the_reload_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = "/etc/systemd/network/05-railyard-gpu01.network"
     system = node(tmp_path)
-    monkeypatch.setattr(files.time, "sleep", lambda _seconds: told(system, 2, path, "failed"))
+    monkeypatch.setattr(files.time, "sleep", lambda _seconds: reported(system, 2, path, "failed"))
     monkeypatch.setattr(files, "RETRY", 0.1)
     for changed in ([], [path]):
-        told(system, 2, path)
+        reported(system, 2, path)
         # newer than the file, as where the kernel told systemd-networkd of an address in between
         os.utime(system.path("/run/systemd/netif/links/2"), ns=(0, time.time_ns() - 10**9))
         if not changed:
@@ -420,11 +420,11 @@ def test_networkd_that_gave_up_tries_once_more(tmp_path: Path) -> None:
     def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
         ran.append(" ".join(argv))
         if argv[1] == "reconfigure":
-            told(system, 2, path)
+            reported(system, 2, path)
         return CommandResult(0, "", "")
 
     system = System(str(tmp_path), answer)
-    told(system, 2, path, "failed")
+    reported(system, 2, path, "failed")
     files.Networkd(system).load(kept(FOUR), [], 0.1)
     assert ran == ["networkctl reload", "networkctl reconfigure enp11s0"]
 
@@ -436,7 +436,7 @@ def test_networkd_that_gave_up_twice_says_why(tmp_path: Path, monkeypatch: pytes
     )
     commands = Commands(journalctl=CommandResult(0, journal, ""))
     system = node(tmp_path, commands=commands)
-    told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "failed")
+    reported(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "failed")
     with pytest.raises(RailyardError) as error:
         files.Networkd(system).load(kept(FOUR), [], 0.1)
     assert error.value.message == "systemd-networkd reports enp11s0 as 'failed' (Could not set address: No buffer)"
@@ -450,7 +450,7 @@ def test_a_link_that_gets_its_name_later_is_not_waited_for(tmp_path: Path) -> No
 def test_netplan_is_generated_and_never_applied(tmp_path: Path) -> None:
     commands = Commands()
     system = node(tmp_path, commands=commands)
-    told(system, 2, "/run/systemd/network/10-netplan-enp11s0.network")
+    reported(system, 2, "/run/systemd/network/10-netplan-enp11s0.network")
     files.Netplan(system).load(kept(FOUR), [], 1)
     assert commands.ran == ["netplan generate", "networkctl reload"]
 
@@ -469,7 +469,7 @@ def test_networkmanager_activates_or_reapplies(tmp_path: Path, current: str, com
     ]
 
 
-def test_two_managers_at_once_are_told(tmp_path: Path) -> None:
+def test_two_managers_at_once_are_reported(tmp_path: Path) -> None:
     assert files.Networkd(node(tmp_path / "a", "systemd-networkd")).warnings() == []
     (text,) = files.Networkd(node(tmp_path / "b", "systemd-networkd", "NetworkManager")).warnings()
     assert "unmanaged-devices" in text

@@ -78,7 +78,7 @@ def shortened(kernel: PciKernel, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
-def test_without_extended_space_there_is_no_acs(kernel: PciKernel) -> None:
+def test_without_extended_space_there_is_not_an_acs(kernel: PciKernel) -> None:
     config(kernel, "root-port-acs-on")
     shortened(kernel, 256)
     read = Config(kernel, "0000:00:02.0")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rail ports and GPUs behind a switch, under a host bridge and apart: what is opened, what is refused, what is told."""
+"""Rail ports and GPUs behind a switch, under a host bridge and apart: what is changed, refused and reported."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_killed_anywhere_the_next_run_ends_it(kernel: PciKernel) -> None:
     assert place > 6
 
 
-def test_a_device_that_does_not_take_it_is_told(kernel: PciKernel) -> None:
+def test_a_device_that_does_not_take_it_is_reported(kernel: PciKernel) -> None:
     kernel.stuck.add(DOWN_GPU)
     with pytest.raises(RailyardError, match="was set, but reads back otherwise: ACSCtl") as caught:
         run(kernel)
@@ -222,7 +222,7 @@ def test_what_vfio_hands_on_is_kept_apart(kernel: PciKernel, function: str) -> N
     assert "%s below the bridge" % function in text and "handed on by VFIO" in text
 
 
-def test_a_virtual_machine_elsewhere_is_no_reason(kernel: PciKernel) -> None:
+def test_a_virtual_machine_elsewhere_is_not_a_reason(kernel: PciKernel) -> None:
     kernel.tree.driver(OTHER, "vfio-pci")
     assert len(run(kernel)[0]) == 3
 
@@ -263,7 +263,7 @@ def test_rdma_topo_on_a_machine_that_it_does_not_know(kernel: PciKernel) -> None
     assert len(run(kernel)[0]) == 3
 
 
-def test_lockdown_is_told_before_anything_is_done(kernel: PciKernel) -> None:
+def test_lockdown_is_reported_before_anything_is_done(kernel: PciKernel) -> None:
     kernel.tree.write("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
     (text,) = refused(kernel)
     assert "locked down (Secure Boot)" in text and "disable_acs_redir" in text
@@ -329,14 +329,14 @@ def test_a_gpu_farther_than_expected(kernel: PciKernel) -> None:
     assert it.warnings[0].startswith("0000:05:00.0: gpu_distance is PHB, not PXB. Remedy: ")
 
 
-def test_a_gpu_that_died_is_told_and_the_rest_is_done(kernel: PciKernel) -> None:
+def test_a_gpu_that_died_is_reported_and_the_rest_is_done(kernel: PciKernel) -> None:
     given = options(port(gpus=[0, 1]), gpus={"0": GPU, "1": "0000:77:00.0"})
     it = PciTuning(given, kernel)
     assert it.observe()["findings"][0]["found"] == "GPU 1, 0000:77:00.0, is not on the PCI bus"
     assert len(run(kernel, given)[0]) == 3
 
 
-def test_an_iommu_that_translates_is_told(kernel: PciKernel) -> None:
+def test_an_iommu_that_translates_is_reported(kernel: PciKernel) -> None:
     kernel.tree.write(kernel.tree.real(NIC) + "/iommu_group/type", "DMA-FQ")
     assert findings(kernel) == [("iommu", "identity", "DMA-FQ")]
     kernel.tree.write(kernel.tree.real(NIC) + "/iommu_group/type", "identity")
@@ -384,7 +384,7 @@ def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: PciKernel) -> 
     assert run(kernel, wanted)[0] == []
 
 
-def test_what_is_no_longer_wanted_is_taken_away(kernel: PciKernel) -> None:
+def test_what_is_not_a_longer_wanted_is_taken_away(kernel: PciKernel) -> None:
     run(kernel, options(persist=True))
     gone, _state = run(kernel, options(acs="leave", max_read_request=None, persist=True))
     assert [(each[0], each[3]) for each in gone[:2]] == [
@@ -422,9 +422,9 @@ def take_back(kernel: PciKernel, **more: t.Any) -> tuple[list[str], list[str]]:
     assert done == [(each.subject, each.attribute, each.before, each.after) for each in expected]
     again = PciTuning(given, kernel)
     assert again.changes(again.observe()) == [] and again.warnings == []
-    told = foreseen.outcome({}, expected)
-    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
-    return [each[0] for each in done], told["reboot_reasons"]
+    reported = foreseen.outcome({}, expected)
+    assert again.outcome({}, []) == reported and reported["reboot_required"] == bool(reported["reboot_reasons"])
+    return [each[0] for each in done], reported["reboot_reasons"]
 
 
 def test_absent_takes_back_what_is_kept_and_touches_no_register(kernel: PciKernel) -> None:

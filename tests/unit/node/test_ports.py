@@ -126,7 +126,7 @@ def test_the_order_lets_nothing_be_used_before_it_is_complete(node: Node) -> Non
     assert places == sorted(places)
 
 
-def test_only_what_drifted_is_mended(node: Node) -> None:
+def test_only_what_drifted_is_fixed(node: Node) -> None:
     run(node, PORTS)
     kernel = node.kernel
     kernel.delete_address(3, ipaddress.ip_interface("172.16.11.201/24"))
@@ -184,7 +184,7 @@ def test_addresses_change_places(node: Node) -> None:
     assert changes(node, swapped) == []
 
 
-def test_what_others_set_stays_and_what_is_in_the_way_is_told(node: Node) -> None:
+def test_what_others_set_stays_and_what_is_in_the_way_is_reported(node: Node) -> None:
     run(node, PORTS)
     kernel = node.kernel
     kernel.add_address(3, ipaddress.ip_interface("172.16.11.77/24"))
@@ -199,7 +199,7 @@ def test_what_others_set_stays_and_what_is_in_the_way_is_told(node: Node) -> Non
     assert (3, "192.0.2.1/24") in kernel.summary()["addresses"]
 
 
-def test_an_address_on_an_interface_that_came_between_two_looks_is_told(node: Node) -> None:
+def test_an_address_on_an_interface_that_came_between_two_looks_is_reported(node: Node) -> None:
     node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/24"))
     node.kernel.held_addresses = [each._replace(ifindex=99) for each in node.kernel.held_addresses]
     assert "172.16.11.201 is already the address of 99" in errors(node, PORTS)
@@ -321,9 +321,9 @@ def test_an_address_of_which_nothing_is_known_in_time_is_an_error(node: Node, mo
         node.kernel.table[index] = node.kernel.table[index]._replace(carrier=True)
 
     monkeypatch.setattr(node.kernel, "add_address", tentative)
-    with pytest.raises(RailyardError, match="has not yet found out whether another host has fd00:11::c9") as told:
+    with pytest.raises(RailyardError, match="has not yet found out whether another host has fd00:11::c9") as reported:
         run(node, [port(1, address6="fd00:11::c9/64")])
-    assert told.value.place == "ports[0].address6 (gpu01)"
+    assert reported.value.place == "ports[0].address6 (gpu01)"
     # one that is said to be usable meanwhile is
     monkeypatch.setattr(node.kernel, "add_address", add)
     node.kernel.held_addresses = [
@@ -332,7 +332,7 @@ def test_an_address_of_which_nothing_is_known_in_time_is_an_error(node: Node, mo
     run(node, [port(1, address6="fd00:11::c9/64")])
 
 
-def test_a_duplicate_is_told_before_the_back_end_is_asked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_duplicate_is_reported_before_the_back_end_is_asked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
     monkeypatch.setattr(Networkd, "load", lambda _self, kept, _changed, _timeout: loads.append(len(kept)))
     add = node.kernel.add_address
@@ -381,7 +381,7 @@ def test_a_route_that_leads_the_connection_astray_is_refused(node: Node, monkeyp
     assert changes(node, [port(1, routes=[{"to": "10.0.0.0/8", "via": None, "table": 101}])])
 
 
-def test_routes_that_others_gave_the_port_stay_and_are_told(node: Node) -> None:
+def test_routes_that_others_gave_the_port_stay_and_are_reported(node: Node) -> None:
     planned = {"to": "10.0.0.0/8", "via": "172.16.11.254", "table": None}
     # an interface that keeps an address keeps its routes
     node.kernel.add_address(3, ipaddress.ip_interface("192.0.2.1/24"))
@@ -444,16 +444,16 @@ def test_files_that_were_written_but_not_loaded_are_loaded(node: Node, monkeypat
 
 def test_what_the_back_end_takes_for_a_moment_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = node.kernel
-    told: list[str] = []
+    reported: list[str] = []
 
     def load(_self: Networkd, _kept: object, changed: t.Sequence[str], _timeout: float) -> None:
-        told.extend(changed)
+        reported.extend(changed)
         kernel.held_rules, rules = [], kernel.held_rules
         monkeypatch.setattr(time, "sleep", lambda _seconds: setattr(kernel, "held_rules", rules))
 
     monkeypatch.setattr(Networkd, "load", load)
     run(node, PORTS)
-    assert "/etc/systemd/network/05-railyard-gpu01.network" in told
+    assert "/etc/systemd/network/05-railyard-gpu01.network" in reported
     assert changes(node, PORTS) == []
 
 
@@ -466,7 +466,7 @@ def test_what_the_back_end_keeps_away_is_an_error(node: Node, monkeypatch: pytes
         run(node, PORTS)
 
 
-def test_a_record_that_makes_no_sense_is_written_anew(node: Node) -> None:
+def test_a_record_that_makes_no_sense_is_written_again(node: Node) -> None:
     run(node, PORTS)
     write(node.root / RECORD.lstrip("/"), "{")
     run(node, PORTS)
@@ -484,9 +484,9 @@ def test_without_a_record_one_rail_does_not_take_the_files_of_others_along(node:
         "run with state present and the ports that stay, or without ports to take all away." % RECORD
     )
     # all of them: what only the record could tell of stays
-    told = run(node, [], state="absent")
+    reported = run(node, [], state="absent")
     assert not [path for path in (node.root / "etc").rglob("*") if path.is_file()]
-    stays = "addresses, routes and rules that it recorded stay until the next boot" in " ".join(told["warnings"])
+    stays = "addresses, routes and rules that it recorded stay until the next boot" in " ".join(reported["warnings"])
     assert stays is (record is not None)
     assert changes(node, [PORTS[0]], state="absent") and run(node, PORTS)["changes"]
 
@@ -556,7 +556,7 @@ def test_an_interface_is_found_by_its_name_where_no_pci_address_is_given(node: N
     assert "ens2 is only another name of enp12s0" in errors(node, [port(2, pci=None, netdev="ens2")])
 
 
-def test_what_stands_for_vfs_is_not_taken_for_the_port(node: Node) -> None:
+def test_what_is_for_vfs_is_not_taken_for_the_port(node: Node) -> None:
     node.kernel.nic("rep0")
     (node.root / "sys/bus/pci/devices/0000:0b:00.0/net/rep0").mkdir()
     write(node.root / "sys/class/net/rep0/phys_port_name", "pf0vf0")
@@ -602,7 +602,7 @@ def test_a_subnet_that_leads_the_connection_astray_is_refused(node: Node, monkey
     assert "172.16.22.0/24 contains 172.16.22.9, the peer of this connection" in text
 
 
-def test_all_that_is_wrong_is_said_at_once(node: Node) -> None:
+def test_all_that_is_wrong_is_reported_at_once(node: Node) -> None:
     node.kernel.add_address(6, ipaddress.ip_interface("172.16.12.201/24"))
     text = errors(
         node,
@@ -618,7 +618,7 @@ def test_all_that_is_wrong_is_said_at_once(node: Node) -> None:
     assert "ports[2].pci (gpu03): there is no PCI function 0000:ff:00.0" in text
 
 
-def test_strict_filtering_from_all_is_refused_and_other_defeats_are_told(node: Node) -> None:
+def test_strict_filtering_from_all_is_refused_and_other_defeats_are_reported(node: Node) -> None:
     node.kernel.sysctl("all", "rp_filter").write_text("1")
     assert "rp_filter is 1, and the kernel takes the larger" in errors(node, [port(1, sysctl={"rp_filter": 0})])
     assert run(node, [port(1, sysctl={"rp_filter": 2})])["effective_sysctl"] == {"enp11s0": {"rp_filter": 2}}
@@ -639,7 +639,7 @@ def test_no_back_end_is_an_error_unless_nothing_is_to_be_kept(tmp_path: Path) ->
     assert node.kernel.summary()["addresses"] == []
 
 
-def test_no_carrier_is_told(node: Node) -> None:
+def test_no_carrier_is_reported(node: Node) -> None:
     write(node.root / "sys/class/net/enp11s0/carrier", "0")
     assert any("enp11s0 (gpu01) has no carrier" in text for text in run(node, [port(1)])["warnings"])
 
@@ -703,9 +703,9 @@ def test_what_a_pod_has_is_left_alone_and_comes_back_as_it_was(
     files = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
     whole = node.kernel.summary()
     away(True)
-    told = run(node, ports)
-    assert told["changes"] == [] and told["held"] == [{"rail": "gpu01", "pci": "0000:0b:00.0", "by": WHY}]
-    assert [each for each in told["warnings"] if "left alone" in each] == [
+    reported = run(node, ports)
+    assert reported["changes"] == [] and reported["held"] == [{"rail": "gpu01", "pci": "0000:0b:00.0", "by": WHY}]
+    assert [each for each in reported["warnings"] if "left alone" in each] == [
         "gpu01 (0000:0b:00.0) is left alone: %s. Remedy: run again once it is back, if something of it is to change"
         % WHY
     ]
@@ -719,15 +719,15 @@ def test_what_a_pod_has_is_left_alone_and_comes_back_as_it_was(
     assert run(node, ports)["changes"] == []
 
 
-def test_the_files_of_a_port_whose_name_nobody_knows_stay(
+def test_the_files_of_a_port_whose_name_no_one_knows_stay(
     node: Node, away: t.Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = [dict(each, netdev=None) for each in PORTS]
     run(node, ports)
     monkeypatch.setattr(vf_holders, "moved", functools.partial(vf_holders.moved, look=lambda *_given: {}))
     away(True)
-    told = run(node, ports)
-    assert told["changes"] == [] and "which cannot be entered" in told["held"][0]["by"]
+    reported = run(node, ports)
+    assert reported["changes"] == [] and "which cannot be entered" in reported["held"][0]["by"]
     away(False)
     assert run(node, ports)["held"] == []
 
@@ -735,21 +735,21 @@ def test_the_files_of_a_port_whose_name_nobody_knows_stay(
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("told", [True, False])
 def test_files_of_a_port_that_stays_in_a_pod_outlive_another_port(
-    node: Node, away: t.Callable[[bool], None], monkeypatch: pytest.MonkeyPatch, named: bool, told: bool
+    node: Node, away: t.Callable[[bool], None], monkeypatch: pytest.MonkeyPatch, named: bool, reported: bool
 ) -> None:
     ports = PORTS if named else [dict(each, netdev=None) for each in PORTS]
     run(node, [ports[0]])
     own = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
     run(node, ports)
-    if not told:
+    if not reported:
         monkeypatch.setattr(vf_holders, "moved", functools.partial(vf_holders.moved, look=lambda *_given: {}))
     away(True)
     taken = run(node, [ports[1]], state="absent")
     assert [each["rail"] for each in taken["held"]] == ["gpu01"]
     assert "gpu01 (0000:0b:00.0) is left alone" in " ".join(taken["warnings"])
     left = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
-    # where nobody knows its name, none goes before it is back
-    assert left == own if named or told else set(own) < set(left)
+    # while its name is unknown, no file is removed before it is back
+    assert left == own if named or reported else set(own) < set(left)
     away(False)
     run(node, [ports[1]], state="absent")
     assert {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()} == own

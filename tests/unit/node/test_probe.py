@@ -77,7 +77,7 @@ def test_full_packets_come_back_and_too_large_ones_are_named() -> None:
 
 
 @needs_root
-def test_an_address_that_is_not_ours_is_told_and_the_others_are_probed() -> None:
+def test_an_address_that_is_not_ours_is_reported_and_the_others_are_probed() -> None:
     away, here = reach([target(source="192.0.2.1"), target()], 1, 0.3)
     assert (away["sent"], away["received"]) == (1, 0)
     assert away["error"] == "no socket from 192.0.2.1 on lo: Cannot assign requested address"
@@ -229,13 +229,13 @@ def test_full_packets_come_back_over_ipv6_and_are_not_cut_up() -> None:
 
 
 @needs_root
-def test_ipv6_is_told_beside_ipv4_and_alone_makes_a_rail_red(
+def test_ipv6_is_reported_beside_ipv4_and_alone_makes_a_rail_red(
     perftest: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     _runner, system = perftest(CommandResult(0, TABLE, ""))
     given = target(port=1, source="127.0.0.1", device="rxe0")
-    wishes = [dict(given, **SIX), dict(given, peer="b", source6="::1", address6="2001:db8::9"), dict(given, peer="c")]
-    both, dark, unasked = probe.probe(options(targets=wishes), system)
+    specs = [dict(given, **SIX), dict(given, peer="b", source6="::1", address6="2001:db8::9"), dict(given, peer="c")]
+    both, dark, unasked = probe.probe(options(targets=specs), system)
     assert (both["reach6"]["received"], unasked["reach6"]) == (2, None)
     assert dark["reach"]["received"] == 2 and dark["reach6"]["received"] == 0 and not dark["ok"]
     # the transfer's own error comes first: here is no GID for the address
@@ -260,12 +260,12 @@ def test_data_is_in_gpu_memory_where_the_program_can(
     runner, system = perftest(CommandResult(0, TABLE, ""), help_text)
     if peermem:
         (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
-    wish = target(source="172.16.11.201", address="172.16.11.202", port=40000)
-    result = probe.transfer(dict(wish, gpu="0000:1b:00.0"), options(), system)
+    spec = target(source="172.16.11.201", address="172.16.11.202", port=40000)
+    result = probe.transfer(dict(spec, gpu="0000:1b:00.0"), options(), system)
     assert (result["gpu"], result["error"]) == (bool(asked), "")
     assert [each for each in runner.asked if "cuda" in each] == asked
-    # nobody asked for it
-    assert probe.transfer(wish, options(), system)["gpu"] is False and not any("cuda" in each for each in runner.asked)
+    # not requested
+    assert probe.transfer(spec, options(), system)["gpu"] is False and not any("cuda" in each for each in runner.asked)
 
 
 # -- rails without addresses -------------------------------------------------------------------------------------------
@@ -276,8 +276,8 @@ NEWER = "      --bind_source_ip Source IP\n      --ipv6-addr (SYMMETRIC)\n"
 
 
 def bare_target(**other: t.Any) -> dict[str, t.Any]:
-    wish: dict[str, t.Any] = {"rail": "gpu01", "peer": "node-1", "device": None, "pci": "0000:18:00.0", "mtu": 4092}
-    return dict(wish, port=40000, meet=MET, error="", remedy="", **other)
+    spec: dict[str, t.Any] = {"rail": "gpu01", "peer": "node-1", "device": None, "pci": "0000:18:00.0", "mtu": 4092}
+    return dict(spec, port=40000, meet=MET, error="", remedy="", **other)
 
 
 @pytest.fixture
@@ -320,10 +320,10 @@ def test_the_device_of_an_address_over_infiniband_is_that_of_the_port(
     infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path
 ) -> None:
     runner, system = infiniband(CommandResult(0, TABLE, ""))
-    wish = target(device=None, netdev="ibs1", source="172.16.11.201", address="172.16.11.202", port=40000)
+    spec = target(device=None, netdev="ibs1", source="172.16.11.201", address="172.16.11.202", port=40000)
     place = tmp_path / "sys/class/net/ibs1/device/infiniband/mlx5_0"
     place.mkdir(parents=True)
-    result = probe.transfer(wish, options(), system)
+    result = probe.transfer(spec, options(), system)
     assert result["error"] == "" and runner.asked[:3] == ["/usr/bin/ib_write_bw", "-d", "mlx5_0"]
     assert "-x" not in runner.asked and runner.asked[-1] == "172.16.11.202"
 
@@ -346,7 +346,7 @@ def test_a_management_address_of_ipv6_needs_a_perftest_that_knows_it(
         CommandResult(124, "", "ib_write_bw: no answer within 5 s"),
     ],
 )
-def test_who_cannot_be_met_is_no_ill_rail_and_is_tried_once(
+def test_who_cannot_be_met_is_not_an_ill_rail_and_is_tried_once(
     infiniband: t.Callable[..., tuple[Perftest, System]], done: CommandResult
 ) -> None:
     runner, system = infiniband(done)
@@ -422,7 +422,7 @@ class Node(System):
 
 @pytest.fixture
 def server(tmp_path: Path) -> t.Iterator[Node]:
-    """A node with InfiniBand, and a stand-in for perftest that listens where it is told to."""
+    """A node with InfiniBand, and a fake perftest that listens where it is configured to."""
     for program in (probe.PROGRAM, probe.LATENCY):
         text = STAND_IN.format(python=sys.executable, help=str(tmp_path / "help"), log=str(tmp_path / "log"))
         (tmp_path / program).write_text(text)
@@ -453,7 +453,7 @@ def test_a_server_listens_at_the_management_address_alone_and_says_where(
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_an_older_server_is_not_told_what_it_does_not_know(
+def test_an_older_server_is_not_reported_what_it_does_not_know(
     server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "help").write_text("  -d, --ib-dev=<dev>\n")
@@ -469,7 +469,7 @@ def test_a_server_on_infiniband_with_an_address_and_without_a_name_is_the_ports(
     assert (tmp_path / "log").read_text().startswith("-d mlx5_0 ")
 
 
-def test_ports_with_addresses_are_met_there_unless_it_is_told_otherwise(server: Node, tmp_path: Path) -> None:
+def test_ports_with_addresses_are_met_there_unless_it_is_reported_otherwise(server: Node, tmp_path: Path) -> None:
     roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
     (result,) = probe.serve(options(ports=[roce]), server)
     assert (result["meet"], "--bind_source_ip" in (tmp_path / "log").read_text()) == (None, False)
@@ -483,8 +483,8 @@ def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tm
     roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1]
-        wish = "%d-%d" % (first, first + 8)
-        served = probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, tcp_ports=wish), server)
+        spec = "%d-%d" % (first, first + 8)
+        served = probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, tcp_ports=spec), server)
         held = [each[key] for each in served for key in ("port", "latency_port")]
         assert len(set(held)) == 4 and all(first < each <= first + 8 for each in held)
         with pytest.raises(RailyardError, match="0 of the TCP ports %d-%d are free, and 1 are needed" % (first, first)):
@@ -531,7 +531,7 @@ def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch
 
 
 def test_addresses_of_an_interface_are_those_that_reach_further_than_it() -> None:
-    # the loopback's are host-wide, and so nobody's management address
+    # the loopback's are host-wide, and so not a management address
     assert probe_rendezvous._held(["lo"]) == []
 
 
@@ -584,9 +584,9 @@ def gone_by(done: t.Callable[[], bool]) -> None:
 def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1] + 1
-    wish = "%d-%d" % (first, first + 7)
+    spec = "%d-%d" % (first, first + 7)
     with ThreadPoolExecutor(4) as pool:
-        found = [pool.submit(serve, server, "run %d" % number, tcp_ports=wish) for number in range(4)]
+        found = [pool.submit(serve, server, "run %d" % number, tcp_ports=spec) for number in range(4)]
         ports = [each.result()[0] for each in found]
     assert len(set(ports)) == 4 and all(waits(port) for port in ports)
 
@@ -594,28 +594,28 @@ def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
 def test_too_few_ports_say_whose_servers_are_on_them(server: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1] + 1
-    wish = "%d-%d" % (first, first)
-    serve(server, ONE, tcp_ports=wish)
+    spec = "%d-%d" % (first, first)
+    serve(server, ONE, tcp_ports=spec)
     with pytest.raises(RailyardError) as refused:
-        serve(server, TWO, tcp_ports=wish)
+        serve(server, TWO, tcp_ports=spec)
     assert "servers of other runs wait: 1 of %s, until 20" % ONE in refused.value.message
     assert "mode=stop" in refused.value.remedy
 
 
-def test_runs_that_overlap_are_told_of_each_other(server: Node) -> None:
+def test_runs_that_overlap_are_reported_each_other(server: Node) -> None:
     assert serve(server, ONE)[1] == []
     time.sleep(0.01)
     serve(server, TWO)
-    told = call(server, "stop", ONE)["others"]
-    assert [each["run"] for each in told] == [TWO]
-    assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z", told[0]["since"])
+    reported = call(server, "stop", ONE)["others"]
+    assert [each["run"] for each in reported] == [TWO]
+    assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z", reported[0]["since"])
     assert [each["run"] for each in call(server, "stop", TWO)["others"]] == [ONE]
-    # one that begins when both have ended has met nobody
+    # one that begins when both have ended has found no partner
     time.sleep(0.01)
     assert call(server, "serve", "later", ports=[])["others"] == []
 
 
-def test_what_a_run_that_was_cut_off_has_left_is_nobody_until_it_is_made_use_of(server: Node) -> None:
+def test_what_a_run_that_was_cut_off_has_left_is_not_an_one_until_it_is_made_use_of(server: Node) -> None:
     left, _told = serve(server, ONE)
     time.sleep(0.01)
     assert serve(server, TWO)[1] == [] and call(server, "stop", TWO)["others"] == []
@@ -668,7 +668,7 @@ time.sleep(60)
 """
 
 
-def test_a_run_that_is_killed_while_it_starts_servers_holds_up_nobody(
+def test_a_run_that_is_killed_while_it_starts_servers_holds_up_no_one(
     server: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe_runs, "PATIENCE", 0.3)
@@ -685,7 +685,7 @@ def test_a_run_that_is_killed_while_it_starts_servers_holds_up_nobody(
     assert serve(server, ONE)[0]
 
 
-def test_half_a_note_is_no_harm(server: Node) -> None:
+def test_half_a_note_is_not_a_harm(server: Node) -> None:
     serve(server, ONE)
     for place, name in ((probe_runs.SERVER_DIR, "1"), (probe_runs.RUNS_DIR, "x.json")):
         (server.place / place.lstrip("/") / name).write_text('{"run": "b"')

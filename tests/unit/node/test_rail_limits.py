@@ -188,7 +188,7 @@ def test_a_service_that_has_it_already_gets_no_file(node: Node) -> None:
     assert node.operations == []
 
 
-def test_another_drop_in_that_counts_is_told(node: Node) -> None:
+def test_another_drop_in_that_counts_is_reported(node: Node) -> None:
     node.others["kubelet"] = "65536"
     with pytest.raises(RailyardError, match="kubelet: gets LimitMEMLOCK=65536 all the same: another drop-in") as caught:
         run(node, memlock="unlimited")
@@ -285,7 +285,7 @@ def test_neighbour_tables_grow_and_never_shrink(node: Node) -> None:
     assert state["neighbours"] == {"gc_thresh1": 4096, "gc_thresh2": 512, "gc_thresh3": 16384}
 
 
-def test_a_later_file_is_told(node: Node) -> None:
+def test_a_later_file_is_reported(node: Node) -> None:
     node.tree.write("/etc/sysctl.d/99-site.conf", "net/ipv4/neigh/default/gc_thresh3=2048")
     _done, _state, it = run(node, neighbours={"gc_thresh3": 16384})
     assert it.warnings[-1].startswith("/etc/sysctl.d/99-site.conf sets net.ipv4.neigh.default.gc_thresh3 after")
@@ -460,7 +460,7 @@ def test_taken_back_twice_is_nothing_and_a_boot_ends_the_reasons(set_up: Node) -
     assert done == [] and it.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
 
 
-def test_a_service_of_an_earlier_call_is_told_of_until_it_is_restarted(node: Node) -> None:
+def test_a_service_of_an_earlier_call_is_reported_until_it_is_restarted(node: Node) -> None:
     node.services["buildkit"], node.loaded["buildkit"] = 931, "8388608"
     node.process(931, "8388608")
     run(node, memlock="unlimited", services=["buildkit"])
@@ -482,7 +482,7 @@ def test_set_again_the_reasons_are_forgotten(set_up: Node) -> None:
 
 
 def test_a_node_that_never_had_limits_is_left_as_it_is(node: Node) -> None:
-    # a unit that somebody else has changed, and that systemd has not read, is not ours to load
+    # a unit that another program has changed, and that systemd has not read, is not ours to load
     node.loaded["containerd"] = "infinity"
     node.process(812, "unlimited")
     done, state, it = run(node, state="absent", ports=[{"netdev": "gone"}])
@@ -529,7 +529,7 @@ def test_systemd_knows_though_a_run_was_cut_off_that_had_nothing_to_note(node: N
 # -- told -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_only_told(node: Node) -> None:
+def test_what_is_only_reported(node: Node) -> None:
     node.tree.write("/proc/sys/net/ipv4/conf/all/rp_filter", "1")
     node.tree.write("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave")
     node.tree.write("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance")

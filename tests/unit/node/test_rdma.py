@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.code
 
 
 class Kernel:
-    """Stands where the socket stands: command -> answers, or the error number."""
+    """Fake socket: command -> answers, or the error number."""
 
     def __init__(self, **answers: t.Any) -> None:
         self.answers = answers
@@ -133,7 +133,7 @@ def test_a_device_that_vanishes_while_links_are_read_is_left_out() -> None:
     assert (found["device"], found["netdev"]) == ("rxe_b", None)
 
 
-def test_a_state_without_a_name_is_told_as_its_number() -> None:
+def test_a_state_without_a_name_is_reported_as_its_number() -> None:
     kernel = Kernel(get=[device(3, "a")], port_get=[codec.u8(rdma_netlink.ATTR_PORT_STATE, 9)])
     assert rdma_netlink.links(kernel)[0]["state"] == "9"
 

@@ -293,7 +293,7 @@ def test_soft_links_exchange_netdevs_by_their_names(host: Host) -> None:
     assert [change[1] for change in act(host.link(rxe(1), rxe(2)))] == ["name"] * 3
 
 
-def test_a_link_of_another_type_that_has_the_name_is_made_anew(host: Host) -> None:
+def test_a_link_of_another_type_that_has_the_name_is_made_again(host: Host) -> None:
     host.device("rxe_gpu01", "siw", 1)
     assert act(host.link(rxe(1))) == [
         ("rxe_gpu01", "link", "siw on enp1s0", None),
@@ -343,7 +343,7 @@ def test_in_use_is_refused_with_the_users_name(host: Host) -> None:
     assert host.names() == {"enp2s0": "mlx5_gpu02", "enp3s0": "rxe_gpu03"}
 
 
-def test_in_use_and_not_touched_is_no_matter(host: Host) -> None:
+def test_in_use_and_not_touched_is_not_a_matter(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     host.users = {"rxe_gpu01": [qp(70)]}
     assert act(host.link(rxe(1), rxe(2))) == [("rxe_gpu02", "link", None, "rxe on enp2s0")]
@@ -540,7 +540,7 @@ def test_a_port_with_another_name_and_another_netdev_is_one_port(host: Host) -> 
     assert kept == [dict(port, name="mlx5_gpu01", netdev="gpu01")]
 
 
-def test_a_refused_wish_is_not_kept(host: Host) -> None:
+def test_a_refused_spec_is_not_kept(host: Host) -> None:
     refused(host.link(rxe(1), {"name": "rxe0", "type": "rxe", "netdev": "mgmt0"}, persist=True))
     assert not (host.root / "etc").exists()
 
@@ -591,12 +591,12 @@ def take_back(host: Host, *ports: dict[str, t.Any], **options: t.Any) -> tuple[l
     link = host.link(*ports, **options)
     done = act(link)
     assert done == [(each.subject, each.attribute, each.before, each.after) for each in expected]
-    told = link.outcome({}, [])
-    assert foreseen.outcome({}, expected) == told
+    reported = link.outcome({}, [])
+    assert foreseen.outcome({}, expected) == reported
     again = host.link(*ports, **options)
     assert again.changes(again.observe()) == []
-    assert again.outcome({}, []) == told and told["reboot_required"] == bool(told["reboot_reasons"])
-    return done, told["reboot_reasons"]
+    assert again.outcome({}, []) == reported and reported["reboot_required"] == bool(reported["reboot_reasons"])
+    return done, reported["reboot_reasons"]
 
 
 def test_absent_takes_links_away_and_tells_of_names(host: Host) -> None:

@@ -113,7 +113,7 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def told(changes: t.Sequence[Change]) -> list[tuple[t.Any, ...]]:
+def reported(changes: t.Sequence[Change]) -> list[tuple[t.Any, ...]]:
     return [(change.subject, change.attribute, change.before, change.after) for change in changes]
 
 
@@ -123,9 +123,9 @@ def act(mode: RdmaMode) -> tuple[list[tuple[t.Any, ...]], dict[str, t.Any]]:
     changes = mode.changes(state)
     done: list[Change] = []
     after = converge(mode, state, changes, done)
-    assert told(done) == told(changes)
+    assert reported(done) == reported(changes)
     assert mode.changes(mode.observe()) == []
-    return told(changes), dict(after, **mode.outcome(after, []))
+    return reported(changes), dict(after, **mode.outcome(after, []))
 
 
 def test_live_and_file(host: Host) -> None:
@@ -191,7 +191,7 @@ def test_later_files_lose_the_parameter_alone(host: Host) -> None:
     assert after["next_boot_source"] == FILE
 
 
-def test_what_is_no_utf8_in_anothers_file_stays_and_so_do_its_permissions(host: Host) -> None:
+def test_what_is_not_a_utf8_in_anothers_file_stays_and_so_do_its_permissions(host: Host) -> None:
     path = host.put("etc/modprobe.d/zzz.conf", "")
     path.write_bytes(b"# f\xfcr die Karte\noptions ib_core netns_mode=1\n")
     path.chmod(0o600)
@@ -200,7 +200,7 @@ def test_what_is_no_utf8_in_anothers_file_stays_and_so_do_its_permissions(host: 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_vendors_file_that_is_no_utf8_is_hidden_and_shown_again(host: Host) -> None:
+def test_a_vendors_file_that_is_not_a_utf8_is_hidden_and_shown_again(host: Host) -> None:
     vendors = host.put("usr/lib/modprobe.d/zzz.conf", "")
     vendors.write_bytes(b"# f\xfcr die Karte\noptions ib_core netns_mode=1\n")
     act(host.mode(switch="never"))
@@ -219,7 +219,7 @@ def test_an_image_that_is_only_a_link_to_nowhere_is_none(host: Host) -> None:
     act(host.back("never"))
 
 
-def test_a_value_that_is_none_is_taken_out_wherever_it_stands(host: Host) -> None:
+def test_a_value_that_is_none_is_taken_out_wherever_it_is(host: Host) -> None:
     host.put("etc/modprobe.d/a.conf", "options ib_core netns_mode=exclusive\n")
     assert host.mode().observe()["next_boot"] is None
     changes, after = act(host.mode(switch="never"))
@@ -227,7 +227,7 @@ def test_a_value_that_is_none_is_taken_out_wherever_it_stands(host: Host) -> Non
     assert after["next_boot"] == "exclusive"
 
 
-def test_our_file_broken_by_hand_is_mended(host: Host) -> None:
+def test_our_file_broken_by_hand_is_fixed(host: Host) -> None:
     act(host.mode(switch="never"))
     host.put(FILE, "options ib_core netns_mode=\n")
     changes, after = act(host.mode(switch="never"))
@@ -291,7 +291,7 @@ def test_other_namespaces_are_refused_where_nothing_is_gained(host: Host, persis
         mode.changes(mode.observe())
 
 
-def test_busy_for_a_reason_that_nobody_sees(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_for_a_reason_that_no_one_sees(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rdma_mode, "PATIENCE", 0.0)
     host.busy = 9
     mode = host.mode()
@@ -323,8 +323,10 @@ def test_not_loaded_only_the_next_boot(tmp_path: Path) -> None:
     changes, after = act(mode)
     assert changes == [(FILE, "netns_mode", None, "netns_mode=0")]
     assert (after["live"], after["mode"], after["reboot_required"]) == (None, "exclusive", False)
-    told = "the RDMA subsystem is not loaded, so no mode was switched: %s sets mode exclusive for its next load" % FILE
-    assert mode.warnings == [told]
+    reported = (
+        "the RDMA subsystem is not loaded, so no mode was switched: %s sets mode exclusive for its next load" % FILE
+    )
+    assert mode.warnings == [reported]
     again = host.mode()
     assert act(again)[0] == [] and again.warnings == []
     mode = host.mode(switch="require")
@@ -371,7 +373,7 @@ def test_the_image_is_left_alone_where_the_module_is_not_in_it(host: Host) -> No
     assert [change[0] for change in act(host.mode())[0]] == [IMAGE]
 
 
-def test_a_run_killed_before_the_rebuild_is_mended(host: Host) -> None:
+def test_a_run_killed_before_the_rebuild_is_fixed(host: Host) -> None:
     host.image(age=100)
     mode = host.mode()
     mode.changes(mode.observe())[0].act()
@@ -509,7 +511,7 @@ def test_required_to_switch_nothing_is_taken_back_where_it_cannot(host: Host) ->
     assert below(host) == before
 
 
-def test_busy_for_a_reason_that_nobody_sees_it_is_noted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_for_a_reason_that_no_one_sees_it_is_noted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rdma_mode, "PATIENCE", 0.0)
     act(host.mode())
     host.busy = 99

@@ -71,11 +71,11 @@ class Node(System):
     def ibstat(self, name: str) -> None:
         """The ports of an ``ibstat``, at addresses of ours."""
         for number, part in enumerate(recording(name).split("CA '")[1:]):
-            fields = dict(re.findall(r"^\s+([A-Z][\w ]+): (.+)$", part, re.MULTILINE))
+            reported = dict(re.findall(r"^\s+([A-Z][\w ]+): (.+)$", part, re.MULTILINE))
             device = part.partition("'")[0]
-            self.port("0000:0b:00.%d" % number, "port%d" % number, device, fields["Link layer"] == "InfiniBand")
-            values = {"state": STATES[fields["State"]], "phys_state": PHYSICAL[fields["Physical state"]]}
-            values.update(lid="0x%x" % int(fields["Base lid"]), sm_lid="0x%x" % int(fields["SM lid"]))
+            self.port("0000:0b:00.%d" % number, "port%d" % number, device, reported["Link layer"] == "InfiniBand")
+            values = {"state": STATES[reported["State"]], "phys_state": PHYSICAL[reported["Physical state"]]}
+            values.update(lid="0x%x" % int(reported["Base lid"]), sm_lid="0x%x" % int(reported["SM lid"]))
             for attribute, text in values.items():
                 self.tree.write("/sys/class/infiniband/%s/ports/1/%s" % (device, attribute), text)
 
@@ -146,7 +146,7 @@ def test_a_port_whose_subnet_manager_is_not_there(
         required.changes(required.observe())
 
 
-def test_the_ethernet_port_of_such_a_card_is_no_infiniband_port(tmp_path: Path) -> None:
+def test_the_ethernet_port_of_such_a_card_is_not_an_infiniband_port(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.ibstat("infiniband/ibstat-vpi-both.txt")
     with pytest.raises(RailyardError, match="port0 is not an IPoIB interface"):
@@ -174,10 +174,10 @@ def test_gid_tables(tmp_path: Path, name: str, count: int, infiniband: str) -> N
         expected.append((device, int(index), gid, kind, netdev or None, address))
     found = [row for device in devices for row in gids.from_sysfs(node, device)]
     assert len(found) == count == int(text.rpartition("n_gids_found=")[2])
-    fields = [(row["device"], row["index"], row["gid"], row["type"], row["netdev"], row["address"]) for row in found]
+    reported = [(row["device"], row["index"], row["gid"], row["type"], row["netdev"], row["address"]) for row in found]
     # the tool shows an address where it is IPv4
-    assert [each[:5] + (each[5] if "." in (each[5] or "") else None,) for each in fields] == expected
-    assert [each[5] for each in fields if each[3] == "IB"] == [None]
+    assert [each[:5] + (each[5] if "." in (each[5] or "") else None,) for each in reported] == expected
+    assert [each[5] for each in reported if each[3] == "IB"] == [None]
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def test_gid_tables(tmp_path: Path, name: str, count: int, infiniband: str) -> N
 )
 def test_the_firmware_that_a_driver_tells(tmp_path: Path, name: str, version: str, psid: str | None) -> None:
     node = Node(tmp_path)
-    fields = dict(line.split(": ", 1) for line in recording("ethtool/%s.txt" % name).splitlines() if ": " in line)
-    address = fields["bus-info"]
+    reported = dict(line.split(": ", 1) for line in recording("ethtool/%s.txt" % name).splitlines() if ": " in line)
+    address = reported["bus-info"]
     node.tree.function("pci0000:00/0000:00:01.0/" + address)
     node.tree.netdev(address, "eth7")
     firmware = node.firmware(
-        {"pci": address}, drivers=lambda names: {each: fields["firmware-version"] for each in names}
+        {"pci": address}, drivers=lambda names: {each: reported["firmware-version"] for each in names}
     )
     card = firmware.observe()["cards"][address]
     assert (card["version"], card["psid"]) == (version, psid)

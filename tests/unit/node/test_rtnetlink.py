@@ -113,7 +113,7 @@ def test_address_survives_the_wire(address: str, broadcast: str | None) -> None:
     assert held == (ipaddress.ip_address(broadcast).packed if broadcast else None)
 
 
-def test_what_is_done_already_is_no_error() -> None:
+def test_what_is_done_already_is_not_an_error() -> None:
     writer, _kernel = rtnl(errno.EEXIST, errno.EADDRNOTAVAIL, errno.ESRCH, errno.ENOENT)
     route = rtnetlink.Route(101, ADDRESS.network, 4, None, ADDRESS.ip, 0, 4, rtnetlink.SCOPE_LINK)
     writer.add_address(4, ADDRESS)

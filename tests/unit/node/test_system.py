@@ -110,7 +110,7 @@ def test_a_command_that_must_succeed_becomes_an_error_with_what_it_said(tmp_path
     assert str(error.value).endswith("Remedy: mend it.")
 
 
-def test_all_errors_are_told_together() -> None:
+def test_all_errors_are_reported_together() -> None:
     first = RailyardError("is too large", "ports[0].mtu", "lower it")
     second = RailyardError("is missing", "ports[1].pci")
     raise_all([])

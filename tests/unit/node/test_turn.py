@@ -65,7 +65,7 @@ def holder(tmp_path: Path) -> t.Iterator[subprocess.Popen[str]]:
     process.wait()
 
 
-def test_where_nobody_is_at_work_nothing_is_written(tmp_path: Path) -> None:
+def test_where_no_one_is_at_work_nothing_is_written(tmp_path: Path) -> None:
     boot_lock.wait(System(str(tmp_path)), 0)
     assert os.listdir(tmp_path) == []
     with boot_lock.turn(System(str(tmp_path)), "a test", 0):
@@ -96,7 +96,7 @@ def test_its_end_is_waited_for_however_it_comes(tmp_path: Path, holder: subproce
     assert not system.exists(boot_lock.FILE)
 
 
-def test_a_child_that_goes_on_alone_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_child_that_goes_on_alone_holds_no_one_up(tmp_path: Path) -> None:
     """As one of ``apart`` does, which the kernel holds up."""
     system = System(str(tmp_path))
     come, go = os.pipe()
@@ -176,6 +176,6 @@ def test_the_boot_program_says_for_whom_it_waited_in_vain(
     began = time.monotonic()
     assert boot_program.main([], kept, patience=0) == 1
     assert time.monotonic() - began < 10, "all files together wait as long as one"
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 2 and all("a test (pid %d)" % holder.pid in line for line in told)
+    reported = capsys.readouterr().err.splitlines()
+    assert len(reported) == 2 and all("a test (pid %d)" % holder.pid in line for line in reported)
     assert kept.read("/value") is None

@@ -27,7 +27,7 @@ OTHER_REASON = "QoS of gpu02, gpu03 stays as set until the next boot"
 GOES = Change("/etc/some.conf", "options", "there", None, lambda: None)
 
 
-def test_reasons_are_told_until_they_are_forgotten(tmp_path: Path) -> None:
+def test_reasons_are_reported_until_they_are_forgotten(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     until = UntilBoot(system, "roce_qos")
     assert until.read() == [] and until.keep([]) == []
@@ -144,7 +144,7 @@ def test_an_entry_survives_being_stored(name: str) -> None:
     "value",
     [None, 3, [], {}, {"id": "no such id", "subjects": []}, {"id": "qos"}, {"id": "hugepages", "subjects": ["1"]}],
 )
-def test_a_damaged_entry_is_no_entry(value: object) -> None:
+def test_a_damaged_entry_is_not_an_entry(value: object) -> None:
     assert from_dict(value) is None
 
 

@@ -44,7 +44,7 @@ def card(name: bytes = NAME, fields: dict[bytes, bytes] = FIELDS, tail: bytes = 
 
 def test_a_cards_word() -> None:
     assert vpd.decode(card()) == WHOLE
-    # what stands behind the end tag is not looked at
+    # what is behind the end tag is not looked at
     assert vpd.decode(card(tail=resource(0x90, field(b"SN", b"other")))) == WHOLE
 
 
@@ -63,8 +63,8 @@ def test_a_cards_word() -> None:
         (resource(0x90, field(b"PN", b"MCX") + b"SN\x20MT23"), Vpd(None, "MCX", None)),
     ],
 )
-def test_what_is_cut_off_or_wrong_is_not_guessed(data: bytes, told: Vpd | None) -> None:
-    assert vpd.decode(data) == told
+def test_what_is_cut_off_or_wrong_is_not_guessed(data: bytes, reported: Vpd | None) -> None:
+    assert vpd.decode(data) == reported
 
 
 def test_cut_anywhere_it_never_breaks_nor_lies() -> None:
