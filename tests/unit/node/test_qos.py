@@ -327,9 +327,7 @@ def test_an_infiniband_port_is_refused(kernel: QosKernel) -> None:
 
 def test_a_port_without_rdma_device_is_waited_for(kernel: QosKernel) -> None:
     Path(kernel.path("/sys/bus/pci/devices/0000:01:00.0/infiniband/mlx5_gpu01")).rename(kernel.path("/tmp_device"))
-    assert "(driver mlx5_core) does not have an RDMA device in this network namespace" in message(
-        subsystem(kernel)
-    )
+    assert "(driver mlx5_core) does not have an RDMA device in this network namespace" in message(subsystem(kernel))
 
 
 def test_representors_are_not_the_port(kernel: QosKernel) -> None:

@@ -551,8 +551,7 @@ def test_a_card_that_has_gone_takes_no_other_cards_vfs_along_at_boot(
     output = capsys.readouterr()
     assert output.out == (PF + " sriov_numvfs: 0 -> 2\n") * 2
     assert output.err.splitlines() == 2 * [
-        "%s, %s: ports[0].pci: there is no PCI function %s. Remedy: see 'lspci -D'."
-        % (KEPT, pci, pci)
+        "%s, %s: ports[0].pci: there is no PCI function %s. Remedy: see 'lspci -D'." % (KEPT, pci, pci)
         for pci in ("0000:06:00.0", "0000:07:00.0")
     ]
     # a single error is printed as it is
