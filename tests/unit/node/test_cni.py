@@ -157,7 +157,7 @@ def test_all_that_keeps_networks_from_working_is_said_at_once(tree: Tree) -> Non
         "networks[0]: there is no netdev rail9. Remedy: see 'ip link', and run rail_ports first.",
         "networks[1]: its MTU 4200 is larger than that of rail2, 1500. Remedy: run rail_ports first, which sets the"
         " plan's MTU on the port.",
-        "networks[2]: network gpu04-macvlan is in /etc/cni/multus/net.d/10-other.conf too, and Multus takes the first"
+        "networks[2]: network gpu04-macvlan is in /etc/cni/multus/net.d/10-other.conf too, and Multus uses the first"
         " that it finds. Remedy: remove that file, or rename the plan's networks.",
         "networks[4]: there is no PCI function 0000:99:00.0. Remedy: see 'lspci -D'.",
         "networks[6]: has the name of networks[5], gpu01-macvlan. Remedy: give each network another name.",

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 
 
 class Recorder:
-    """Stands for pyroute2's IPRoute."""
+    """A fake of pyroute2's IPRoute."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.calls: list[tuple[str, str, dict[str, t.Any]]] = []
