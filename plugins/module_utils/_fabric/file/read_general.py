@@ -133,7 +133,7 @@ def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
     if value is None:
         return
     if not isinstance(value, Sequence):
-        message = "%s stands where a list belongs" % value.kind
+        message = "%s is where a list belongs" % value.kind
         report.add(file_rules.KIND, ("lint",), message, "write - {rule: RY314, place: rails.gpu01, reason: ...}")
         return
     for section in top.items("lint") or ():
@@ -144,16 +144,16 @@ def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
 def _lowering(fabric: Fabric, section: Section, report: Report) -> None:
     code = section.text("rule", "name the rule by its code, such as RY314")
     place = section.text("place", "say the place that the finding names, such as rails.gpu01")
-    reason = section.text("reason", "say why the finding may stand")
+    reason = section.text("reason", "give the reason why the finding is accepted")
     section.done()
     path = section.path + ("rule",)
     if code is not None and code not in RULES:
         near = nearest(code.upper(), RULES)
-        message = "%s is no rule%s" % (shown(code), did_you_mean(near))
-        report.add(file_rules.LINT_RULE, path, message, "write the code of the finding that may stand")
+        message = "%s is not a rule%s" % (shown(code), did_you_mean(near))
+        report.add(file_rules.LINT_RULE, path, message, "write the code of the finding to accept")
     elif code is not None and not RULES[code].lowers:
-        message = "%s may not stand: without its remedy there is no plan" % code
-        report.add(file_rules.LINT_RULE, path, message, "mend what it says, and take this entry out")
+        message = "%s cannot be accepted: there is no plan without its remedy" % code
+        report.add(file_rules.LINT_RULE, path, message, "fix the finding, and remove this entry")
     elif code is not None and place is not None and reason is not None:
         fabric.lint.append(Lowering(code, place, reason, section.path))
         report.lower(Lowered(code, place, " ".join(reason.split()), section.path))

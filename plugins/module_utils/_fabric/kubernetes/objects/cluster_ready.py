@@ -3,7 +3,7 @@
 # Private to the railyard.fabric collection: it may change without notice.
 
 """Whether a cluster has come to where the plan has it: every node with every rail's resource at the planned number,
-and every object taken up by its controller as far as its status says. What lacks has the likeliest reason beside it.
+and every object taken up by its controller as far as its status says, else what is missing and the likeliest reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
-# (kind, namespace, name), the namespace empty where there is none.
+# (kind, namespace, name), the namespace empty without one.
 Name = t.Tuple[str, str, str]
 Live = t.Mapping[Name, Object]
 
@@ -101,7 +101,7 @@ class Goal:
             have = live.get(name)
             subject = "%s %s" % (each["kind"], metadata["name"])
             if have is None:
-                found.append(Lack(subject, "is not in the cluster", "somebody deleted it: run again"))
+                found.append(Lack(subject, "is not in the cluster", "it was deleted: run again"))
             elif each["kind"] in _JUDGES:
                 judged = _JUDGES[each["kind"]](self, have, live)
                 found.extend([Lack(subject, *judged)] if judged else [])
@@ -109,7 +109,7 @@ class Goal:
         return found
 
     def withheld(self, live: Live) -> list[Lack]:
-        """Pools that are there as planned, and that somebody set something on so that they give fewer addresses."""
+        """Pools that are there as planned, and that have a setting by which they give fewer addresses."""
         found = []
         for each in self._objects:
             have = live.get((each["kind"], "", each["metadata"]["name"])) if each["kind"] == "SpiderIPPool" else None
@@ -170,7 +170,7 @@ class Goal:
 
 
 class Alike(t.NamedTuple):
-    """Subjects that lack the same for the same reason."""
+    """Subjects that miss the same for the same reason."""
 
     subjects: list[str]
     what: str
@@ -178,7 +178,7 @@ class Alike(t.NamedTuple):
 
 
 def alike(lacks: t.Sequence[Lack]) -> list[Alike]:
-    """What lacks alike, once; a reason that names its node says the same of each, and then names NODE."""
+    """What is missing alike, once; a reason that names its node says the same of each, and then names NODE."""
     found: dict[tuple[str, str], list[Lack]] = {}
     for lack in lacks:
         found.setdefault((lack.what, lack.reason.replace(lack.subject, "NODE")), []).append(lack)
