@@ -19,7 +19,7 @@ description:
     C(topology.conf).
   - A file with errors fails the task, with all of them in its message.
   - The same fabric file gives the same bytes. A file that the plan no longer has is removed where this module wrote it;
-    files of others in the same directory are left alone, and one that stands in the place of ours is an error.
+    files of others in the same directory are left alone, and one that is in the place of ours is an error.
     C(.railyard-files) is the list of ours.
   - What the files hold is described in C(docs/kubernetes-objects.md).
 author:
@@ -32,7 +32,7 @@ attributes:
     description: Writes and removes nothing, and says what would be.
     support: full
   diff_mode:
-    description: Files are written anew as a whole; RV(written) and RV(removed) name them.
+    description: Files are written again as a whole; RV(written) and RV(removed) name them.
     support: none
 options:
   render_dir:

@@ -284,7 +284,7 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
 def test_the_registry_is_said_where_an_object_must_name_it(bench: Bench) -> None:
     bench.plan("network-operator", "macvlan")
     rc, said = bench.play("kubernetes", kubernetes_wait=False)
-    assert rc == 2 and "kubernetes.registry: nobody says from which registry the image" in said, said
+    assert rc == 2 and "kubernetes.registry: no registry is set for the image" in said, said
 
 
 def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:

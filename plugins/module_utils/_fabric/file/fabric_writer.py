@@ -4,7 +4,7 @@
 
 """From a fabric to the text of a file that reads back to the same plan.
 
-What follows from something else is not written; what a generator, a supernet or the file's ``addresses`` gave stands at
+What follows from something else is not written; what a generator, a supernet or the file's ``addresses`` gave is at
 each rail, since a rail's own word wins.
 """
 
@@ -182,7 +182,7 @@ def _rails(fabric: Fabric) -> Data:
         if rail.planes == 1:
             found[rail.name] = _rail(rail)
             continue
-        # What the rail has for all of its planes stands at the rail, the addresses of each at the plane.
+        # What the rail has for all of its planes is at the rail, the addresses of each at the plane.
         base = found.setdefault(rail.base, dict(_stated(mtu=rail.mtu, vfs=_vfs(rail.vfs)), planes=[]))
         base["planes"].append({key: value for key, value in _rail(rail).items() if key not in ("mtu", "vfs")})
     return found

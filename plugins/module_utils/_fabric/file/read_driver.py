@@ -72,7 +72,7 @@ def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
         path = section.path + ("parameters", name)
         if not firmware_parameters.NAME.match(firmware_parameters.parameter(name)):
             near = nearest(name.lower(), firmware_parameters.ALIASES)
-            message = "%s is no firmware parameter%s" % (shown(name), did_you_mean(near))
+            message = "%s is not a firmware parameter%s" % (shown(name), did_you_mean(near))
             remedy = "write %s" % near if near else "write it as the tool does: %s" % firmware_parameters.FORMS
             report.add(rules.PARAMETER, path, message, remedy)
             continue
@@ -82,7 +82,7 @@ def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
         try:
             firmware_parameters.value(name, given)
         except ValueError as error:
-            report.add(rules.PARAMETER_VALUE, path, "%s is no value for it" % shown(_plain(given)), "write %s" % error)
+            report.add(rules.PARAMETER_VALUE, path, "%s is an invalid value" % shown(_plain(given)), "write %s" % error)
             continue
         found[name] = given
     return found

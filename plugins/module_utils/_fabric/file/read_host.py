@@ -75,7 +75,7 @@ def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
         count = own.number(key, 0, _MAX_PAGES, "pages")
         size = host_model.size_kb(key)
         if size is None:
-            message = "%s is no size of hugepages" % shown(key)
+            message = "%s is not a size of hugepages" % shown(key)
             report.add(rules.PAGE_SIZE, own.path + (key,), message, "write it as the kernel does, such as 2M or 1G")
         elif size in found:
             message = "pages of %s are said twice: it is as large as another key" % shown(key)

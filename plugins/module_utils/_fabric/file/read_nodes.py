@@ -80,12 +80,12 @@ class _Pattern:
         for at, (name, number) in enumerate(self.spread.numbered()):
             if name in known:
                 message = "%s is in %s already" % (shown(name), shown(known[name]))
-                report.add(name_rules.NODE_TWICE, self.path, message, "let each node stand in one entry")
+                report.add(name_rules.NODE_TWICE, self.path, message, "keep each node in one entry")
                 continue
             known[name] = self.pattern
             if not name_syntax.NODE.match(name):
                 remedy = "use lower-case letters, digits, hyphens and dots, at most 63 between dots"
-                report.add(name_rules.NODE_NAME, self.path, "%s is no host name" % shown(name), remedy)
+                report.add(name_rules.NODE_NAME, self.path, "%s is not a host name" % shown(name), remedy)
             node = Node(name, self.path, profile=profile, groups=groups, vars=variables)
             if ports:
                 node.ports = {rail: each[at] if len(each) > 1 else each[0] for rail, each in ports.items() if each}

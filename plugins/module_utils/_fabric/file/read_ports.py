@@ -32,7 +32,7 @@ NUMBERS = {
 }
 _NAMES = ("netdev", "pci", "rdma", "slot", "serial", "mac")
 
-# Key -> (its text, where it stands); gpu has a list of them.
+# Key -> (its text, where it is); gpu has a list of them.
 Texts = t.Dict[str, t.List[t.Tuple[str, Path]]]
 
 
@@ -72,13 +72,13 @@ _KINDS = {
         _matching(name_syntax.TOKEN),
         port_rules.IDENTITY,
         "no slot's label",
-        "write what stands at the slot, at most 64 characters",
+        "write what is printed at the slot, at most 64 characters",
     ),
     "serial": _Kind(
         _matching(name_syntax.TOKEN),
         port_rules.IDENTITY,
         "no serial number",
-        "write what stands on the card, at most 64 characters",
+        "write what is printed on the card, at most 64 characters",
     ),
     "mac": _Kind(
         name_syntax.mac,
@@ -112,7 +112,7 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
             value = kind.make(text)
             if value is None:
                 report.add(kind.rule, place, "%s is %s" % (shown(text), kind.what), kind.remedy)
-                # A name that is none still tells which one is meant; an address or number that is none does not.
+                # A wrong name still identifies what is meant; a wrong address or number does not.
                 value = text if key in ("netdev", "rdma") else None
             setattr(port, key, value)
     for key, (low, high, unit) in NUMBERS.items():
@@ -156,10 +156,10 @@ def _gpus(texts: t.Sequence[tuple[str, Path]], report: Report) -> tuple[int, ...
     gpus: list[int] = []
     for text, place in texts:
         if not re.match(r"[0-9]{1,2}\Z", text) or int(text) > MAX_GPU:
-            message = "%s is no GPU" % shown(text)
+            message = "%s is not a GPU" % shown(text)
             report.add(rail_rules.GPU, place, message, "write its number, from 0 to %d, or a list of numbers" % MAX_GPU)
         elif int(text) in gpus:
-            report.add(rail_rules.GPU, place, "GPU %s stands here twice" % text, "keep one")
+            report.add(rail_rules.GPU, place, "GPU %s is here twice" % text, "keep one")
         else:
             gpus.append(int(text))
     return tuple(gpus)

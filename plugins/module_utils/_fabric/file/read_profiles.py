@@ -96,13 +96,13 @@ def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
     for key in own.mapping.entries if own else ():
         text = own.text(key) if own else None
         if not re.match(r"(0|[1-9][0-9]?)\Z", key) or int(key) > MAX_GPU:
-            message = "%s is no GPU" % shown(key)
+            message = "%s is not a GPU" % shown(key)
             report.add(rail_rules.GPU, path + (key,), message, "write its number, from 0 to %d" % MAX_GPU)
             continue
         pci = None if text is None else name_syntax.pci(text)
         if text is not None and pci is None:
             remedy = "write domain:bus:device.function, such as 0000:1b:00.0"
-            report.add(port_rules.PCI_ADDRESS, path + (key,), "%s is no PCI address" % shown(text), remedy)
+            report.add(port_rules.PCI_ADDRESS, path + (key,), "%s is not a PCI address" % shown(text), remedy)
         found[int(key)] = pci
     return found
 

@@ -62,7 +62,7 @@ PLANES = (1, 2, 4)
 _OF_FAMILY = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block")
 _SIX = tuple(key + "6" for key in _OF_FAMILY)
 _COMMON = ("mode", "leaf_end", "host", "taken")
-# What may stand on a rail, on a plane of it, and in addresses. supernet and rail_prefix stand in addresses alone.
+# What a rail, a plane of it, and addresses may have. Only addresses have supernet and rail_prefix.
 _KEYS = _OF_FAMILY + _SIX + _COMMON
 # Where one of these has a single value, the rails are generated: a rail of that name would have a mapping.
 _GENERATOR = ("count", "name", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")

@@ -81,7 +81,7 @@ def _pattern(fabric: Fabric, spread: name_syntax.HostRange, section: Section, re
     for name, counted in spread.numbered():
         label(name, path, name_rules.UNIT_NAME, "a unit", report)
         if name in fabric.units:
-            report.add(unit_rules.NUMBER, path, "%s is described twice" % shown(name), "let it stand in one entry")
+            report.add(unit_rules.NUMBER, path, "%s is described twice" % shown(name), "keep it in one entry")
             continue
         found = number or (counted if spread.ranges == 1 else None) or name_syntax.trailing_number(name)
         if not found:

@@ -53,7 +53,7 @@ def filled(section: Section, report: Report, what: str) -> bool:
 
 def label(text: str, path: Path, rule: Rule, what: str, report: Report, limit: int = MAX_LABEL) -> None:
     if not name_syntax.label(text, limit):
-        report.add(rule, path, "%s is no name for %s" % (shown(text), what), _LABEL_REMEDY % limit)
+        report.add(rule, path, "%s is not a name for %s" % (shown(text), what), _LABEL_REMEDY % limit)
 
 
 def read_mtu(link_layer: str | None, section: Section, required: str = "") -> int | None:
@@ -82,11 +82,11 @@ def read_vfs(section: Section) -> VfSettings:
 def template(
     text: str, path: Path, fields: t.Collection[str], texts: t.Collection[str], report: Report
 ) -> name_syntax.Template | None:
-    """A text with fields; None, reported, for one with a field that is none."""
+    """A text with fields; None, reported, for one with an unknown field."""
     try:
         return name_syntax.Template(text, fields, texts)
     except name_syntax.BadTemplate as error:
-        message = "%s has a part that is no template" % shown(text)
+        message = "%s has a part that is not a template" % shown(text)
         known = ["{%s}" % each for each in list(fields) + list(texts)]
         remedy = "write %s, numbers also as {n+10} or {n:02} (found %s)" % (" ".join(known), shown(str(error)))
         report.add(file_rules.TEMPLATE, path, message, remedy)
@@ -180,7 +180,7 @@ def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range 
 
 
 def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
-    """Whether a text is meant for the other family; what is none at all says no."""
+    """Whether a text is meant for the other family; no where it is not an address."""
     meant = IPV6 if text.count(":") > 1 else IPV4 if text.count(".") > 2 else 0
     if not bits or not meant or meant == bits:
         return False

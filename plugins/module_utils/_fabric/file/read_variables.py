@@ -22,7 +22,7 @@ _MAGIC = frozenset(
 
 def group_name(group: str, path: Path, report: Report) -> None:
     if not name_syntax.IDENTIFIER.match(group) or group in ("all", "ungrouped") or group.startswith("railyard_"):
-        message = "%s is no name for a group here" % shown(group)
+        message = "%s is not a name for a group here" % shown(group)
         remedy = "use letters, digits and underscores; all, ungrouped and railyard_... are taken"
         report.add(name_rules.GROUP_NAME, path, message, remedy)
 
@@ -44,9 +44,7 @@ def read_variables(section: Section, report: Report) -> dict[str, t.Any]:
         path = section.path + ("vars", name)
         taken = name in _MAGIC or name.startswith("railyard_") or (name == "ansible_host" and section.has("address"))
         if taken or not name_syntax.IDENTIFIER.match(name):
-            why = (
-                "is set by address" if name == "ansible_host" else "is taken" if taken else "is no name for a variable"
-            )
+            why = "is set by address" if name == "ansible_host" else "is taken" if taken else "is not a variable name"
             remedy = (
                 "keep one of the two" if name == "ansible_host" else "use another name of letters, digits, underscores"
             )

@@ -13,13 +13,13 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 
 WIDTH = 120
-# Path of a key -> lines above it; those of the empty path stand at the top.
+# Path of a key -> lines above it; those of the empty path are at the top.
 Comments = t.Mapping[Path, t.Sequence[str]]
 
 # Words, addresses and ranges that no reader of YAML takes for anything else, also within braces.
 _PLAIN = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_./-]*|\.?[0-9]+(?:\.[0-9]+){2,3}(?:[/-][0-9./]+)?|\.[0-9]+-\.[0-9]+)\Z")
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"))
-# A key with host ranges needs quotes within braces alone, and entries of nodes and units do not stand there.
+# A key with host ranges needs quotes within braces alone, and entries of nodes and units are not there.
 _RANGED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:\[[0-9A-Za-z:]+\][A-Za-z0-9_.-]*)+\Z")
 
 

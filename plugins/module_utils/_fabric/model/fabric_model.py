@@ -36,7 +36,7 @@ FAMILIES = (IPV4, IPV6)
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and where it stands, for values that several places may give; None where it could not be read."""
+    """A value and where it is, for values that several places may give; None where it could not be read."""
 
     value: t.Any
     path: Path
@@ -44,7 +44,7 @@ class Setting:
 
 # Attribute of a VF (or ``count``) -> its setting.
 VfSettings = t.Dict[str, Setting]
-# Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that nobody names is not there.
+# Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that is not named is not there.
 HostSettings = t.Dict[str, t.Dict[str, Setting]]
 
 
@@ -54,7 +54,7 @@ class Rail:
 
     ``number`` counts the planes; ``base`` and ``base_number`` are the rail's own, and ``plane`` counts from 1.
 
-    ``schemes``: family (32 or 128) -> how its addresses are given out. ``paths``: key -> where it stands, be it on the
+    ``schemes``: family (32 or 128) -> how its addresses are given out. ``paths``: key -> where it is, be it on the
     rail or in the file's ``addresses``.
     """
 
@@ -81,7 +81,7 @@ class Rail:
         return [scheme.network for scheme in self.schemes.values()]
 
     def where(self, key: str) -> Path:
-        """Where a key of the rail's addresses stands, or would stand."""
+        """Where a key of the rail's addresses is, or would be."""
         if key in self.paths:
             return self.paths[key]
         head, _dot, name = key.partition(".")
@@ -99,7 +99,7 @@ EXPECTED = ("speed", "width", "pcie_gen", "pcie_lanes")
 
 @dataclass
 class Port:
-    """What a profile, a group's or a node's override says of one rail's port. ``paths``: key -> where it stands.
+    """What a profile, a group's or a node's override says of one rail's port. ``paths``: key -> where it is.
 
     ``speed``: Gb/s; ``width``: lanes of an InfiniBand link; ``port``: which of a slot's or serial's functions, from 1.
     """
@@ -252,7 +252,7 @@ class Routing:
 
 @dataclass(frozen=True)
 class Lowering:
-    """A finding that somebody has looked at: its rule's code, the place (dotted) that it holds for, and why."""
+    """A finding that a user accepted: its rule's code, the place (dotted) that it holds for, and why."""
 
     rule: str
     place: str

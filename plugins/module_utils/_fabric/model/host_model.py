@@ -4,7 +4,7 @@
 
 """What a node is given beside its rail ports: the PCI bus, limits, GPUDirect, NCCL's settings.
 
-A layer that nobody names is not managed.
+A layer that is not named is not managed.
 
 The fabric, a profile and a group may say each key, the later over the earlier.
 """
@@ -32,7 +32,7 @@ _UNITS = {"K": 1, "M": 1 << 10, "G": 1 << 20}
 
 
 def size_kb(text: str) -> int | None:
-    """A hugepage's size as the kernel's arguments have it, such as ``2M``, in kB; None where it is none."""
+    """A hugepage's size as the kernel's arguments have it, such as ``2M``, in kB; None where it is not one."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not (number.isascii() and number.isdigit()) or number.startswith("0") or len(number) > 6:
         return None
@@ -47,7 +47,7 @@ def over(base: HostSettings, own: HostSettings) -> HostSettings:
 
 
 def value(host: HostSettings, layer: str, key: str, default: t.Any = None) -> t.Any:
-    """What a key is set to; ``default`` where nobody says it, or it could not be read."""
+    """What a key is set to; ``default`` where it is not set, or could not be read."""
     setting = host.get(layer, {}).get(key)
     return default if setting is None or setting.value is None else setting.value
 

@@ -17,7 +17,7 @@ CONNECTED = "connected"
 MODES = (DATAGRAM, CONNECTED)
 REPORTED = "reported"
 REQUIRED = "required"
-# Set in the key of a full member; of the other 15 bits 0 is none and 0x7fff the default partition.
+# Set in the key of a full member; of the other 15 bits 0 means no key and 0x7fff the default partition.
 FULL = 0x8000
 DEFAULT = 0x7FFF
 # What the kernel appends to a port's name for a child interface.
@@ -47,7 +47,7 @@ class Partitions:
 
 
 def pkey(text: str) -> int | None:
-    """A partition key, with the bit of full membership, from ``0x8001``, ``0x1`` or ``1``; None for what is none."""
+    """A partition key, with the bit of full membership, from ``0x8001``, ``0x1`` or ``1``; None for anything else."""
     if not re.match(r"(0x[0-9a-fA-F]{1,4}|[1-9][0-9]{0,4})\Z", text):
         return None
     number = int(text, 16) if text.startswith("0x") else int(text)

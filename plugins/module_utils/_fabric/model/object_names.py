@@ -5,7 +5,7 @@
 """The names of Kubernetes objects: decided here once, from templates, and safe for every provider at once.
 
 A resource's name is a socket's and a metric's too, so it has no hyphen (k8s-rdma-shared-dev-plugin and the SR-IOV
-operator take ``[a-zA-Z0-9_]``); a network's stands in pods' annotations, which take labels without dots.
+operator take ``[a-zA-Z0-9_]``); a network's is in pods' annotations, which take labels without dots.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PRIORITY, DSCP, CNP_DSCP = 3, 26, 48
 MAX_DSCP = 63
 # ECT(0), RFC 3168 section 5: the sender takes part in ECN, so a switch marks the packet where it would drop or pause.
 ECT0 = 0b10
-# The driver of mlx5 (en_dcbnl.c) takes a cable length below 1000 m, and assumes 7 m (en/port_buffer.h) until told.
+# The driver of mlx5 (en_dcbnl.c) takes a cable length below 1000 m, and assumes 7 m (en/port_buffer.h) by default.
 MAX_CABLE_LEN = 999
 CABLE_LEN = 7
 # What a buffer can be asked for: dcb netlink has 32 bits, and no NIC's port has 64 MiB.
@@ -65,7 +65,7 @@ class Buffers:
 @dataclass(frozen=True)
 class Qos:
     """``pfc``: the priorities without loss, in order. ``ets`` and ``buffers`` are None where the file leaves them to
-    the driver. ``path`` is where the object stands, ``said`` which keys it has; all other attributes are keys.
+    the driver. ``path`` is where the object is, ``said`` which keys it has; all other attributes are keys.
     """
 
     priority: int = PRIORITY
@@ -81,7 +81,7 @@ class Qos:
     said: tuple[str, ...] = ()
 
     def where(self, *keys: str) -> Path:
-        """Where the first of these keys stands that the file has: of the others, the values follow."""
+        """Where the first of these keys is that the file has: of the others, the values follow."""
         return self.path + (next((key for key in keys if key in self.said), keys[0]),)
 
 
@@ -89,7 +89,7 @@ class Qos:
 
 
 def read(section: Section, report: Report) -> Qos:
-    """The ``qos`` of a fabric file. What cannot be read has gone to ``report``, and its default stands for it."""
+    """The ``qos`` of a fabric file. What cannot be read has gone to ``report``, and its default is used."""
     priority, dscp = _marks(section, "", PRIORITY, DSCP)
     cnp_priority, cnp_dscp = _marks(section, "cnp_", CNP_DSCP >> 3, CNP_DSCP)
     trust = section.choice("trust", TRUSTS)
@@ -183,7 +183,7 @@ def _numbers(section: Section, key: str, report: Report) -> tuple[int, ...] | No
         if text in _NUMBERS:
             found.add(int(text))
         elif text is not None:
-            message = "%s is no whole number from 0 to 7" % shown(text)
+            message = "%s is not a whole number from 0 to 7" % shown(text)
             report.add(file_rules.RANGE, place, message, "write whole numbers from 0 to 7, such as [3]")
     return tuple(sorted(found))
 
@@ -197,7 +197,7 @@ def _map(section: Section, key: str, high: int, unit: str, report: Report) -> di
     for name in own.mapping.entries:
         number = own.number(name, 0, high, unit)
         if name not in _NUMBERS:
-            message = "%s is no whole number from 0 to 7" % shown(name)
+            message = "%s is not a whole number from 0 to 7" % shown(name)
             report.add(file_rules.UNKNOWN, own.path + (name,), message, "write it as {NUMBER: value}, such as {3: 1}")
         elif number is not None:
             found[int(name)] = number
@@ -208,7 +208,7 @@ def _map(section: Section, key: str, high: int, unit: str, report: Report) -> di
 
 
 def derived(qos: Qos) -> dict[str, t.Any]:
-    """What every tool is told, as plain data. All lists of eight are by priority, but ``tc_...`` by traffic class and
+    """The settings of all tools, as plain data. All lists of eight are by priority, but ``tc_...`` by traffic class and
     ``buffer_size`` by buffer; null is left as the driver has it.
 
     - ``trust``, ``pfc``, ``ets``, ``buffers``: as ``struct ieee_pfc``, ``ieee_ets`` and ``dcbnl_buffer`` of the kernel
@@ -271,7 +271,7 @@ def headroom(cable_len: int | None, speed: int, mtu: int) -> int:
     """The bytes that still come in after the port has asked for a pause, by the formula of mlx5's driver:
     (301 + 2.16 x metres) x Gb/s + 2.72 x MTU (drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c).
 
-    It stands for what is on the wire in both directions, the time in which the peer must react, and a frame at each
+    It is for what is on the wire in both directions, the time in which the peer must react, and a frame at each
     end that has been begun (802.1Qbb). ``cable_len`` in metres, None: the driver's own; ``speed`` in Gb/s; ``mtu`` in
     bytes.
     """

@@ -35,7 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 class Variant:
     """A server model as some nodes have it. ``ports``: rail -> its port, in the order of the profile.
 
-    ``attachment_path``: where the attachment stands. ``vfs``: the groups' and the profile's own words; ``host``: the
+    ``attachment_path``: where the attachment is. ``vfs``: the groups' and the profile's own words; ``host``: the
     fabric's too.
     """
 
@@ -67,7 +67,7 @@ class Variant:
 
     @property
     def path(self) -> Path:
-        """Where the last word about it stands."""
+        """Where the last setting of it is."""
         return self.groups[-1].path if self.groups else self.profile.path
 
 

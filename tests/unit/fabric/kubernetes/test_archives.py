@@ -175,9 +175,9 @@ def test_checksums_are_the_users_to_give() -> None:
     (file,) = software_versions.files("network-operator", "", "", {"network-operator-26.4.1.tgz": "a" * 64})
     assert file.sha256 == "a" * 64
     for given, said in (
-        ({"network-operator.tgz": "a" * 64}, "none of its files"),
-        ({"network-operator-26.4.1.tgz": "A" * 64}, "no SHA-256"),
-        ({"network-operator-26.4.1.tgz": "a" * 63}, "no SHA-256"),
+        ({"network-operator.tgz": "a" * 64}, "not one of its files"),
+        ({"network-operator-26.4.1.tgz": "A" * 64}, "not a SHA-256"),
+        ({"network-operator-26.4.1.tgz": "a" * 63}, "not a SHA-256"),
     ):
         with pytest.raises(RailyardError, match=said):
             software_versions.files("network-operator", "", "", given)

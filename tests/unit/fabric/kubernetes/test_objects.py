@@ -209,8 +209,8 @@ def test_options_are_checked() -> None:
         ({"driver": "none"}, "host, container"),
         ({"images": {"mults": "x/y:1"}}, "did you mean multus"),
         ({"images": {"multus": "multus"}}, "REPOSITORY/IMAGE"),
-        ({"pkey": "0x8000"}, "no partition key"),
-        ({"pkey": "1000"}, "no partition key"),
+        ({"pkey": "0x8000"}, "not a partition key"),
+        ({"pkey": "1000"}, "not a partition key"),
         ({"rdma_hca_max": 0}, "1 or more"),
     ):
         with pytest.raises(RailyardError) as caught:
@@ -244,6 +244,6 @@ def test_without_a_registry_no_object_names_one(provider: str, attachment: str, 
     with pytest.raises(RailyardError) as caught:
         list(object_components.objects(plan))
     assert caught.value.place == "kubernetes.registry"
-    assert "nobody says from which registry" in str(caught.value) and "kubernetes_options.images." in str(caught.value)
+    assert "no registry is set for the image" in str(caught.value) and "kubernetes_options.images." in str(caught.value)
     named = {name: "own.example/x/%s:1" % name for name in IMAGES}
     assert "own.example/x" in json.dumps(list(object_components.objects(plan, {"images": named})))

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
         ({"pkey": 0x7FFF}, "kubernetes.pkey: 32767 .*text, in quotes"),
         ({"metrics": "perhaps"}, "kubernetes.metrics: 'perhaps' .*true or false"),
         ({"dpdk": True}, "kubernetes.dpdk: True .*a mapping"),
-        ({"dpdk": {"rail": ["gpu01"]}}, r"kubernetes.dpdk.rail: is no key \(did you mean rails\?\)"),
+        ({"dpdk": {"rail": ["gpu01"]}}, r"kubernetes.dpdk.rail: is not a key \(did you mean rails\?\)"),
         ({"dpdk": {"rails": "gpu01"}}, "kubernetes.dpdk.rails: 'gpu01' .*a list of rails"),
         ({"dpdk": {"rails": ["gpu01"], "driver": "vfio"}}, "kubernetes.dpdk.driver: 'vfio' .*vfio-pci or netdevice"),
         ({"images": ["x"]}, "kubernetes.images: .*a mapping"),

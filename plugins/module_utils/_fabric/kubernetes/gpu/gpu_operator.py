@@ -21,17 +21,17 @@ def values(view: View, options: Options) -> Object:
     module is built against the NIC driver's RDMA core: the host's, or the container's. Hosts that have a GPU driver of
     their own load the modules themselves, and the operator brings none.
     """
-    wish = gpu_spec.wanted(view, options)
-    peermem = wish.path == PEERMEM and wish.gpu_driver != HOST
+    spec = gpu_spec.wanted(view, options)
+    peermem = spec.path == PEERMEM and spec.gpu_driver != HOST
     driver: Object = {
-        "kernelModuleType": gpu_spec.kind(wish),
-        "rdma": {"enabled": peermem, "useHostMofed": peermem and wish.nic_driver != CONTAINER},
+        "kernelModuleType": gpu_spec.kind(spec),
+        "rdma": {"enabled": peermem, "useHostMofed": peermem and spec.nic_driver != CONTAINER},
     }
-    if wish.gpu_driver:
-        driver["enabled"] = wish.gpu_driver == CONTAINER
+    if spec.gpu_driver:
+        driver["enabled"] = spec.gpu_driver == CONTAINER
     made: Object = {
         "driver": driver,
-        "gdrcopy": {"enabled": wish.gdrcopy},
+        "gdrcopy": {"enabled": spec.gdrcopy},
         # What changes them comes before the chart, as with all charts here.
         "operator": {"upgradeCRD": False},
     }

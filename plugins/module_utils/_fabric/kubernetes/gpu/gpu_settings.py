@@ -39,7 +39,7 @@ class Wanted(t.NamedTuple):
     path: str
     #: the NIC driver: ``inbox`` or ``ofed`` on the host, or ``container`` (the Network Operator's)
     nic_driver: str
-    #: who brings the GPU driver: ``host`` or ``container`` (the GPU Operator); empty where nobody says
+    #: who brings the GPU driver: ``host`` or ``container`` (the GPU Operator); empty where it is not set
     gpu_driver: str
     #: whether pods are to have gdrcopy
     gdrcopy: bool
@@ -79,7 +79,7 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
     elif not containers and wanted.gpu_driver == CONTAINER:
         say(
             "driver.enabled",
-            "nobody brings the GPU driver",
+            "nothing installs the GPU driver",
             "set driver.enabled: true, or install the driver on the hosts",
         )
     if rdma and not containers:
@@ -103,7 +103,7 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
             False,
         )
     elif wanted.path == choice.PEERMEM and containers and not rdma:
-        say(RDMA, "the way is nvidia-peermem, and nobody loads it", "set it to true")
+        say(RDMA, "the way is nvidia-peermem, and nothing loads it", "set it to true")
     if rdma and containers and wanted.path == choice.PEERMEM and wanted.nic_driver != choice.INBOX:
         on_host = wanted.nic_driver == choice.OFED
         if host_mofed != on_host:
@@ -124,7 +124,7 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
             False,
         )
     elif containers and gdrcopy != wanted.gdrcopy:
-        message = "pods are to have gdrcopy, and nobody loads gdrdrv" if wanted.gdrcopy else "gdrcopy is not wanted"
+        message = "pods are to have gdrcopy, and nothing loads gdrdrv" if wanted.gdrcopy else "gdrcopy is not wanted"
         say(GDRCOPY, message, "set it to %s" % _yaml(wanted.gdrcopy), wanted.gdrcopy)
     return found
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the plan wishes of GPU memory's way to the NIC, as one for the whole cluster: the GPU Operator has one setting
-for all nodes. What nobody says of a node is taken from the options, which may not contradict what somebody does.
+"""What the plan sets for GPU memory's way to the NIC, as one for the whole cluster: the GPU Operator has one setting
+for all nodes. What is not set for a node is taken from the options, which must not contradict the plan.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def wanted(view: View | None, options: Options) -> Wanted:
     )
 
 
-def kind(wish: Wanted) -> str:
+def kind(spec: Wanted) -> str:
     """The chart's ``driver.kernelModuleType``: DMA-BUF needs the open modules, for the rest the operator knows best."""
-    return wish.flavour or (choice.OPEN if wish.path == DMABUF else AUTO)
+    return spec.flavour or (choice.OPEN if spec.path == DMABUF else AUTO)
 
 
 def _path(said: t.Collection[t.Any], flavours: set[t.Any], options: Options) -> str:
@@ -89,7 +89,7 @@ def _nic_driver(view: View | None, nodes: t.Sequence[t.Any], options: Options, p
         return CONTAINER
     if kinds:
         return choice.OFED if kinds.intersection(INSTALLED) else choice.INBOX
-    # nobody says: nvidia-peermem is asked for where there is something to build it against
+    # not set: nvidia-peermem is asked for where there is something to build it against
     return choice.OFED if path == PEERMEM else choice.INBOX
 
 

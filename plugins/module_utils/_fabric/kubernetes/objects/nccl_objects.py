@@ -46,7 +46,7 @@ def host_ucx(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
 def pod(view: View, options: Options, node: Node) -> dict[str, str]:
     """NCCL's settings in a pod with all of the node's rails.
 
-    In shared mode a pod sees all of the node's devices, the storage's too, and must be told which are the rails'. In
+    In shared mode a pod sees all of the node's devices, the storage's too, so the rails' are named. In
     exclusive mode
     it sees its own and nothing else, under names that the kernel gives as it finds them.
     """

@@ -4,7 +4,7 @@
 
 """All objects of a plan, by component, in the order in which they are applied: what others name comes first.
 
-This is the door of the room: everything else here is called through it.
+This is the entry point of the package.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 
 KUSTOMIZATION = "kustomization.yaml"
-# Rendered, and left out of the root's kustomization: these are run when somebody wants to see rails work.
+# Rendered, and left out of the root's kustomization: these are run by hand, to see rails work.
 ON_DEMAND = (test_workload.COMPONENT,)
 VALUES = "values"
 NODES = "nodes"

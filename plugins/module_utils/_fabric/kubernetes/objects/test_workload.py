@@ -35,7 +35,7 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def annotation(view: View, rails: RailSet) -> str:
-    """The pod's wish for networks, with the plan's interface names: net1 is rail 1 whatever the networks are called."""
+    """The pod's request for networks, by the plan's interface names: net1 is rail 1 whatever the networks' names."""
     networks = [view.network(name) for name in rails.networks]
     return ",".join("%s/%s@%s" % (view.namespace, network.name, network.interface) for network in networks)
 
@@ -53,7 +53,7 @@ def names(view: View) -> dict[str, list[str]]:
 
 
 def settings(view: View, options: Options, daemon_sets: t.Container[str]) -> list[dict[str, t.Any]]:
-    """What NCCL and UCX are told in the pods of these DaemonSets: ``nodes``, ``nccl`` (its file) and ``ucx``
+    """The settings of NCCL and UCX in the pods of these DaemonSets: ``nodes``, ``nccl`` (its file) and ``ucx``
     (environment).
     """
     samples, nodes = nccl_objects.samples(view), names(view)

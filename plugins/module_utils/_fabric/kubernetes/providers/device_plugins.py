@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What device plugins are told: which netdev or PCI function is which resource. One resource a network, never one for
-all rails.
+"""The configuration of device plugins: which netdev or PCI function is which resource. Each network has one
+resource, and never all rails one.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def policies(view: View, options: Options) -> t.Iterator[Object]:
-    """NicClusterPolicy, and a NicNodePolicy a variant where they differ: a section stands in one or in the other,
+    """NicClusterPolicy, and a NicNodePolicy a variant where they differ: a section is in one or in the other,
     never in both.
     """
     variants = view.variants
@@ -249,7 +249,7 @@ def _block(view: View, network: Network) -> int:
         said = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
     if said is None:
         raise RailyardError(
-            "nv-ipam gives each node a block of addresses, and nobody says how many",
+            "nv-ipam gives each node a block of addresses, and the number is not set",
             "fabric.pods_per_node",
             "set it to the most pods of a node that need an address on every rail, or take the mode prefix",
         )
@@ -307,7 +307,7 @@ def _excluded(subnet: ip_integers.Network, first: int, last: int) -> list[Object
 def _number(text: str) -> int:
     number = ip_integers.parse_address(text, bits=ip_integers.bits_of(text))
     if number is None:
-        raise ValueError("%r is no address" % text)
+        raise ValueError("%r is not an address" % text)
     return number
 
 

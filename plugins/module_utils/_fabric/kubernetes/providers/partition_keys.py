@@ -22,7 +22,7 @@ UFM_KEYS = ("UFM_USERNAME", "UFM_PASSWORD", "UFM_ADDRESS")
 
 
 class Secret(t.NamedTuple):
-    """A secret that somebody else made, and the keys that must have a value in it."""
+    """A secret that another program or user made, and the keys that must have a value in it."""
 
     namespace: str
     name: str
@@ -30,9 +30,9 @@ class Secret(t.NamedTuple):
 
 
 def of_pods(view: View, options: Options) -> str | None:
-    """The key of the pods' networks, in the 15 bits without the bit of full members; None where there is none.
+    """The key of the pods' networks, in the 15 bits without the bit of full members; None without one.
 
-    :raises RailyardError: where pods would be in a partition that the plan has not, or nobody says in which of several.
+    :raises RailyardError: where the plan has not the pods' partition, or several and no choice is set.
     """
     if not view.of("ib-sriov"):
         return None
@@ -44,7 +44,7 @@ def of_pods(view: View, options: Options) -> str | None:
         # everybody is in the default partition, which the plan therefore never names
         if planned and key not in (*planned, DEFAULT):
             raise RailyardError(
-                "%s is none of the plan's partitions (%s)" % (_text(key), names),
+                "%s is not one of the plan's partitions (%s)" % (_text(key), names),
                 "kubernetes.pkey",
                 "take one of them, or add it to fabric.infiniband.pkeys",
             )

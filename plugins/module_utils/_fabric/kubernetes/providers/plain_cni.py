@@ -74,7 +74,7 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
 def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.Any] | None = None) -> list[Object]:
     """A node's networks, from what the plan hands over to it: ``railyard_fabric`` and ``railyard_node``.
 
-    :raises RailyardError: for an option, or a port that the plugins cannot be told.
+    :raises RailyardError: for an option, or a port that the plugins cannot describe.
     """
     rails = [dict(values, name=name) for name, values in fabric["subnets"].items()]
     view, options = View({"fabric": fabric, "rails": rails, "nodes": [node]}), Options.of(given)
@@ -84,7 +84,7 @@ def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.A
 def configurations(view: View, options: Options, node: Node) -> dict[str, str]:
     """A node's CNI configuration: file name in Multus's ``confDir`` -> text.
 
-    :raises RailyardError: for a port that the plugins cannot be told.
+    :raises RailyardError: for a port that the plugins cannot describe.
     """
     return {
         "railyard-%s.conflist" % name: json.dumps(conf, indent=2) + "\n"

@@ -46,9 +46,9 @@ DEAD: dict[str, dict[str, tuple[str, str]]] = {
         "driver.useOpenKernelModules": ("the chart has no such key since 25.3", "set driver.kernelModuleType: open"),
     },
 }
-# The annotation of pods that read what Helm makes anew with each release.
+# The annotation of pods that read what Helm makes again with each release.
 RELEASE = LABEL + "release"
-# What device plugins are told as lists: a text in its place ends the plugin.
+# What device plugins take as lists: a text in its place ends the plugin.
 _SELECTORS = ("vendors", "deviceIDs", "drivers", "ifNames", "linkTypes")
 _HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+:\d+)(?:/|\Z)")
 _VERSION = re.compile(r"\A\s*>=\s*v?(\d+)\.(\d+)")
@@ -100,7 +100,7 @@ def definitions(chart: Chart, values: Values) -> list[Object]:
 
 
 def at(values: t.Any, path: str) -> t.Any:
-    """The value at a path with dots, None where there is none."""
+    """The value at a path with dots, None without one."""
     for part in path.split("."):
         values = values.get(part) if isinstance(values, t.Mapping) else None
     return values
@@ -156,8 +156,8 @@ def misfits(chart: Chart, values: Values, view: View | None = None, options: Opt
     """All that is wrong with values for this chart, and with what they say of the plan."""
     dead = DEAD.get(chart.name, {})
     found = [Misfit(key, "does nothing: " + dead[key][0], dead[key][1]) for key in dead if at(values, key) is not None]
-    told = {each.key for each in found}
-    found += [each for each in _unknown(chart, chart, values, (), chart.values) if each.key not in told]
+    known_keys = {each.key for each in found}
+    found += [each for each in _unknown(chart, chart, values, (), chart.values) if each.key not in known_keys]
     rules = _RULES.get(chart.name)
     if rules:
         found += rules(merged(chart.values, values), view, options)
@@ -285,7 +285,7 @@ _RULES: dict[str, t.Callable[[Values, View | None, Options | None], list[Misfit]
 def restarting(chart: Chart, values: Values) -> Object:
     """The values with what restarts pods that read something but once, whoever wrote it: the digest of the device
     plugin's list as they have it, and for the controller that of the whole release where the chart makes its
-    certificate, which it makes anew each time that it is rendered.
+    certificate, which it makes again each time that it is rendered.
     """
     if chart.name != "spiderpool":
         return dict(values)

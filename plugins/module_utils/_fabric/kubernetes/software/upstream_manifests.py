@@ -83,7 +83,9 @@ class Settings:
         for key, value in given.items():
             if key in known and (not isinstance(value, kinds[key]) or isinstance(value, bool)):
                 what = "a number" if kinds[key] is int else "a text"
-                errors.append(RailyardError("%r is not %s" % (value, what), "%s: settings.%s" % (name, key), "mend it"))
+                errors.append(
+                    RailyardError("%r is not %s" % (value, what), "%s: settings.%s" % (name, key), "correct it")
+                )
         raise_all(errors)
         made = cls(**given)
         raise_all(list(made._wrong(name)))
@@ -94,29 +96,33 @@ class Settings:
             return RailyardError(message, "%s: settings.%s" % (name, key), remedy)
 
         if self.mtu and not 576 <= self.mtu <= 65535:
-            yield error("mtu", "%d is no MTU of pods" % self.mtu, "take 576 to 65535, or 0 to let it be found out")
+            yield error("mtu", "%d is not an MTU of pods" % self.mtu, "take 576 to 65535, or 0 to let it be found out")
         if self.pod_cidr and _network(self.pod_cidr) is None:
             yield error(
                 "pod_cidr", "%r is not a network" % self.pod_cidr, "write it as 10.244.0.0/16, without host bits"
             )
         choices = BACKENDS if name == "flannel" else ENCAPSULATIONS
         if self.encapsulation and self.encapsulation not in choices:
-            yield error("encapsulation", "%r is none" % self.encapsulation, "take one of %s" % ", ".join(choices))
+            yield error(
+                "encapsulation",
+                "%r is not an encapsulation" % self.encapsulation,
+                "take one of %s" % ", ".join(choices),
+            )
         if self.interface and self.autodetection:
             yield error("autodetection", "says the same as interface in another way", "leave one of the two out")
         if name == "calico" and self.interface and not _regex(self.interface):
-            yield error("interface", "%r is no regular expression" % self.interface, "write a name such as eth0")
+            yield error("interface", "%r is not a regular expression" % self.interface, "write a name such as eth0")
         if self.autodetection and not _AUTODETECTION.match(self.autodetection):
             yield error(
                 "autodetection",
-                "%r is none of Calico's methods" % self.autodetection,
+                "%r is not one of Calico's methods" % self.autodetection,
                 "write first-found, kubernetes-internal-ip, can-reach=ADDRESS, interface=NAMES, skip-interface=NAMES or"
                 " cidr=NETWORKS",
             )
         for key in ("bin_dir", "conf_dir"):
             path = getattr(self, key)
             if path and (not path.startswith("/") or path.rstrip("/") == ""):
-                yield error(key, "%r is no directory of a node" % path, "write its whole path")
+                yield error(key, "%r is not a directory of a node" % path, "write its whole path")
 
 
 _TAKES: dict[str, tuple[str, ...]] = {
@@ -380,7 +386,7 @@ def _empty(key: str, value: t.Any, within: t.Mapping[str, t.Any]) -> bool:
 
 
 def _network(text: str) -> ip_integers.Network | None:
-    """A network of either family, None where it is none or has bits behind its prefix."""
+    """A network of either family, None where it is not one or has bits behind its prefix."""
     bits = ip_integers.bits_of(text)
     found = ip_integers.parse_network(text, bits)
     if found is None:

@@ -77,7 +77,7 @@ class Options:
     monitoring_namespace: str = ""
     monitoring_labels: t.Mapping[str, str] = field(default_factory=dict)
     grafana_labels: t.Mapping[str, str] = field(default_factory=dict)
-    # Labels of nodes by a rule of Node Feature Discovery, for those who let nobody write to nodes.
+    # Labels of nodes by a rule of Node Feature Discovery, for clusters in which nothing else may write to nodes.
     node_feature_rule: bool = False
     workload_namespace: str = "default"
     images: t.Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Options:
 
     @classmethod
     def of(cls, given: t.Mapping[str, t.Any] | None) -> Options:
-        """:raises RailyardError: for an option that is none, or a value that is none of its choices."""
+        """:raises RailyardError: for an unknown option or value."""
         known = {each.name: each for each in fields(cls)}
         for key in given or {}:
             if key not in known:
@@ -109,7 +109,7 @@ class Options:
         ):
             if getattr(self, key) not in choices:
                 raise RailyardError(
-                    "%r is none of its values" % getattr(self, key),
+                    "%r is not one of its values" % getattr(self, key),
                     "kubernetes.%s" % key,
                     "take one of %s" % ", ".join(choice or '""' for choice in choices),
                 )
@@ -117,14 +117,14 @@ class Options:
         for name in self.images:
             if name not in known:
                 raise RailyardError(
-                    "is no image%s" % did_you_mean(nearest(name, known)),
+                    "is not an image%s" % did_you_mean(nearest(name, known)),
                     "kubernetes.images.%s" % name,
                     "take one of %s" % ", ".join(known),
                 )
             path, version = _tagged(str(self.images[name]))
             if not path.rpartition("/")[0] or not version:
                 raise RailyardError(
-                    "%r is no image with its repository and version" % self.images[name],
+                    "%r is not an image with its repository and version" % self.images[name],
                     "kubernetes.images.%s" % name,
                     "write REPOSITORY/IMAGE:VERSION or REPOSITORY/IMAGE@DIGEST",
                 )
@@ -136,7 +136,7 @@ class Options:
             )
         if self.pkey and not _partition_key(self.pkey):
             raise RailyardError(
-                "%r is no partition key" % self.pkey,
+                "%r is not a partition key" % self.pkey,
                 "kubernetes.pkey",
                 'write 15 bits as hexadecimal text, "0x0000" to "0x7fff"',
             )
@@ -166,7 +166,7 @@ class Options:
     def image(self, name: str) -> tuple[str, str, str]:
         """Repository, image and version.
 
-        :raises RailyardError: where nobody says from which registry it comes.
+        :raises RailyardError: where no registry is set.
         """
         if name in self.images:
             path, version = _tagged(self.images[name])
@@ -175,7 +175,7 @@ class Options:
         path, image, version = IMAGES[name]
         if not self.registry:
             raise RailyardError(
-                "nobody says from which registry the image %s/%s:%s comes" % (path, image, version),
+                "no registry is set for the image %s/%s:%s" % (path, image, version),
                 "kubernetes.registry",
                 "set kubernetes_options.registry to the registry that has it under this path, or"
                 " kubernetes_options.images.%s to the whole image" % name,
@@ -227,7 +227,7 @@ def _dpdk(value: t.Any, place: str) -> t.Any:
     for name in value:
         if name not in _DPDK:
             near = did_you_mean(nearest(str(name), _DPDK))
-            raise RailyardError("is no key%s" % near, "%s.%s" % (place, name), "take one of %s" % ", ".join(_DPDK))
+            raise RailyardError("is not a key%s" % near, "%s.%s" % (place, name), "take one of %s" % ", ".join(_DPDK))
     made = dict(value)
     rails = made.get("rails", [])
     if not isinstance(rails, (list, tuple)) or not all(isinstance(rail, str) for rail in rails):

@@ -29,7 +29,7 @@ Port = t.Mapping[str, t.Any]
 Node = t.Mapping[str, t.Any]
 
 MANAGER = "railyard"
-# The collection's name is a valid prefix of label keys, and nobody else's.
+# The collection's name is a valid prefix of label keys, and of no other program.
 LABEL = "railyard.fabric/"
 FABRIC = LABEL + "fabric"
 PROFILE = LABEL + "profile"
@@ -133,7 +133,7 @@ class Network:
 class RailSet:
     """The networks of nodes that have the same ones, in rail order. ``nodes``: their names, each with its variant.
 
-    Nodes that lack ports which others of their variant have are a set too: a ``part`` of the others' where they have no
+    Nodes without ports which others of their variant have are a set too: a ``part`` of the others' where they have no
     network besides. ``name`` is that of the first variant, with a number where that is another set's.
     """
 
@@ -204,7 +204,7 @@ class View:
 
     @property
     def whole_sets(self) -> list[RailSet]:
-        """Those that are no part of another: what pods are offered does not change with a node that lacks a port."""
+        """Those that are not part of another: what pods are offered does not change with a node without a port."""
         return [rails for rails in self.sets if not rails.part]
 
     def shares(self, port: Port) -> list[Share]:
@@ -227,7 +227,7 @@ class View:
         return found
 
     def variant(self, node: Node) -> str:
-        """Which of its profile's variants a node is: nodes of one variant can be told the same by one object."""
+        """Which of its profile's variants a node is: one object can describe all nodes of a variant."""
         return self._variants[node["name"]]
 
     @property
@@ -302,7 +302,7 @@ class View:
 
 @dataclass
 class _Kind:
-    """Nodes that one object can tell the same: their attachment, and how many VFs their ports have by rail."""
+    """Nodes that one object can describe together: their attachment, and how many VFs their ports have by rail."""
 
     name: str
     attachment: str

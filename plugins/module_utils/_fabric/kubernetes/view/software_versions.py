@@ -5,7 +5,7 @@
 """What is installed into a cluster before a fabric's objects: the one place of its versions, files and checksums.
 
 A checksum is here where upstream publishes the file itself, or its digest, in its repository. Where it is not, the user
-gives it beside the file: nothing is installed that nobody vouched for.
+gives it beside the file: nothing is installed without a checksum.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ PINS: dict[str, Pin] = {
 
 
 def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> tuple[File, ...]:
-    """The files of a version, each with the checksum that it must have; empty where nobody gave one.
+    """The files of a version, each with the checksum that it must have; empty without one.
 
     :param checksums: the user's, by file name; they count before ours.
-    :raises RailyardError: for a checksum that is none, or is of another file.
+    :raises RailyardError: for a checksum that is invalid, or of another file.
     """
     pin = PINS[name]
     if way not in pin.files:
         raise RailyardError(
-            "%r is no way to install it" % way, "%s: method" % name, "take one of %s" % ", ".join(sorted(pin.files))
+            "%r is not a way to install it" % way, "%s: method" % name, "take one of %s" % ", ".join(sorted(pin.files))
         )
     found = pin.files[way]
     if version and version != pin.version:
@@ -119,11 +119,13 @@ def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> 
     for key, value in checksums.items():
         if key not in names:
             raise RailyardError(
-                "%s is none of its files" % key, "%s: checksums" % name, "name one of %s" % ", ".join(names)
+                "%s is not one of its files" % key, "%s: checksums" % name, "name one of %s" % ", ".join(names)
             )
         if len(value) != 64 or set(value) - set("0123456789abcdef"):
             raise RailyardError(
-                "%r is no SHA-256" % value, "%s: checksums.%s" % (name, key), "write 64 hexadecimal digits, lower case"
+                "%r is not a SHA-256" % value,
+                "%s: checksums.%s" % (name, key),
+                "write 64 hexadecimal digits, lower case",
             )
     return tuple(File(each.name, checksums.get(each.name, each.sha256)) for each in found)
 

@@ -126,8 +126,8 @@ def _without(fabric: Fabric, report: Report) -> None:
 
 
 def _operator_drivers(fabric: Fabric) -> t.Iterator[tuple[Path, Setting]]:
-    hosts = [profile.host for profile in fabric.profiles.values()] + [group.host for group in fabric.groups.values()]
-    for host in (fabric.host, *hosts):
+    own = [profile.host for profile in fabric.profiles.values()] + [group.host for group in fabric.groups.values()]
+    for host in (fabric.host, *own):
         setting = host.get(GPUDIRECT, {}).get("gpu_driver")
         if setting:
             yield setting.path, setting
