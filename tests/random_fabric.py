@@ -52,7 +52,7 @@ class FabricFile:
     def __init__(self, number: int) -> None:
         self._random = random.Random(number)
         choose = self._random.choice
-        self.provider = choose(list(PROVIDERS))
+        self.provider = choose([name for name, facts in PROVIDERS.items() if facts.kubernetes])
         self.attachment = choose(PROVIDERS[self.provider].served)
         modes = [mode for mode in MODES if not PROVIDERS[self.provider].mode_refused(mode)]
         self.mode = choose([mode for mode in modes if mode != "link" or self.attachment == "host-device"])

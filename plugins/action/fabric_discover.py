@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import discover_run as discovery
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS, HOST
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadTemplate, Template
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
@@ -27,8 +27,8 @@ class ActionModule(ControllerAction):
         "dest": {"type": "path"},
         "force": {"type": "bool", "default": False},
         "name": {"type": "str"},
-        "attachment": {"type": "str", "choices": list(ATTACHMENTS)},
-        "provider": {"type": "str", "choices": list(PROVIDERS)},
+        "attachment": {"type": "str", "choices": [name for name in ATTACHMENTS if name != HOST]},
+        "provider": {"type": "str", "choices": [name for name, facts in PROVIDERS.items() if facts.kubernetes]},
         "profile": {"type": "str", "default": "server"},
         "rail_name": {"type": "str"},
         "mtu": {"type": "int"},

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
@@ -19,6 +21,7 @@ class ActionModule(ControllerAction):
         "files": {"type": "list", "elements": "path", "default": []},
         "report_dir": {"type": "path"},
         "strict": {"type": "bool", "default": False},
+        "schema_file": {"type": "path"},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
@@ -27,6 +30,9 @@ class ActionModule(ControllerAction):
         if options["report_dir"]:
             report = finding_report.files(checked, _fabric_files.version(), options["strict"])
             written = _fabric_files.write(options["report_dir"], report, check)
+        if options["schema_file"]:
+            directory, name = os.path.split(os.path.abspath(options["schema_file"]))
+            written += _fabric_files.write(directory, {name: file_schema.as_json()}, check, "schema_file")
         numbers = finding_report.counts(checked)
         return {
             "changed": any(file["changed"] for file in written),

@@ -21,7 +21,7 @@ _COMMA = re.compile(r",(?![^\[]*\])\s*|\s+")
 
 
 class ActionModule(ControllerAction):
-    """Makes a fabric file of manifests; documented in ``plugins/modules/fabric_import.py``."""
+    """Creates a fabric file from manifests; documented in ``plugins/modules/fabric_import.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         "paths": {"type": "list", "elements": "path", "required": True},
@@ -35,8 +35,8 @@ class ActionModule(ControllerAction):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         files = [(path, _fabric_files.read(path)) for path in _files(options["paths"])]
-        wished = Options(options["name"], _nodes(options["nodes"]), options["profile"], options["mtu"])
-        outcome = run(files, wished)
+        given = Options(options["name"], _nodes(options["nodes"]), options["profile"], options["mtu"])
+        outcome = run(files, given)
         result: dict[str, t.Any] = {
             "changed": False,
             "text": outcome.text,
@@ -50,7 +50,7 @@ class ActionModule(ControllerAction):
             said = [found.text() for found in outcome.findings if found.finding.severity == "error"]
             return dict(result, failed=True, msg="\n".join(said))
         if options["dest"]:
-            refused = "there is another fabric file already, and it may hold what manifests do not say"
+            refused = "a different fabric file exists already, and it may contain what manifests do not"
             consent = None if options["force"] else "-e import_force=true"
             result.update(_fabric_files.write_fabric(options["dest"], outcome.text, check, refused, consent))
         return result
@@ -61,10 +61,10 @@ def _files(paths: t.Sequence[str]) -> list[str]:
     for path in paths:
         inside = sorted(_inside(path)) if os.path.isdir(path) else [path]
         if not inside:
-            raise RailyardError("the directory holds no manifest, page or script", path, "name the files themselves")
+            raise RailyardError("the directory contains no manifest, page or script", path, "give the files themselves")
         found.extend(inside)
     if not found:
-        raise RailyardError("no file is named", "paths", "name the manifests, such as -e import_from=manifests/")
+        raise RailyardError("no file is given", "paths", "give the manifests, such as -e import_from=manifests/")
     return list(dict.fromkeys(_fabric_files.shown_path(path) for path in found))
 
 

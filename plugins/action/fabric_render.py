@@ -8,6 +8,8 @@ import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.object_files import render
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import slurm_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _rendered
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
@@ -25,6 +27,8 @@ class ActionModule(ControllerAction):
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         document = _planned.document(options["file"])
         files = render(document, options["kubernetes"], options["nodes"])
+        if not facts_of(document["fabric"]["provider"]).kubernetes:
+            files.update(slurm_files.files(document))
         directory = os.path.abspath(options["render_dir"])
         done = _rendered.write(directory, {path: text.encode("utf-8") for path, text in files.items()}, check)
         changed = sum(len(done[kind]) for kind in ("written", "removed"))

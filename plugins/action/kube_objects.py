@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     MANAGER,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Write
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
@@ -145,7 +146,4 @@ def _summary(fabric: str, objects: int, writes: t.Sequence[Write], labels: t.Seq
 
 
 def _missing(nodes: t.Sequence[str]) -> list[str]:
-    if not nodes:
-        return []
-    more = " and %d more" % (len(nodes) - _SHOWN) if len(nodes) > _SHOWN else ""
-    return ["planned nodes that the cluster does not have yet: %s%s" % (", ".join(nodes[:_SHOWN]), more)]
+    return ["planned nodes that the cluster does not have yet: %s" % first_of(nodes, _SHOWN)] if nodes else []

@@ -37,8 +37,7 @@ class ActionModule(ControllerAction):
         desired = plan.desired()
         if options["kinds_from"]:
             desired.makers = dict.fromkeys(desired.makers, options["kinds_from"])
-        kinds = ((each["apiVersion"], each["kind"]) for each in plan.objects)
-        later = preflight.Later(options["prune"], options["wait"], beside(kinds))
+        later = preflight.Later(options["prune"], options["wait"], beside(desired.own_kinds))
         raise_all(preflight.problems(server, desired, plan.labels_nodes, _cluster_access.say, plan.secrets(), later))
         warnings = preflight.overwritten(server, desired, "SpiderMultusConfig", NAD, _cluster_access.say)
         if plan.labels_nodes:

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     MANAGED_BY,
     MANAGER,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import for_helm
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import helm_releases
@@ -59,7 +60,15 @@ class ActionModule(ControllerAction):
         if options["state"] == "gathered":
             needed = object_components.software(document, options["kubernetes"])
             pins = {name: pin.version for name, pin in software_versions.PINS.items()}
-            return {"changed": False, "needed": needed, "versions": pins, "summary": "needed: %s" % ", ".join(needed)}
+            fabric = document["fabric"]
+            return {
+                "changed": False,
+                "fabric": fabric["name"],
+                "kubernetes": facts_of(fabric["provider"]).kubernetes,
+                "needed": needed,
+                "versions": pins,
+                "summary": "needed: %s" % (", ".join(needed) or "nothing"),
+            }
         if not options["name"]:
             raise RailyardError("is missing", "name", "use one of %s" % ", ".join(software_versions.PINS))
         run = SoftwareRun(options, document, check)

@@ -64,7 +64,7 @@ options:
     description: How RoCE packets are marked, kept apart and slowed down.
     type: dict
   lint:
-    description: Suppressed findings, each with its C(rule), C(place) and C(reason).
+    description: Suppressed findings, each with its C(rule) (name or code), C(place) and C(reason).
     type: list
     elements: dict
 """
@@ -192,7 +192,7 @@ class InventoryModule(BaseInventoryPlugin):
 
 
 def _line(finding: Finding, path: str) -> str:
-    """A finding among errors, with its severity if it is not an error."""
+    """A finding in a list of errors, with its severity if it is not an error."""
     text = finding.text(path)
     return text if finding.severity == ERROR else "%s: %s" % (finding.severity, text)
 

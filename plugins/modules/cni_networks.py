@@ -7,19 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cni_networks
-short_description: Lay a node's own CNI networks, and see that their plugins are there
+short_description: Configure the CNI networks of a node, and install their plugins
 version_added: 0.1.0
 description:
-  - Writes the configurations that Multus takes for NetworkAttachmentDefinitions with an empty C(spec), one file a
-    network, C(railyard-NETWORK.conflist). Such files that are not wanted any more are removed; all other files stay.
-  - Installs C(railyard-rail), the plugin that gives a pod's interface the rail's ARP settings and its address the
-    rail's own routing table, and from
-    O(source) those plugins that the networks name and the node lacks. A plugin that is there is never replaced, unless
-    this module installed it and nobody has touched it since.
-  - Before anything is written, everything that keeps a network from working is told at once - a plugin that is missing
-    or knows another version of the CNI specification, a netdev that is missing or has a smaller MTU, another file with
-    a network of the same name.
-  - Pods that run are not touched; they keep what they were given.
+  - Writes the configurations that Multus uses for NetworkAttachmentDefinitions with an empty C(spec), one file per
+    network, C(railyard-NETWORK.conflist). Such files of other networks are removed; all other files stay.
+  - Installs C(railyard-rail), the plugin that configures ARP settings and the rail's routing table in a pod, and, from
+    O(source), plugins of the networks that are missing on the node. An installed plugin is never replaced, unless this
+    module installed it and it was not changed since.
+  - Before anything is written, all problems are reported at once - a plugin that is missing or supports another version
+    of the CNI specification, a netdev that is missing or has a smaller MTU, another file with a network of the same
+    name.
+  - Running pods are not changed.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -35,18 +34,17 @@ options:
     default: []
   directory:
     description:
-      - Multus's C(confDir). If not given, what its configuration on the node says, else C(/etc/cni/multus/net.d).
+      - Multus's C(confDir). If omitted, the value in its configuration on the node, else C(/etc/cni/multus/net.d).
     type: path
   plugin_directory:
     description:
-      - Where the node's runtime looks for plugins. If not given, K3s's own place where there is K3s, what Multus's
-        configuration says, else C(/opt/cni/bin), as with kubeadm and RKE2.
+      - The plugin directory of the node's runtime. If omitted, K3s's own directory on K3s, or the value in Multus's
+        configuration, else C(/opt/cni/bin), as with kubeadm and RKE2.
     type: path
   source:
     description:
       - Directories on the node, such as a package's C(/usr/lib/cni), or tar archives as the CNI project releases them.
-        From the first that is there, plugins are copied that the node lacks. Without it none are installed but
-        C(railyard-rail).
+        Missing plugins are copied from the first existing one. Without it only C(railyard-rail) is installed.
     type: list
     elements: path
     default: []
@@ -56,13 +54,13 @@ options:
   state:
     description:
       - V(absent) removes the files of all runs, C(railyard-rail), and plugins that a run installed. Pods that still
-        have such a network should be gone before.
+        have such a network should be deleted before.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
     default: present
 notes:
-  - Addresses that are given out are kept under C(/run/railyard/cni) and are free again after a reboot.
+  - Assigned addresses are stored under C(/run/railyard/cni) and are free again after a reboot.
 seealso:
   - module: railyard.fabric.rail_ports
   - module: railyard.fabric.sriov_vfs

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_discover
-short_description: A fabric file from nodes as they are
+short_description: Create a fabric file from running nodes
 version_added: 0.2.0
 description:
-  - Takes what M(railyard.fabric.rail_info) returned of many nodes, and writes the fabric file that plans what is there.
-    Runs on the control node alone and contacts no host.
-  - Nodes that have the same are one profile. Rails are proposed from the GPUs that NICs are nearest to; names, routing
-    tables, networks, slots and LLDP must agree, or there is a finding.
-  - Addresses that ports have become subnets, ranges and node indexes with which the plan gives exactly these.
-  - In the file a comment C(CHECK) marks what was concluded, and C(DECIDE) what nodes do not say. The findings' codes
-    are in C(docs/discover.md).
+  - Reads the results of M(railyard.fabric.rail_info) on many nodes, and writes the fabric file that plans their
+    present state. Runs on the control node only and contacts no host.
+  - Nodes with the same hardware are one profile. Rails are proposed from the GPUs that NICs are nearest to. Names,
+    routing tables, networks, slots and LLDP must agree; otherwise there is a finding.
+  - The addresses of ports become subnets, ranges and node indexes that reproduce exactly these addresses.
+  - In the file a comment C(CHECK) marks what was inferred, and C(DECIDE) what nodes do not show. The findings are
+    described in C(docs/discover.md).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
 attributes:
   check_mode:
-    description: Writes nothing, and says whether it would.
+    description: Writes nothing, and reports whether it would.
     support: full
   diff_mode:
     description: Shows the fabric file as it is and as it becomes.
@@ -32,8 +32,8 @@ attributes:
 options:
   nodes:
     description:
-      - The name of each node with what M(railyard.fabric.rail_info) returned of it. A node that could not be asked has
-        an empty mapping, and a finding says so.
+      - The name of each node with the result of M(railyard.fabric.rail_info). A node that could not be reached has an
+        empty mapping, and is a finding.
     type: dict
     required: true
   addresses:
@@ -44,18 +44,18 @@ options:
     description: The fabric file to write. Without it nothing is written, and RV(text) has it.
     type: path
   force:
-    description: Whether O(dest) is overwritten where it is there and has other content.
+    description: Whether an existing O(dest) with other content is overwritten.
     type: bool
     default: false
   name:
     description: The fabric's name. Without it, C(discovered). MAC addresses and GUIDs of VFs follow from it.
     type: str
   attachment:
-    description: How pods get onto the rails. Without it, it is concluded from VFs, link layer and addresses.
+    description: How pods get onto the rails. Without it, it is inferred from VFs, link layer and addresses.
     type: str
     choices: [macvlan, ipvlan, sriov, ib-sriov, ipoib, host-device]
   provider:
-    description: Who serves the attachments. Without it, the first that serves attachment and address mode.
+    description: The provider. Without it, the first that supports attachment and address mode.
     type: str
     choices: [spiderpool, network-operator, cni]
   profile:
@@ -68,7 +68,7 @@ options:
         (C(mlx5_gpu01), C(rail01)), else V(gpu{n:02}), and V(rail{n:02}) for nodes without GPUs.
     type: str
   mtu:
-    description: What the switches of the rails carry, in bytes. Without it, what most ports have.
+    description: The MTU that the switches of the rails support, in bytes. Without it, the MTU of most ports.
     type: int
   pods:
     description: The addresses of each rail's subnet that are for pods, such as V(.1-.200). Without it, what is left.
@@ -77,15 +77,15 @@ options:
     description: Likewise for IPv6, such as V(::1:0-::1:fff).
     type: str
   gateway:
-    description: The address of each rail's gateway, such as V(.254), where no route of the nodes says it.
+    description: The address of each rail's gateway, such as V(.254), if no route of the nodes shows it.
     type: str
   gateway6:
     description: Likewise for IPv6.
     type: str
   lldp:
     description:
-      - What ports hear, by node and netdev, each a mapping with C(chassis) and C(port). With it, rails and leaves are
-        compared.
+      - LLDP neighbours of ports, by node and netdev, each a mapping with C(chassis) and C(port). With it, rails and
+        leaves are compared.
     type: dict
     default: {}
 seealso:
@@ -95,16 +95,16 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask the nodes
+- name: Read the nodes
   hosts: all
   become: true
   gather_facts: false
   tasks:
-    - name: See what is there
+    - name: Read NICs, addresses and settings
       railyard.fabric.rail_info:
       register: seen
 
-    - name: Make a fabric file of it
+    - name: Create a fabric file
       railyard.fabric.fabric_discover:
         nodes: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'seen'))) }}"
         dest: inventories/prod/fabric.yml
@@ -119,23 +119,24 @@ text:
   returned: success
   type: str
 dest:
-  description: Where it was written.
+  description: The path of the written file.
   returned: when O(dest) is given
   type: str
 findings:
-  description: What was concluded, what nodes do not say, and what does not agree.
+  description: What was inferred, what nodes do not show, and what does not agree.
   returned: success
   type: list
   elements: dict
   sample:
     - code: DS302
+      name: unexpected-address
       severity: error
       place: rails.gpu03
       nodes: [ai-07]
-      message: has 172.16.13.209, and the plan gives 172.16.13.207
-      remedy: correct the node's index or address; hosts.yml gives it the plan's
+      message: the node has 172.16.13.209, but the plan has 172.16.13.207
+      remedy: correct the node's index, or run hosts.yml, which sets the planned address
 counts:
-  description: How many findings there are of each severity.
+  description: The number of findings of each severity.
   returned: success
   type: dict
   sample: {error: 0, warning: 3}
@@ -144,12 +145,12 @@ table:
   returned: success
   type: str
 lint:
-  description: What lint says of the fabric file, a line each.
+  description: Lint findings of the fabric file, one line each.
   returned: success
   type: list
   elements: str
 summary:
-  description: What was seen and what it gave, as one line.
+  description: The result as one line.
   returned: success
   type: str
   sample: "16 nodes give 8 rails; to decide: 0, to check: 3"

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_findings
-short_description: What lint says of fabric files, for people and for CI
+short_description: Check fabric files and report findings
 version_added: 0.2.0
 description:
-  - Reads fabric files, checks and plans them as the inventory plugin P(railyard.fabric.rails#inventory) does, and gives
-    all findings. Runs on the control node alone and contacts no host.
-  - A file with errors does not fail the task, so that what comes after it can show RV(table) and use RV(findings).
-    RV(passed) says whether the files are good.
+  - Reads fabric files, checks and plans them as the inventory plugin P(railyard.fabric.rails#inventory) does, and
+    reports all findings. Runs on the control node only and contacts no host.
+  - A file with errors does not fail the task, so that later tasks can show RV(table) and use RV(findings).
+    RV(passed) is true if the files are good.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
 attributes:
   check_mode:
-    description: Writes nothing, and says what would be written.
+    description: Writes nothing, and reports what would be written.
     support: full
   diff_mode:
-    description: Reports are written anew as a whole.
+    description: Reports are replaced as a whole.
     support: none
 options:
   files:
@@ -37,12 +37,15 @@ options:
   report_dir:
     description:
       - A directory on the control node for the reports C(findings.json), C(findings.sarif) (SARIF 2.1.0) and
-        C(findings.junit.xml). It is made where it is missing. Without it nothing is written.
+        C(findings.junit.xml). It is created if missing. Without it nothing is written.
     type: path
   strict:
     description: Whether warnings count as errors do, in RV(passed) and in the JUnit report.
     type: bool
     default: false
+  schema_file:
+    description: A file on the control node to write the JSON Schema of fabric files to, for editors.
+    type: path
 seealso:
   - module: railyard.fabric.fabric_plan
   - plugin: railyard.fabric.rails
@@ -76,7 +79,7 @@ worst:
   returned: success
   type: str
 counts:
-  description: How many findings there are of each severity.
+  description: The number of findings of each severity.
   returned: success
   type: dict
   sample: {error: 1, warning: 0, note: 0}
@@ -98,6 +101,7 @@ findings:
     - file: inventories/prod/fabric.yml
       findings:
         - code: RY112
+          name: wrong-type
           severity: error
           place: fabric.mtu
           line: 8

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_import
-short_description: A fabric file from the manifests that a cluster has
+short_description: Create a fabric file from the manifests of a cluster
 version_added: 0.2.0
 description:
-  - Reads Kubernetes manifests of rails as they are found in the field, and writes the fabric file that means them.
-    Runs on the control node alone and contacts no host.
+  - Reads Kubernetes manifests of rails as they are found in the field, and writes an equivalent fabric file.
+    Runs on the control node only and contacts no host.
   - Files may be YAML or JSON, or pages and scripts with manifests in fenced blocks, heredocs or indented text.
-  - Understood are Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
+  - It reads Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
     the SR-IOV operator's SriovNetworkNodePolicy, SriovNetwork and SriovIBNetwork; the configuration of the RDMA shared
     device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy,
-    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; what pods ask for;
+    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; requests of pods;
     and lines of scripts that give ports their addresses.
-  - What is broken is corrected where the intent is certain. Everything that is corrected, concluded, not understood
-    or not carried over is a finding with its file, its line, its remedy and what was written. Findings that differ
+  - Mistakes are corrected if the intent is certain. Everything that is corrected, inferred, not understood
+    or not imported is a finding with its file, its line, its remedy and what was written. Findings that differ
     only in names and numbers are one finding. The findings' codes are in C(docs/import.md).
-  - In the file a comment C(CHECK) marks what was concluded, and C(DECIDE) what no manifest says.
+  - In the file a comment C(CHECK) marks what was inferred, and C(DECIDE) what no manifest contains.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
 attributes:
   check_mode:
-    description: Writes nothing, and says whether it would.
+    description: Writes nothing, and reports whether it would.
     support: full
   diff_mode:
     description: Shows the fabric file as it is and as it becomes.
@@ -46,7 +46,7 @@ options:
     description: The fabric file to write. Without it nothing is written, and RV(text) has it.
     type: path
   force:
-    description: Whether O(dest) is overwritten where it is there and has other content.
+    description: Whether an existing O(dest) with other content is overwritten.
     type: bool
     default: false
   nodes:
@@ -95,11 +95,11 @@ text:
   returned: always
   type: str
 dest:
-  description: Where it was written.
+  description: The path of the written file.
   returned: when O(dest) is given
   type: str
 findings:
-  description: What was mended, concluded or not understood, in the order of files and lines.
+  description: What was corrected, inferred or not understood, in the order of files and lines.
   returned: always
   type: list
   elements: dict
@@ -109,13 +109,14 @@ findings:
       column: 3
       place: spec.subnet
       code: IM301
+      name: subnet-host-bits
       severity: warning
       message: "172.16.11.0/16 has host bits: the address is not the first of a /16"
       remedy: "write 172.16.11.0/24, in which the ranges and the gateway are; a /16 is 172.16.0.0/16"
       written: 172.16.11.0/24
       also: []
 counts:
-  description: How many findings there are of each severity.
+  description: The number of findings of each severity.
   returned: always
   type: dict
   sample: {error: 0, warning: 3}
@@ -124,12 +125,12 @@ table:
   returned: always
   type: str
 lint:
-  description: What lint says of the fabric file, a line each.
+  description: Lint findings of the fabric file, one line each.
   returned: always
   type: list
   elements: str
 summary:
-  description: What was read and what it gave, as one line.
+  description: The result as one line.
   returned: always
   type: str
   sample: "8 manifests read, 8 rails made; to decide: 3 (DECIDE and CHECK in the file); findings: 0 errors, 9 warnings"

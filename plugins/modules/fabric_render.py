@@ -15,6 +15,8 @@ description:
   - Plans a fabric file as the inventory plugin P(railyard.fabric.rails#inventory) does, and writes the objects that its
     provider needs, a folder a component, each with its C(kustomization.yaml), beside the values of the charts. Runs on
     the control node alone and contacts neither a host nor a cluster.
+  - With C(provider=none) there are no objects. It then writes settings of NCCL, and Slurm's C(gres.conf) and
+    C(topology.conf).
   - A file with errors fails the task, with all of them in its message.
   - The same fabric file gives the same bytes. A file that the plan no longer has is removed where this module wrote it;
     files of others in the same directory are left alone, and one that stands in the place of ours is an error.

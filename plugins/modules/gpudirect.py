@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpudirect
-short_description: Choose how GPU memory reaches the NIC, and keep the modules for it
+short_description: Configure the path from GPU memory to the NIC (GPUDirect RDMA)
 version_added: 0.1.0
 description:
-  - Decides between DMA-BUF, C(nvidia-peermem) and none, with the reasons and remedies of each, from the GPUs, the GPU
+  - Chooses between DMA-BUF, C(nvidia-peermem) and none, with the reasons and remedies of each, from the GPUs, the GPU
     driver and its flavour, the RDMA core, the kernel and its lockdown.
-  - Has C(nvidia-peermem) and C(gdrdrv) loaded, now and at boot, where they are wanted. At boot C(nvidia-peermem) is
-    loaded after the RDMA core and the GPU driver, and once more after C(openibd), which unloads it.
-  - Names the cause where a module will not load, such as one built against another RDMA core, one built against none,
-    and Secure Boot.
-  - Warns of what will fail at the next boot or load, such as modules that DKMS has not built for an installed kernel,
-    and of a driver on disk that is not the running one.
-  - A module is unloaded only where O(unload=true) and nobody uses it.
-  - Installs and builds nothing.
+  - Loads C(nvidia-peermem) and C(gdrdrv) if they are needed, now and at boot. At boot C(nvidia-peermem) is loaded after
+    the RDMA core and the GPU driver, and again after C(openibd), which unloads it.
+  - Reports why a module does not load, such as a build against another RDMA core or without one, or Secure Boot.
+  - Warns of problems at the next boot or load, such as modules that DKMS has not built for an installed kernel, and of
+    a
+    driver on disk that differs from the running one.
+  - Unloads a module only with O(unload=true), and only if it is not in use.
+  - Does not install or build anything.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -27,53 +27,51 @@ extends_documentation_fragment:
 options:
   path:
     description:
-      - The way that GPU memory takes to the NIC.
-      - V(auto) takes DMA-BUF where it is possible, else C(nvidia-peermem), else none, with a warning where there are
-        GPUs.
-      - V(dmabuf) and V(peermem) are an error where they are not possible, with all that stands in the way.
-      - V(dmabuf) needs no module of its own.
-      - V(none) keeps C(nvidia-peermem) from the next boot.
+      - The path from GPU memory to the NIC.
+      - V(auto) chooses DMA-BUF if possible, else C(nvidia-peermem), else none, with a warning on a node with GPUs.
+      - V(dmabuf) and V(peermem) fail with all reasons if they are not possible.
+      - V(dmabuf) does not need a module.
+      - With V(none), C(nvidia-peermem) is not loaded at the next boot.
     type: str
     choices: [auto, dmabuf, peermem, none]
     default: auto
   gdrcopy:
-    description: Whether C(gdrdrv), the module of gdrcopy, is loaded, now and at boot. Left alone if not given.
+    description: Whether C(gdrdrv), the module of gdrcopy, is loaded, now and at boot. Not changed if omitted.
     type: bool
   cuda_dmabuf:
     description:
-      - What CUDA says of DMA-BUF (C(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)), where you have asked it.
-      - If not given, the driver's release and flavour count.
+      - The value of CUDA's attribute C(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), if it is known.
+      - If omitted, the driver's release and flavour decide.
     type: bool
   flavour:
     description:
-      - Which kernel modules the GPU driver shall have. Others are told in a warning; none are installed.
-      - Not compared if not given.
+      - The expected kernel modules of the GPU driver. Others cause a warning; none are installed.
+      - Not compared if omitted.
     type: str
     choices: [open, proprietary]
   unload:
-    description: Whether a module that is not wanted is unloaded now. It is an error where somebody uses it.
+    description: Whether a module that is not needed is unloaded now. It is an error if it is in use.
     type: bool
     default: false
   persist:
     description:
-      - Whether the next boot is cared for. With V(false) what an earlier run laid down is left as it is.
-      - With O(state=absent) it does not count, since what was laid down is what is taken back.
+      - Whether modules are also loaded at boot. With V(false) the files of an earlier run are not changed.
+      - Ignored with O(state=absent), which removes these files.
     type: bool
     default: true
   state:
     description:
-      - V(present) has what is asked for loaded and kept.
-      - V(absent) takes away the files by which earlier runs have modules loaded, and needs no other option. Modules
-        that were loaded by them stay until the next boot, or go at once with O(unload=true), also in a later run,
-        where nobody uses them.
+      - V(present) loads the modules, now and at boot.
+      - V(absent) removes the files with which earlier runs load modules, and needs no other option. The loaded modules
+        stay until the next boot, or are unloaded with O(unload=true), also in a later run, if they are not in use.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
     default: present
 notes:
   - Needs root, and the tools of the package kmod.
-  - Where the GPU driver comes from a container, its modules are not the host's, and the GPU Operator loads them
-    (C(driver.rdma.enabled), C(gdrcopy.enabled)). The module then says so and loads none.
+  - If the GPU driver comes from a container, the GPU Operator loads its modules (C(driver.rdma.enabled),
+    C(gdrcopy.enabled)). The module then reports that and does not load any.
 seealso:
   - module: railyard.fabric.rail_info
 """
@@ -123,7 +121,7 @@ gathered:
       description: Whether C(gdrdrv) is loaded.
       type: bool
     choice:
-      description: The best way that is possible, why, and what would mend it where there is none.
+      description: The best possible path, the reason, and a remedy if no path is possible.
       type: dict
       sample:
         path: dmabuf
@@ -132,7 +130,7 @@ gathered:
           6.8.0-90-generic imports it
         remedy: ""
     obstacles:
-      description: What stands in the way of V(dmabuf) and of V(peermem), each with C(message) and C(remedy).
+      description: The obstacles of V(dmabuf) and of V(peermem), each with C(message) and C(remedy).
       type: dict
       sample:
         dmabuf: []
@@ -149,14 +147,14 @@ gathered:
         - {pci: "0000:1b:00.0", device: "2330", generation: hopper}
     driver:
       description:
-        - The GPU driver; null where there is none.
+        - The GPU driver; null without one.
         - C(version) is the running one's, C(on_disk) the one that the next load takes.
         - C(from) is V(host) or V(container).
       type: dict
       sample: {version: 570.86.15, flavour: open, loaded: true, on_disk: 570.86.15, from: host}
     rdma:
       description:
-        - The RDMA core; null where there is none.
+        - The RDMA core; null without one.
         - C(imports_dmabuf) and C(peer_memory) are null where nothing says so.
       type: dict
       sample:

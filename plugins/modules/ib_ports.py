@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ib_ports
-short_description: IPoIB mode, partitions and the subnet manager of InfiniBand rail ports
+short_description: Configure IPoIB mode and partitions of InfiniBand rail ports
 version_added: 0.2.0
 description:
-  - Sets the mode of IPoIB, and gives each port a child interface for each partition, live and at boot.
-  - Child interfaces of partitions that an earlier run made, and that are not wanted any more, are taken away. Others'
-    are left.
-  - Tells whether a subnet manager serves the port, whether it serves VFs, and whether it has put the port into the
+  - Sets the mode of IPoIB, and creates a child interface for each partition of a port, live and at boot.
+  - Child interfaces that an earlier run created and that are not desired now are removed. Those of other programs
+    stay.
+  - Reports whether a subnet manager serves the port, whether it serves VFs, and whether the port is a member of the
     partitions.
   - An interface that carries the connection or the default route is refused.
-  - The MTU is M(railyard.fabric.rail_ports)' own, which comes after this one; connected mode allows up to 65520.
+  - M(railyard.fabric.rail_ports) sets the MTU afterwards; connected mode allows up to 65520.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -24,21 +24,21 @@ extends_documentation_fragment:
 options:
   ports:
     description:
-      - The InfiniBand rail ports. Needed with O(state=present).
-      - With O(state=gathered) it may be left out, which means all IPoIB ports.
+      - The InfiniBand rail ports. Required with O(state=present).
+      - With O(state=gathered), all IPoIB ports if not given.
     type: list
     elements: dict
     suboptions:
       pci:
-        description: PCI address of the port, with domain. At least one of this and O(ports[].netdev) is needed.
+        description: PCI address of the port, such as V(0000:0b:00.0). This or O(ports[].netdev) is required.
         type: str
       netdev:
         description: Name of the IPoIB interface.
         type: str
       mode:
         description:
-          - V(datagram) or V(connected). Left alone if not given.
-          - The accelerated IPoIB of ConnectX-4 and later has datagram mode alone.
+          - V(datagram) or V(connected). Not changed if not given.
+          - The accelerated IPoIB of ConnectX-4 and later supports only datagram mode.
         type: str
         choices: [datagram, connected]
       pkeys:
@@ -50,28 +50,28 @@ options:
         default: []
   subnet_manager:
     description:
-      - V(reported) warns where a port has no subnet manager, is in a partition that it has not been put into, or has
-        VFs that are not served. V(required) is an error instead. V(ignored) does not look.
+      - V(reported) warns if a port has no subnet manager, is not a member of one of its partitions, or has VFs that are
+        not served. V(required) makes this an error. V(ignored) does not check.
     type: str
     choices: [reported, required, ignored]
     default: reported
   persist:
-    description: Whether the next boot is cared for. With V(false) what an earlier run laid down is left as it is.
+    description: Whether the configuration is persistent. With V(false), earlier persistent options are not changed.
     type: bool
     default: true
   state:
     description:
-      - V(present) sets up O(ports).
-      - V(absent) takes away the child interfaces that the module has made, and what is kept for boot. It takes no
-        O(ports). The mode stays as set until the next boot, since nobody knows what it was before, and so do children
-        of a port that a pod has, or that carry the connection or the default route.
+      - V(present) configures O(ports).
+      - V(absent) removes the child interfaces that the module has created, and all persistent options. O(ports) must
+        not be given. The mode stays until the next boot, because its former value is unknown. Child interfaces of a
+        port that a pod has, or that carry the connection or the default route, stay until then too.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
     default: present
 notes:
-  - Needs root. The subnet manager itself is asked where C(sminfo) of infiniband-diags is installed; else what the
-    kernel has of it counts.
+  - Requires root. If C(sminfo) of infiniband-diags is installed, the subnet manager is queried; else the kernel's data
+    about it is used.
 seealso:
   - module: railyard.fabric.sriov_vfs
   - module: railyard.fabric.rail_ports
@@ -135,7 +135,7 @@ reboot_required:
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; told by every run with O(state=absent) until then.
+  description: What stays live until the next boot; reported by every run with O(state=absent) until then.
   returned: success
   type: list
   elements: str

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_arguments
-short_description: Give the next boot's kernel the arguments that the rails need
+short_description: Set kernel arguments for the next boot
 version_added: 0.1.0
 description:
-  - Tells the running kernel's arguments apart from those that the boot loader gives at the next boot, and has the
-    boot loader give the wanted ones, to all kernels.
-  - Nothing of the boot loader is changed without O(allow_change=true). What is missing is then told in a warning.
-  - Knows GRUB as Debian and Ubuntu have it (a file of its own in C(/etc/default/grub.d), and C(update-grub)), GRUB as
-    RHEL and its kin have it (C(grubby)), and systemd-boot (entries by the Boot Loader Specification). What a kernel
-    that is installed later gets is in C(/etc/kernel/cmdline), where there is one.
-  - Arguments that an earlier run gave and that are no longer wanted are taken away; those of others never are.
+  - Reports the running kernel's arguments and those of the next boot separately, and configures the boot loader to give
+    the desired arguments to all kernels.
+  - The boot loader is not changed without O(allow_change=true); a warning then lists the missing arguments.
+  - Supports GRUB of Debian and Ubuntu (a file in C(/etc/default/grub.d), and C(update-grub)), GRUB of RHEL and its
+    derivatives (C(grubby)), and systemd-boot (entries of the Boot Loader Specification). Kernels that are installed
+    later get their arguments from C(/etc/kernel/cmdline), if it exists.
+  - Arguments that an earlier run set and that are not desired now are removed; those of other programs are not.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -24,16 +24,16 @@ extends_documentation_fragment:
 options:
   arguments:
     description:
-      - The wanted arguments, each as an item, such as V(pci=realloc).
-      - An argument of the same name with another value, which somebody else put there, is an error, but for those that
-        may stand there several times (C(pci), C(console), C(hugepages) and the like).
+      - The desired arguments, one per item, such as V(pci=realloc).
+      - If another program set an argument of the same name to another value, it is an error, except for arguments that
+        can be given several times (C(pci), C(console), C(hugepages) and the like).
     type: list
     elements: str
     default: []
   iommu:
     description:
-      - With V(passthrough), the arguments that let devices reach memory and each other without translation are wanted
-        too; C(intel_iommu=on iommu=pt) on Intel, C(iommu=pt) on AMD, C(iommu.passthrough=1) on Arm.
+      - With V(passthrough), the arguments with which devices access memory and each other without translation are
+        added: C(intel_iommu=on iommu=pt) on Intel, C(iommu=pt) on AMD, C(iommu.passthrough=1) on Arm.
     type: str
     choices: [leave, passthrough]
     default: leave
@@ -43,15 +43,15 @@ options:
     default: false
   state:
     description:
-      - V(present) has the boot loader give the wanted arguments.
-      - V(absent) takes away all that earlier runs gave to the boot loader, and needs no other option but
-        O(allow_change). Those that the running kernel has are in force until the next boot.
+      - V(present) configures the boot loader with the desired arguments.
+      - V(absent) removes all arguments that earlier runs gave to the boot loader, and needs only O(allow_change).
+        Arguments of the running kernel stay until the next boot.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
     default: present
 notes:
-  - Unified kernel images have their arguments inside. They are told, and not changed.
+  - Unified kernel images contain their arguments. These are reported and not changed.
 seealso:
   - module: railyard.fabric.pci_tuning
 """

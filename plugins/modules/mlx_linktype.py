@@ -7,16 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mlx_linktype
-short_description: Link type, SR-IOV and other firmware parameters of NVIDIA NICs
+short_description: Set link type, SR-IOV and other firmware parameters of NVIDIA NICs
 version_added: 0.1.0
 description:
   - Sets firmware parameters of NVIDIA (Mellanox) NICs through C(mstconfig) of mstflint, or C(mlxconfig) of NVIDIA MFT.
-  - A card keeps a default, a current and a next boot's value of each parameter. The module compares with the next
-    boot's value and sets what differs, all of a card in one batch. What is staged but not in force is told by
-    RV(reboot_required).
-  - Functions that differ only in the last digit of their PCI address are one card with one set of parameters, so what
-    is asked of one port holds for the others too.
-  - A card that carries the connection or the default route is never changed, nor reset.
+  - A card has a default, a current and a next-boot value of each parameter. The module compares with the next-boot
+    value
+    and sets the parameters that differ, all of a card in one call. RV(reboot_required) reports values that are staged
+    but not in force.
+  - Functions that differ only in the last digit of their PCI address are one card with one set of parameters, so a
+    value for one port applies to the others too.
+  - A card that carries the connection or the default route is never changed or reset.
   - The firmware itself keeps the values; nothing is written on the node.
 author:
   - Railyard contributors (@railyard)
@@ -27,8 +28,8 @@ extends_documentation_fragment:
 options:
   ports:
     description:
-      - The rail ports, each with what its card shall have. What is left out is left alone.
-      - With O(state=gathered) it may be left out, which means all NVIDIA NICs; one that does not answer is a warning.
+      - The rail ports, each with the parameters of its card. Omitted parameters are not changed.
+      - With O(state=gathered) it may be omitted to read all NVIDIA NICs; a card that does not answer is a warning.
     type: list
     elements: dict
     suboptions:
@@ -39,63 +40,63 @@ options:
       link_type:
         description:
           - Link type of every port of the card, V(eth) or V(ib).
-          - A card that is not VPI has no such parameter; then only the type that it has is accepted.
+          - A card that is not VPI does not have this parameter; then only its fixed type is accepted.
         type: str
         choices: [eth, ib]
       link_types:
         description:
           - Link types of single ports, by the port's number on the card from 1, each V(eth) or V(ib).
-          - Wins over O(ports[].link_type).
+          - Overrides O(ports[].link_type).
         type: dict
       sriov_en:
         description: Whether the firmware offers SR-IOV (C(SRIOV_EN)).
         type: bool
       num_of_vfs:
-        description: Most VFs of each port that the firmware has room for (C(NUM_OF_VFS)). No VFs are made.
+        description: Maximum number of VFs of each port (C(NUM_OF_VFS)). VFs are not created.
         type: int
       parameters:
         description:
           - Any other parameters by the tool's own names. An element of an array is C(NAME[3]), several are
             C(NAME[0..7]), and C(NAME_P*) is the parameter of each port of the card.
-          - Values are compared by number where they have one, so V(1), V(true), and V(ENABLED(1\)) are one value.
-          - These have names for people too. V(relaxed_ordering) (true or false) is C(PCI_WR_ORDERING); V(ats) (true or
+          - Values are compared by number if they have one, so V(1), V(true), and V(ENABLED(1\)) are one value.
+          - These have aliases. V(relaxed_ordering) (true or false) is C(PCI_WR_ORDERING); V(ats) (true or
             false) is C(ATS_ENABLED); V(max_acc_out_read) is C(MAX_ACC_OUT_READ); V(advanced_pci_settings) (true or
             false) is C(ADVANCED_PCI_SETTINGS); V(roce_cc_priorities), a list of priorities, is C(ROCE_CC_PRIO_MASK_P*);
             V(cnp_dscp) is C(CNP_DSCP_P*); V(cnp_priority) is C(CNP_802P_PRIO_P*).
-          - A card shows C(MAX_ACC_OUT_READ) only while C(ADVANCED_PCI_SETTINGS) is in force. Where both are asked for,
-            the first is staged by the run after the reboot that brings the second into force, and RV(reboot_reasons)
-            says so.
+          - A card shows C(MAX_ACC_OUT_READ) only while C(ADVANCED_PCI_SETTINGS) is in force. If both are given, the
+            first
+            is staged by the run after the reboot that brings the second into force, as RV(reboot_reasons) reports.
         type: dict
       version:
         description:
-          - The firmware that the card shall run, as in V(22.43.2566). It is compared and reported, never burnt.
+          - The desired version of the firmware, as in V(22.43.2566). It is compared and reported, never burnt.
         type: str
         version_added: 0.2.0
   tool:
-    description: V(auto) for the one that is installed, V(mstconfig), V(mlxconfig), or the path of a program.
+    description: V(auto) for the installed one, V(mstconfig), V(mlxconfig), or the path of a program.
     type: str
     default: auto
   reset:
     description:
       - With V(allowed), a card whose values are not in force is reset at once (C(mstfwreset) or C(mlxfwreset), level
-        3). All of the card's ports go down and come back without addresses.
-      - A card that has VFs is never reset; take them away first.
-      - A BlueField is never reset, which would restart its Arm cores and may change its mode; its values wait for a
-        reboot.
-      - Values that a reset did not bring into force are left to a reboot.
+        3). All of the card's ports go down and return without addresses.
+      - A card with VFs is never reset; remove them first.
+      - A BlueField is never reset, which would restart its Arm cores and may change its mode; its values take
+        effect after a reboot.
+      - Values that a reset did not bring into force need a reboot.
     type: str
     choices: [never, allowed]
     default: never
   never_reset:
     description:
-      - PCI addresses, with domain, of functions whose cards are not reset whatever O(reset) says, such as ports for
-        storage. Their values wait for a reboot.
+      - PCI addresses, with domain, of functions whose cards are never reset, such as ports for storage. Their values
+        take effect after a reboot.
     type: list
     elements: str
     default: []
     version_added: 0.2.0
   timeout:
-    description: Seconds that a card may take to come back after a reset.
+    description: Seconds that a card may take to return after a reset.
     type: float
     default: 120.0
   state:
@@ -125,7 +126,7 @@ EXAMPLES = r"""
           PCI_WR_ORDERING: force_relax
     reset: allowed
 
-- name: What RoCE with GPUs asks of a card, and which firmware it shall run
+- name: Set parameters for RoCE with GPUs, and compare the firmware version
   railyard.fabric.mlx_linktype:
     ports:
       - pci: '0000:0b:00.0'

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nic_driver
-short_description: Which driver the NVIDIA NICs of a node have, from the kernel, DOCA-OFED or MLNX_OFED
+short_description: Install the driver of NVIDIA NICs (inbox, DOCA-OFED or MLNX_OFED)
 version_added: 0.2.0
 description:
-  - Installs DOCA-OFED or MLNX_OFED in one pinned version, upgrades it, or brings the distribution's own driver back.
-  - Distribution, kernel and architecture are held against what the vendor lists, and against what the source's name
-    tells, before anything is installed.
-  - Nothing is loaded, unloaded or restarted by an installation. What runs is a state of its own, told by
-    RV(reboot_required), and changes at the reboot, or with O(restart=allowed). While packages are installed,
-    C(openibd.service) is masked, so that no package's script restarts the stack.
-  - Sees that every kernel that can be booted has the driver's modules (DKMS), and builds the initial RAM filesystems
-    anew that hold the driver.
-  - A run that was cut off is mended by the next one; what it had mounted, unpacked or left half installed is put right.
+  - Installs DOCA-OFED or MLNX_OFED in one pinned version, upgrades it, or restores the distribution's own driver.
+  - Before anything is installed, distribution, kernel and architecture are compared with the vendor's list and with the
+    name of the source.
+  - An installation does not load, unload or restart anything. The running driver changes at the reboot, or with
+    O(restart=allowed); RV(reboot_required) reports a difference. While packages are installed, C(openibd.service) is
+    masked, so that scripts of packages do not restart the driver stack.
+  - Builds the driver's modules for every installed kernel (DKMS), and rebuilds the initial RAM filesystems that contain
+    the driver.
+  - The next run repairs the state of an interrupted one. It removes mounts and unpacked files, and finishes
+    installations.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -26,32 +27,35 @@ extends_documentation_fragment:
 options:
   kind:
     description:
-      - V(inbox) is the distribution's own driver. The vendor's packages are taken away, and those that the distribution
-        has too (C(rdma-core)) are brought back to its version.
+      - V(inbox) is the distribution's own driver. The vendor's packages are removed, and those that the
+        distribution has too (C(rdma-core)) are restored to its version.
       - V(doca) is DOCA-OFED, V(mlnx) is MLNX_OFED.
-      - V(container) is a driver that a container brings. The node is left with the inbox driver, as the container needs
-        it, and modules that would keep the container from changing the stack are named.
-      - Needed with O(state=present).
+      - V(container) is the driver of a container. The node keeps the inbox driver, as the container needs it, and a
+        warning names modules that would keep the container from replacing the driver stack.
+      - Required with O(state=present).
     type: str
     choices: [inbox, doca, mlnx, container]
   version:
     description:
-      - The release, such as V(2.9.3) of DOCA or V(24.10-1.1.4.0) of MLNX_OFED. Never the newest one that happens to be.
-      - Needed with O(kind=doca) and O(kind=mlnx).
+      - The release, such as V(2.9.3) of DOCA or V(24.10-1.1.4.0) of MLNX_OFED. No version is chosen by default.
+      - Required with O(kind=doca) and O(kind=mlnx).
     type: str
   source:
     description:
-      - Where the packages are. Needed with O(kind=doca) and O(kind=mlnx).
-      - A URL is a repository, C(https:), C(http:) or C(file:), flat for apt. Its address is laid down and stays.
-      - A user and a password in it (C(https://USER:PASSWORD@HOST/PATH), signs other than letters and digits in per
-        cent) are laid down in a file that root alone can read, and shown nowhere.
-      - A path on the node is an ISO or a C(.tgz) of MLNX_OFED, a C(.deb) or C(.rpm) of DOCA that brings its repository,
-        or a directory that holds such a repository. An ISO is mounted and an archive unpacked only while it is needed.
+      - The source of the packages. Required with O(kind=doca) and O(kind=mlnx).
+      - A URL is a repository, C(https:), C(http:) or C(file:), flat for apt. Its address is written to the
+        package manager's configuration and stays.
+      - A user and a password in it (C(https://USER:PASSWORD@HOST/PATH), percent-encoded) are written to a file that
+        only
+        root can read, and are never printed.
+      - A path on the node is an ISO or a C(.tgz) of MLNX_OFED, a C(.deb) or C(.rpm) of DOCA that contains its
+        repository, or a directory with such a repository. An ISO is mounted and an archive unpacked only while it is
+        needed.
     type: str
   key:
     description:
-      - The public key that the repository is signed with, as an armoured text, or as the path of its file on the node.
-      - Needed for a repository, unless O(unsigned=true).
+      - The public key that the repository is signed with, as armored text, or as the path of its file on the node.
+      - Required for a repository, unless O(unsigned=true).
     type: str
   unsigned:
     description: Whether a repository is used without a key.
@@ -59,21 +63,22 @@ options:
     default: false
   packages:
     description:
-      - The packages to install, of those that stand for the whole driver.
-      - If not given, C(doca-ofed) with O(kind=doca), C(mlnx-ofed-all) with O(kind=mlnx).
+      - The metapackages of the driver to install.
+      - If omitted, C(doca-ofed) with O(kind=doca), C(mlnx-ofed-all) with O(kind=mlnx).
     type: list
     elements: str
     default: []
   allow_unlisted:
-    description: Whether to install what the vendor does not list for this distribution and kernel.
+    description: Whether to install a release that the vendor does not list for this distribution and kernel.
     type: bool
     default: false
   restart:
     description:
-      - V(allowed) restarts the stack (C(openibd)) where another driver runs than the one on disk.
+      - V(allowed) restarts the driver stack (C(openibd)) if the running driver differs from the one on disk.
       - It is not restarted while a NIC of this driver carries the connection or the default route, while other modules
-        use the stack, or while a NIC has VFs; the driver then waits for a reboot.
-      - The rail ports lose their addresses by it; M(railyard.fabric.rail_ports) brings them back.
+        use the stack, or while a NIC has VFs; the driver then takes effect after a
+        reboot.
+      - The rail ports lose their addresses by a restart; M(railyard.fabric.rail_ports) restores them.
     type: str
     choices: [never, allowed]
     default: never
@@ -85,7 +90,7 @@ options:
 notes:
   - Needs root, and apt or dnf.
   - The packages' dependencies come from the distribution's own repositories.
-  - Under Secure Boot, modules that are built on the node need a key that DKMS signs with; without one it is refused.
+  - With Secure Boot, modules that are built on the node require a signing key for DKMS; the module refuses without it.
 seealso:
   - module: railyard.fabric.gpudirect
   - module: railyard.fabric.mlx_linktype
@@ -138,10 +143,10 @@ gathered:
       type: str
       sample: 2.9.3-0.2.2
     source:
-      description: The repository that is laid down, without user and password; null where there is none.
+      description: The configured repository, without user and password; null without one.
       type: str
     packages:
-      description: The installed packages that stand for a whole driver.
+      description: The installed metapackages of a driver.
       type: list
       elements: str
       sample: [doca-ofed]

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pci_tuning
-short_description: Open the way between rail ports and GPUs on the PCI bus, and set the read request size
+short_description: Disable ACS between rail ports and GPUs, and set the PCI read request size
 version_added: 0.1.0
 description:
-  - Clears the bits of Access Control Services (ACS) that send what goes from a NIC to its GPU up to the root complex,
-    on the bridges between the two and on no others.
+  - Clears the bits of Access Control Services (ACS) that redirect transfers between a NIC and its GPU through the root
+    complex, only on the bridges between the two.
   - Sets the rail ports' Maximum Read Request Size.
-  - Compares the ports' PCI links with what both ends can do and with what the plan expects, and tells what differs.
-    Links are never set.
-  - Registers are found by their capabilities, and written in the kernel's C(config) files so that only the wanted bits
-    change. No other tool is needed.
-  - Nothing is cleared on a machine that needs its ACS bits, that is one with Grace or Vera processors, with a ConnectX
-    that has a DMA Direct function, or that rdma-core's C(rdma_topo) knows; nor on a bridge above a function that VFIO
-    hands on, or above the function that carries the connection or the default route.
+  - Compares the ports' PCI links with what both ends support and with O(ports[].expect), and reports differences. It
+    never changes a link.
+  - Registers are found by their capabilities and written through the kernel's C(config) files, so that only the desired
+    bits change. No other tool is needed.
+  - Nothing is cleared on a machine that needs its ACS bits, which is one with Grace or Vera processors, with a ConnectX
+    that has a DMA Direct function, or that rdma-core's C(rdma_topo) knows. Bridges above a function that VFIO passes
+    through, or above the function that carries the connection or the default route, are not changed either.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -27,18 +27,18 @@ extends_documentation_fragment:
 options:
   ports:
     description:
-      - The rail ports, all of a node's in one call.
+      - All rail ports of the node.
       - With O(state=gathered) and no ports, all network PFs are read, with the GPUs nearest to each.
-      - With O(persist=true) what is kept for boot are the ports of the latest call and no others.
+      - With O(persist=true), only the ports of the latest call are persistent.
     type: list
     elements: dict
     default: []
     suboptions:
       pci:
-        description: The port's PCI address, C(0000:0b:00.0). It counts before O(ports[].netdev).
+        description: The port's PCI address, such as V(0000:0b:00.0). It takes precedence over O(ports[].netdev).
         type: str
       netdev:
-        description: The port's netdev. Give it, or O(ports[].pci), or both.
+        description: The port's netdev. This or O(ports[].pci) is required.
         type: str
       gpus:
         description: The numbers of the GPUs that the port serves.
@@ -50,7 +50,7 @@ options:
         type: int
         choices: [128, 256, 512, 1024, 2048, 4096]
       expect:
-        description: What is compared and told, never set. Other keys than these are left unread.
+        description: Values that are compared and reported, never set. Other keys are ignored.
         type: dict
         suboptions:
           pcie_gen:
@@ -60,54 +60,54 @@ options:
             description: Lanes of the PCI link.
             type: int
           gpu_distance:
-            description: How far its GPUs may be at most, V(PIX), V(PXB), V(PHB), V(NODE) or V(SYS).
+            description: The largest allowed distance of its GPUs: V(PIX), V(PXB), V(PHB), V(NODE) or V(SYS).
             type: str
           speed:
-            description: Speed on the wire. Not a matter of this module.
+            description: Speed of the network link. Ignored by this module.
             type: raw
           width:
-            description: Lanes on the wire. Not a matter of this module.
+            description: Lanes of the network link. Ignored by this module.
             type: raw
   gpus:
     description:
       - The GPUs' PCI addresses by their numbers.
-      - A GPU without one, or that is not listed, is found by its number in the order of the addresses of those that
-        the node has, which is how their drivers count them.
+      - A GPU without an address is found by its number, in the order of the PCI addresses of the node's GPUs, as
+        drivers count them.
     type: dict
     default: {}
   acs:
     description:
       - With V(disabled), SrcValid, ReqRedir, CmpltRedir, UpstreamFwd and EgressCtrl are cleared on the bridges between
-        each port and its GPUs. TransBlk and DirectTrans are left.
-      - With V(leave), nothing is done, and what an earlier run kept for boot is taken away; the bits come back when the
-        kernel sets them at the next boot.
+        each port and its GPUs. TransBlk and DirectTrans are not changed.
+      - With V(leave), no bit is changed, and the persistent options of earlier runs are removed; the kernel sets the
+        bits again at the next boot.
     type: str
     choices: [leave, disabled]
     default: leave
   max_read_request:
-    description: Maximum Read Request Size of the ports, in bytes. Left alone if not given.
+    description: Maximum Read Request Size of the ports, in bytes. Not changed if not given.
     type: int
     choices: [128, 256, 512, 1024, 2048, 4096]
   persist:
     description:
-      - Whether the same is done at each boot, and when a port, one of its GPUs or a bridge between them comes back to
-        the bus or gets its driver.
-      - With V(false) what was kept for boot by an earlier run is left as it is.
+      - Whether the settings are persistent. They are applied at each boot, and when a port, one of its GPUs or a bridge
+        between them returns to the bus or gets its driver.
+      - With V(false) persistent options of earlier runs are not changed.
     type: bool
     default: true
   state:
     description:
-      - V(present) sets up O(ports).
-      - V(absent) takes back what is kept for boot and for a device's return. It takes no O(ports). The registers stay
-        as set until the next boot, since nobody knows what they were before.
+      - V(present) configures O(ports).
+      - V(absent) removes all persistent options. O(ports) must not be given. The registers stay until the next boot,
+        because their former values are unknown.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
     default: present
 notes:
-  - Where the IOMMU translates, transfers between devices go through the root complex whatever ACS says. Set
+  - If the IOMMU translates, transfers between devices go through the root complex whatever the ACS bits are. Set
     C(iommu=pt) with M(railyard.fabric.kernel_arguments).
-  - A kernel that is locked down (Secure Boot) lets nobody write configuration space.
+  - A kernel that is locked down (Secure Boot) does not allow writing configuration space.
 seealso:
   - module: railyard.fabric.kernel_arguments
   - module: railyard.fabric.rail_info
@@ -199,7 +199,7 @@ reboot_required:
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; told by every run with O(state=absent) until then.
+  description: What stays live until the next boot; reported by every run with O(state=absent) until then.
   returned: success
   type: list
   elements: str

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_info
-short_description: What a node has of NICs, RDMA devices, GPUs, VFs and tools
+short_description: Read the NICs, RDMA devices, GPUs, VFs and tools of a node
 version_added: 0.1.0
 description:
-  - Reads, in one call, what later steps and people need to know about a node. Changes nothing, loads no kernel module.
-  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, where it is installed, libibverbs. No program's
-    text is parsed.
+  - Reads the state of a node in one call. Changes nothing and loads no kernel module.
+  - Sources are sysfs, rtnetlink, NETLINK_RDMA, ethtool's ioctl and, if installed, libibverbs. The output of programs is
+    not parsed.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -20,9 +20,9 @@ extends_documentation_fragment:
 options:
   subset:
     description:
-      - Which parts to read. V(all) is every one from V(system) to V(ip); the others are read where they are named.
-      - V(duplicates) sends ARP probes, which nobody who hears them remembers, and takes a second. It and V(lldp) leave
-        out what carries the connection.
+      - Which parts to read. V(all) is every part from V(system) to V(ip); the others are read only if they are named.
+      - V(duplicates) sends ARP probes, which receivers do not cache, and takes a second. It and V(lldp) skip the
+        management path.
     type: list
     elements: str
     choices:
@@ -48,13 +48,13 @@ options:
     default: [all]
   listen:
     description:
-      - Seconds in which V(lldp) listens on the ports of which neither lldpd nor systemd-networkd knows the neighbour.
-        Less, where all have spoken. A switch speaks every 30 seconds by default.
+      - Seconds for which V(lldp) listens on ports whose neighbour neither lldpd nor systemd-networkd knows; less if all
+        neighbours have sent LLDP. A switch sends LLDP every 30 seconds by default.
     type: float
     default: 0
     version_added: 0.2.0
   netdevs:
-    description: Only the ports of these netdevs, and of O(pci). RV(system) and RV(gpus) are not narrowed.
+    description: Only the ports of these netdevs, and of O(pci). RV(system) and RV(gpus) are not filtered.
     type: list
     elements: str
   pci:
@@ -62,7 +62,7 @@ options:
     type: list
     elements: str
 notes:
-  - Without root some answers are missing, such as who holds a VF.
+  - Without root some values are missing, such as the holders of a VF.
 seealso:
   - module: railyard.fabric.sriov_vfs
   - module: railyard.fabric.rdma_link
@@ -223,7 +223,7 @@ gpus:
       nics: {'0000:0b:00.0': PIX}
 vfs:
   description:
-    - The VFs in the order of PF and index. C(holders) says who holds each, empty where nobody does. C(netdev) is null
+    - The VFs in the order of PF and index. C(holders) lists the holders of each. C(netdev) is null
       where there is none here. C(attributes) is null where the kernel cannot tell them.
   returned: when O(subset) has V(vfs)
   type: list
@@ -251,9 +251,9 @@ vfs:
 ip:
   description:
     - What IP is set on the NICs' netdevs. C(addresses) are those that reach further than the link.
-    - C(routes) are those that somebody has set, with C(table) null for the main table. C(rules) are the policy rules
+    - C(routes) are those that were configured, with C(table) null for the main table. C(rules) are the policy rules
       that select by the port's address or netdev alone.
-    - C(dynamic) is what the node was given and nobody has set, an address with a lifetime or of a router's
+    - C(dynamic) is what was not configured, an address with a lifetime or of a router's
       advertisement, a route of such an advertisement or of DHCP.
   returned: when O(subset) has V(ip)
   type: dict

@@ -7,51 +7,50 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_limits
-short_description: Give the rails what the rest of a node would keep from them, and tell who interferes
+short_description: Set locked memory, hugepages and neighbour tables, and keep other programs off the rail ports
 version_added: 0.1.0
 description:
-  - Sets how much memory containers may lock, hugepages, and the sizes of the neighbour tables, live and for the next
-    boot.
+  - Sets how much memory containers may lock, hugepages, and the sizes of the neighbour tables, live and persistently.
   - Keeps NetworkManager and cloud-init off the rail ports.
-  - Tells, and does not change, a reverse path filter that is strict in effect, firewall rules that drop RoCE, a clock
+  - Reports, and does not change, a reverse path filter that is strict in effect, firewall rules that drop RoCE, a clock
     that is not synchronized, and the processors' governors.
-  - No service is restarted. What a running container runtime may lock is raised in the running process, and containers
-    that it starts from then on have it; those that run keep what they have.
+  - No service is restarted. The memlock limit of a running container runtime is raised in its process. Containers that
+    start afterwards get the new limit; running containers keep theirs.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.node
 options:
   ports:
-    description: The rail ports, all of a node's in one call.
+    description: All rail ports of the node.
     type: list
     elements: dict
     default: []
     suboptions:
       pci:
-        description: The port's PCI address, in full (V(0000:0b:00.0)). It counts before O(ports[].netdev).
+        description: The port's PCI address, such as V(0000:0b:00.0). It takes precedence over O(ports[].netdev).
         type: str
       netdev:
-        description: The port's netdev, or the name that it gets. Give it, or O(ports[].pci), or both.
+        description: The port's netdev, or the name that it gets. This or O(ports[].pci) is required.
         type: str
   memlock:
-    description: Whether the services in O(services) may lock as much memory as they want.
+    description: Whether the services in O(services) may lock unlimited memory.
     type: str
     choices: [leave, unlimited]
     default: leave
   services:
     description:
-      - Container runtimes and what starts them. Those that the node does not have are passed over.
+      - Container runtimes and the services that start them. Services that the node does not have are skipped.
       - If not given, containerd, crio, docker, kubelet, k3s, k3s-agent, rke2-server and rke2-agent.
     type: list
     elements: str
   hugepages:
     description:
-      - How many hugepages the node shall have of each size. Left alone if not given; an empty list ends what an earlier
-        run kept for boot.
-      - More than leave the node a sixteenth of its memory, and 512 MiB, are an error.
-      - Where memory is too scattered for all, those that there are stay, and RV(reboot_required) is true.
-      - kubelet tells the cluster of them when it is started next.
+      - The number of hugepages of each size. Not changed if not given; an empty list removes the persistent setting of
+        an earlier run.
+      - It is an error if less than a sixteenth of the node's memory, or less than 512 MiB, would remain.
+      - If memory is too fragmented for all pages, the available ones stay, and RV(reboot_required) is true.
+      - kubelet reports them to the cluster after its next start.
     type: list
     elements: dict
     suboptions:
@@ -60,49 +59,49 @@ options:
         type: int
         required: true
       count:
-        description: How many.
+        description: Number of pages.
         type: int
         required: true
   neighbours:
     description:
-      - Sizes of the neighbour tables of IPv4 and IPv6, as C(net.ipv4.neigh.default) has them. Larger ones are left
-        live.
+      - Sizes of the neighbour tables of IPv4 and IPv6, as in C(net.ipv4.neigh.default). Larger live values
+        are not reduced.
     type: dict
     suboptions:
       gc_thresh1:
-        description: Up to so many entries, none is collected.
+        description: Up to this number of entries, none is collected.
         type: int
       gc_thresh2:
-        description: Beyond so many, entries are collected after five seconds.
+        description: Above this number, entries are collected after five seconds.
         type: int
       gc_thresh3:
-        description: No more than so many.
+        description: The maximal number of entries.
         type: int
   network_manager:
-    description: Whether NetworkManager, where the node has it, shall leave the rail ports alone.
+    description: Whether NetworkManager, if installed, must not manage the rail ports.
     type: str
     choices: [leave, unmanaged]
     default: leave
   cloud_init:
     description:
-      - Whether cloud-init, where the node has it, shall leave the node's network as it is on disk. That is the
-        management network too; the files that cloud-init wrote for it stay.
+      - Whether cloud-init, if installed, must not change the network configuration on disk. This includes the
+        management network; the files that cloud-init wrote for it stay.
     type: str
     choices: [leave, disabled]
     default: leave
   state:
     description:
-      - V(present) sets what is asked for.
-      - V(absent) takes the files of all earlier runs away, and needs no other option. What they set in the running
-        kernel and in running services stays until the next boot, or until the service is restarted, since nobody knows
-        what was there before; RV(reboot_reasons) names it.
+      - V(present) sets the given options.
+      - V(absent) removes the files of all earlier runs, and needs no other option. What they set in the running kernel
+        and in running services stays until the next boot, or until the service is restarted, because the former values
+        are unknown; RV(reboot_reasons) lists it.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
     default: present
 notes:
-  - The firewall is read with C(nft), which lists what C(iptables) wrote too, but for C(iptables-legacy). RoCE in a
-    NIC's hardware passes the firewall by; rules matter to soft RDMA.
+  - The firewall is read with C(nft), which also lists rules of C(iptables), but not of C(iptables-legacy). RoCE in a
+    NIC's hardware bypasses the firewall; its rules affect only soft RDMA.
 seealso:
   - module: railyard.fabric.rail_ports
   - module: railyard.fabric.kernel_arguments

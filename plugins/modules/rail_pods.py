@@ -7,25 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_pods
-short_description: What pods on a node have of rails
+short_description: Read the rail interfaces of pods on a node
 version_added: 0.2.0
 description:
   - Finds the network namespaces of pods by the cgroups of their processes, and reads in each, in one call for all,
     interfaces, addresses, policy rules, routing tables, RDMA devices and GIDs.
-  - Nothing is run in a container, and an image needs no tools for it. Changes nothing.
-  - Of a container's environment and files only the settings of NCCL and UCX leave the node.
+  - Nothing is run in a container, and images need no tools. Changes nothing.
+  - Of a container's environment and files, only settings of NCCL and UCX are returned.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.node.reads
 options:
   pods:
-    description: The uids of the pods, as the API server tells them in C(metadata.uid).
+    description: The uids of the pods, from C(metadata.uid).
     type: list
     elements: str
     default: []
   files:
-    description: Files of settings on the node itself, such as V(/etc/nccl.conf), of which settings are read too.
+    description: Configuration files on the node itself, such as V(/etc/nccl.conf), to read too.
     type: list
     elements: path
     default: []

@@ -7,55 +7,54 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_ports
-short_description: Give a node's rail ports their names, MTU, addresses, routes, rules and sysctls
+short_description: Configure names, MTU, addresses, routes, rules and sysctls of a node's rail ports
 version_added: 0.1.0
 description:
-  - Sets all that IP needs on a node's rail ports in one call, live, and in the files that the distribution reads at
-    boot.
-  - A rail port may have a routing table of its own, with the route of its subnet and, where there is a gateway, a
-    default route. One rule leads what comes from its address there, another what is bound to its interface; for IPv6
-    there are two more, and the route of link-local addresses. Further routes may stand in that table or in the main
-    one. The main table gets nothing else but the route that comes with each address, and never a default route.
-  - A rail port that has a PCI address keeps its netdev name over reboots by a systemd C(.link) file. Where the name
-    differs now, the interface is renamed if it can go down for a moment without harm, else at the next boot.
-  - It also keeps router advertisements on a rail from giving the main table a default route, and the port addresses
-    that are not planned (C(accept_ra) and C(autoconf) are 0).
-  - An IPv6 address is waited for until the kernel has found out that no other host on the rail has it; one that
-    another host has is an error, and is tried again by the next run.
-  - The interface, and the PCI function, that carry the connection or the default route are refused, as is a rail's
-    subnet or a route that would lead the connection astray. Nothing is changed then.
-  - Addresses, rules and routes that an earlier run set and the new plan does not have are taken away; what others set
-    is left as it is, but for rules with a planned priority and routes in a rail's table to a planned destination. A
+  - Configures IP on all rail ports of a node in one call, live, and in the files that the distribution reads at boot.
+  - A rail port can have its own routing table, with the route of its subnet and, if it has a gateway, a default route.
+    One rule sends packets from the port's address to that table, another packets of sockets that are bound to its
+    interface. IPv6 needs two more rules and the route of link-local addresses. More routes can be added to that table
+    or to the main table. The main table otherwise gets only the subnet route of each address, never a default route.
+  - A rail port with a PCI address keeps its netdev name over reboots by a systemd C(.link) file. If the name differs
+    now, the interface is renamed at once if it can go down for a moment without harm, else at the next boot.
+  - Router advertisements on a rail cannot add a default route to the main table, or addresses that are not planned to
+    the port (C(accept_ra) and C(autoconf) are 0).
+  - The module waits until the kernel has checked that no other host on the rail has an IPv6 address. A duplicate is an
+    error, and the next run tries again.
+  - The interface and the PCI function that carry the connection or the default route are refused, as is a subnet or
+    route of a rail that would cut off the connection. Nothing is changed then.
+  - Addresses, rules and routes that an earlier run set and that are not planned now are removed. What other programs
+    set is not changed, except rules with a planned priority and routes in a rail's table to a planned destination. A
     route of another interface in the main table to a planned destination is an error.
 options:
   ports:
     description:
-      - The rail ports of the node, all of them. What an earlier run set up for a rail that is not listed is taken away.
-      - Needed with O(state=present).
-      - With O(state=absent) and O(state=gathered) an empty list stands for all that the module has set up.
+      - All rail ports of the node. What an earlier run configured for a rail that is not listed is removed.
+      - Required with O(state=present).
+      - With O(state=absent) and O(state=gathered), an empty list means all ports that the module has configured.
     type: list
     elements: dict
     default: []
     suboptions:
       rail:
-        description: The rail's name. It becomes part of the names of files.
+        description: The rail's name. It is part of file names.
         type: str
         required: true
       pci:
         description:
-          - PCI address of the port, such as V(0000:0b:00.0). It wins over the name.
-          - At least one of this and O(ports[].netdev) is needed.
+          - PCI address of the port, such as V(0000:0b:00.0). It takes precedence over the name.
+          - This or O(ports[].netdev) is required.
         type: str
       netdev:
-        description: Name of the interface; with O(ports[].pci) the name that it shall have.
+        description: Name of the interface; with O(ports[].pci), the name that it gets.
         type: str
       mtu:
-        description: MTU in bytes. Left as it is where it is not given.
+        description: MTU in bytes. Not changed if not given.
         type: int
       address:
         description:
           - The port's IPv4 address with its prefix length. Without it the port gets none.
-          - Of a link with two addresses (V(/31)), either may be the port's.
+          - In a subnet of two addresses (V(/31)), both can be used.
           - It may be an IPv6 address where O(ports[].address6) is not given.
         type: str
       gateway:
@@ -77,7 +76,7 @@ options:
         type: int
       routes:
         version_added: 0.2.0
-        description: Routes beside those that come with address and gateway. The port needs an address of their family.
+        description: Routes in addition to those of address and gateway. The port needs an address of their family.
         type: list
         elements: dict
         default: []
@@ -87,32 +86,32 @@ options:
             type: str
             required: true
           via:
-            description: Next hop in the port's subnet, or an IPv6 link-local one. Without it all of it is on link.
+            description: Next hop in the port's subnet, or an IPv6 link-local one. Without it, on link.
             type: str
           table:
-            description: The table, which is O(ports[].table) or, where it is not given, the main one.
+            description: The table: O(ports[].table), or the main one if not given.
             type: int
       sysctl:
         description:
           - Settings of the interface under C(net.ipv4.conf), such as C(arp_ignore), with whole numbers as values.
-          - Of C(arp_announce), C(arp_ignore) and C(rp_filter) the kernel takes the larger of the interface's value
-            and that of C(all). An C(rp_filter) of 0 that this would turn into strict filtering is refused.
+          - For C(arp_announce), C(arp_ignore) and C(rp_filter) the kernel uses the larger of the interface's value and
+            that of C(all). An C(rp_filter) of 0 that this would turn into strict filtering is refused.
         type: dict
         default: {}
   backend:
     description:
-      - What keeps addresses, routes and rules for the next boot.
-      - V(auto) is V(netplan) where it is installed and has files (V(networkmanager) where those are for it), else
-        V(networkmanager) where it runs, else V(networkd) where it runs; it is an error where none of them does.
-      - With V(none) only names, MTU by PCI address, and sysctls are kept.
+      - What makes addresses, routes and rules persistent.
+      - V(auto) is V(netplan) if it is installed and has files (V(networkmanager) if those select it), else
+        V(networkmanager) if it runs, else V(networkd) if it runs. If none of them runs, it is an error.
+      - With V(none), only names, MTU by PCI address, and sysctls are persistent.
     type: str
     choices: [auto, networkd, netplan, networkmanager, none]
     default: auto
   persist:
     description:
-      - Whether to keep everything for the next boot.
-      - With V(false) only the live state is set; files of earlier runs are left as they are.
-      - With O(state=absent) it does not count. Files go with what they would bring back.
+      - Whether the configuration is persistent.
+      - With V(false) only the live state is set; files of earlier runs are not changed.
+      - Ignored with O(state=absent), which always removes the files.
     type: bool
     default: true
   timeout:
@@ -123,12 +122,12 @@ options:
     default: 30
   state:
     description:
-      - V(present) sets up O(ports).
-      - V(absent) takes away the addresses, rules, routes and files of O(ports). Name, MTU and sysctls stay as they are
-        until the next boot.
-      - With V(absent), while another port that stays has no interface here and no netdev name in the plan, no file is
-        changed; a later run does it. Without a readable record of what is set up, giving O(ports) is refused where
-        there are files of the module, since those of all ports would go.
+      - V(present) configures O(ports).
+      - V(absent) removes the addresses, rules, routes and files of O(ports). Name, MTU and sysctls stay until the next
+        boot.
+      - With V(absent), no file is changed while another port that stays has no interface and no planned netdev name; a
+        later run changes them. If the module has files but no readable record of earlier runs, O(ports) is refused,
+        because the files of all ports would be removed.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -136,13 +135,12 @@ options:
 extends_documentation_fragment:
   - railyard.fabric.node
 notes:
-  - Needs root. Nothing but Python's standard library is needed on the node.
-  - What the module has set is kept in C(/var/lib/railyard/rail_ports.json), so that a later run can take away just
+  - Requires root. The node needs only Python's standard library.
+  - The module records what it has set in C(/var/lib/railyard/rail_ports.json), so that a later run removes exactly
     that.
-  - systemd-networkd is asked to reload its files, which touches only the links whose files changed; C(netplan apply) is
-    never run.
-  - NetworkManager takes IPv6 off a port for a moment where the port's IPv6 plan changed, and its IPv6 addresses with
-    it. Drain the node before.
+  - systemd-networkd reloads its files, which affects only links whose files changed. C(netplan apply) is never run.
+  - NetworkManager removes IPv6 and its addresses from a port for a moment if the port's IPv6 configuration changed.
+    Drain the node before.
 seealso:
   - module: railyard.fabric.rail_info
   - module: railyard.fabric.sriov_vfs
@@ -235,7 +233,7 @@ gathered:
     ports:
       description:
         - The ports asked for, or those that the module has set up where none were.
-        - What a port lacks is null. C(netdev) is the name that the interface has now.
+        - A missing value is null. C(netdev) is the name that the interface has now.
       type: list
       elements: dict
       returned: always

@@ -12,10 +12,10 @@ version_added: 0.1.0
 description:
   - Sends echo requests of exactly the planned MTU, not to be fragmented, over every rail at once, and then moves data
     by RDMA over each rail's own device and GID.
-  - One node serves (O(mode=serve)), its partner probes (O(mode=probe)). A red rail does not fail the task; it is told
-    in RV(results).
-  - The GID is the one that holds the rail port's address, found anew each time. Over InfiniBand a port needs no
-    address; no echo requests are sent then, and what the two ends must know of each other to begin goes by O(meet).
+  - One node serves (O(mode=serve)), its partner probes (O(mode=probe)). A failed rail does not fail the task; see
+    RV(results).
+  - The GID is the one of the rail port's address; it is looked up in each run. Over InfiniBand a port needs no address:
+    no echo requests are sent then, and both ends exchange their connection data over O(meet).
 author:
   - Railyard contributors (@railyard)
 requirements:
@@ -25,40 +25,39 @@ extends_documentation_fragment:
 options:
   mode:
     description:
-      - V(serve) starts one C(ib_write_bw) server a port and returns; each ends after one transfer, or
-        some time after its client should have come (see O(lifetime)).
+      - V(serve) starts one C(ib_write_bw) server per port and returns; each ends after one transfer, or
+        some time after its client should have connected (see O(lifetime)).
       - V(probe) probes each of O(targets).
-      - V(stop) ends servers that still wait, of O(run) alone where that is given, else all of them.
+      - V(stop) ends waiting servers: those of O(run) if it is given, else all.
     type: str
     choices: [serve, probe, stop]
     default: probe
   pod:
     description:
-      - The uid of a pod on this node in whose network all of this is done, with its interfaces, addresses and RDMA
+      - The uid of a pod on this node. The module then uses the pod's network, with its interfaces, addresses and RDMA
         devices. The programs are the node's.
     type: str
     version_added: 0.2.0
   run:
     description:
-      - A name of this run, unlike that of any other. Servers of other runs are left alone, and RV(others) tells of
-        them.
-      - Those of a run that was cut off end by themselves, see O(lifetime).
+      - A unique name of this run. Servers of other runs are not changed; RV(others) lists them.
+      - Servers of an interrupted run end by themselves, see O(lifetime).
     type: str
     default: ""
     version_added: 0.2.0
   meet:
     description:
-      - With O(mode=serve), the IP address of this node at which all servers are met, and to which the traffic itself
-        does not go.
-      - Without it a server is met at its O(ports[].address), and at the node's management address where the port has
-        none. That is the address that this connection came in on, else one of the interface with the default route, and
-        never a rail's.
+      - With O(mode=serve), the IP address of this node at which clients connect to all servers. The measured traffic
+        does not use it.
+      - Without it, clients connect to O(ports[].address), or to the node's management address if the port has none.
+        That is the local address of this connection, else an address of the interface with the default route, never a
+        rail's.
     type: str
     version_added: 0.2.0
   tcp_ports:
     description:
-      - With O(mode=serve), the TCP ports on which servers may wait, as V(FIRST-LAST); one for each of O(ports), and
-        with O(latency) another. Without it the kernel chooses.
+      - With O(mode=serve), the TCP ports that servers may use, as V(FIRST-LAST): one for each of O(ports), and with
+        O(latency) another. Without it the kernel chooses.
     type: str
     version_added: 0.2.0
   ports:
@@ -73,24 +72,24 @@ options:
         required: true
       device:
         description:
-          - The RDMA device; without it the one whose GID table holds O(ports[].address), else that of O(ports[].pci) or
-            O(ports[].netdev). InfiniBand's tables hold no addresses.
+          - The RDMA device; without it the one whose GID table contains O(ports[].address), else that of O(ports[].pci)
+            or O(ports[].netdev). InfiniBand GID tables contain no addresses.
         type: str
       address:
-        description: The rail port's own IP address, without prefix. Over InfiniBand there need be none.
+        description: The rail port's own IP address, without prefix. Optional over InfiniBand.
         type: str
       pci:
-        description: PCI address of the port, by which its RDMA device is found where no address tells it.
+        description: PCI address of the port, used to find its RDMA device if no address identifies it.
         type: str
         version_added: 0.2.0
       netdev:
-        description: The port's netdev, likewise; its addresses are never taken for the management address.
+        description: The port's netdev, with the same use; its addresses are never used as the management address.
         type: str
         version_added: 0.2.0
       gpu:
         description:
-          - PCI address of the GPU in whose memory data is to be, where C(ib_write_bw) was built with CUDA. Without it,
-            or without that, data is in the node's memory.
+          - PCI address of the GPU whose memory is used, if C(ib_write_bw) was built with CUDA. Otherwise the node's
+            memory is used.
         type: str
         version_added: 0.2.0
   targets:
@@ -108,15 +107,15 @@ options:
         type: str
         required: true
       netdev:
-        description: The rail port's netdev, from which packets go out.
+        description: The rail port's netdev, from which packets are sent.
         type: str
       device:
         description:
-          - The rail port's RDMA device; without it the one whose GID table holds O(targets[].source), else that of
+          - The rail port's RDMA device; without it the one whose GID table contains O(targets[].source), else that of
             O(targets[].pci) or O(targets[].netdev).
         type: str
       pci:
-        description: PCI address of the port, by which its RDMA device is found where no address tells it.
+        description: PCI address of the port, used to find its RDMA device if no address identifies it.
         type: str
         version_added: 0.2.0
       source:
@@ -127,11 +126,11 @@ options:
           - The partner's IP address on this rail. Without it no packets are sent, and RDMA needs O(targets[].meet).
         type: str
       meet:
-        description: IP address at which the partner's server is met, from the result of O(mode=serve).
+        description: IP address at which the partner's server accepts connections, from the result of O(mode=serve).
         type: str
         version_added: 0.2.0
       gpu:
-        description: As O(ports[].gpu); where the partner's data is in GPU memory as well.
+        description: As O(ports[].gpu), if the partner uses GPU memory as well.
         type: str
         version_added: 0.2.0
       source6:
@@ -139,7 +138,7 @@ options:
         type: str
         version_added: 0.2.0
       address6:
-        description: The partner's IPv6 address on this rail, which is then sent the same.
+        description: The partner's IPv6 address on this rail, which then gets the same echo requests.
         type: str
         version_added: 0.2.0
       mtu:
@@ -149,7 +148,7 @@ options:
       port:
         description:
           - TCP port of the partner's server, from the result of O(mode=serve).
-          - Without it RDMA is not tried and the rail is red.
+          - Without it RDMA is not tested and the rail fails.
         type: int
       error:
         description: Why the partner has no server, from the result of O(mode=serve).
@@ -165,8 +164,8 @@ options:
         version_added: 0.2.0
       others:
         description:
-          - The partner's addresses on its other rails. Where nothing comes back, it is asked by ARP which of them
-            answer here, which tells two cables that have changed places.
+          - The partner's addresses on its other rails. If no echo reply arrives, ARP requests for these addresses find
+            swapped cables.
         type: list
         elements: dict
         default: []
@@ -194,7 +193,7 @@ options:
             type: str
             required: true
   count:
-    description: Echo requests a target. All must be answered.
+    description: Echo requests per target. All must be answered.
     type: int
     default: 3
   timeout:
@@ -206,17 +205,17 @@ options:
     type: int
     default: 65536
   iterations:
-    description: RDMA writes a transfer.
+    description: RDMA writes per transfer.
     type: int
     default: 1000
   lifetime:
     description:
-      - Seconds after which a transfer that does not end is ended.
-      - A server waits that long for each transfer of its round and a minute more, since those before its own may hang.
+      - Seconds after which a transfer is aborted.
+      - A server waits that long for each transfer of its round, and a minute more.
     type: int
     default: 60
   latency:
-    description: With O(mode=serve), also start one C(ib_write_lat) server a port.
+    description: With O(mode=serve), also start one C(ib_write_lat) server per port.
     type: bool
     default: false
     version_added: 0.2.0
@@ -335,7 +334,7 @@ results:
     found:
       description:
         - Why packets are lost; null where none is. C(small) is whether packets of 96 bytes pass, C(path_mtu) the
-          largest usual size in bytes that does, C(answers) the partner's other rails for whose addresses somebody
+          largest usual size in bytes that does, C(answers) the partner's other rails for whose addresses a host
           answers here.
       type: dict
       returned: O(mode=probe)

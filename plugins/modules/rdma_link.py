@@ -7,19 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_link
-short_description: RDMA links of a node's rail ports
+short_description: Configure the RDMA links of a node's rail ports
 version_added: 0.1.0
 description:
-  - Makes and takes away soft RDMA links, gives hardware RDMA devices stable names, and waits until they are ACTIVE. All
-    over NETLINK_RDMA, for all ports in one call.
-  - A port is known by its netdev or its PCI function, whatever its RDMA device is called at the moment. A soft link of
-    the wanted type that is there under another name is renamed. Names may be exchanged between devices.
-  - Devices that no port speaks of are not touched, but for a soft link that holds a name which another soft link shall
-    have.
-  - A device in use is neither taken away nor renamed, unless O(force=true); the users are named. For a renaming these
-    are processes with queue pairs or connection ids, for a removal also processes that only have the device open, and
-    connections of the kernel itself.
-  - The RDMA device of the interface that carries the connection or the default route is refused.
+  - Creates and removes soft RDMA links, gives hardware RDMA devices stable names, and waits until they are ACTIVE. It
+    handles all ports in one call, over NETLINK_RDMA.
+  - A port is identified by its netdev or its PCI function, not by the current name of its RDMA device. A soft link of
+    the desired type with another name is renamed. Devices can exchange their names.
+  - Devices that O(ports) does not list are not changed, except a soft link whose name another soft link must get.
+  - A device in use is neither removed nor renamed, unless O(force=true); the error names the users. For a renaming,
+    users are processes with queue pairs or connection ids. For a removal, they are also processes that only have the
+    device open, and connections of the kernel itself.
+  - The module never changes the RDMA device of an interface that carries the connection or the default route.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -29,7 +28,7 @@ options:
     description:
       - The ports, in any order.
       - Required with O(state=present).
-      - With O(state=absent) and no ports, those that are kept for boot are meant.
+      - With O(state=absent) and no ports, all persistent ports are removed.
     type: list
     elements: dict
     suboptions:
@@ -45,55 +44,54 @@ options:
       netdev:
         description:
           - The port's netdev.
-          - Required for a soft link that shall be present. With O(ports[].state=absent) a link on another netdev is
-            left.
+          - Required for a soft link that must be present. With O(ports[].state=absent) a link on another netdev is not
+            removed.
         type: str
       pci:
         description:
           - The port's PCI address, in full (V(0000:0b:00.0)).
-          - It finds a hardware device; without it the function of O(ports[].netdev) does. Where both are given they
+          - It identifies a hardware device; without it, the function of O(ports[].netdev) does. If both are given, they
             must belong together.
         type: str
       state:
         description:
-          - Whether the link shall be there. Only a soft link can be V(absent).
-          - With O(state=absent) it does not count.
+          - Whether the link must exist. Only a soft link can be V(absent).
+          - Ignored with O(state=absent).
         type: str
         choices: [present, absent]
         default: present
   wait_active:
-    description: Seconds to wait until all links that shall be present are ACTIVE; V(0) does not wait.
+    description: Seconds to wait until all present links are ACTIVE; V(0) does not wait.
     type: float
     default: 0
   force:
     description:
-      - Take away or rename a device in use too.
-      - The kernel may hold up the removal until the last process has closed the device.
+      - Whether to remove or rename a device in use too.
+      - The kernel may delay the removal until the last process has closed the device.
     type: bool
     default: false
   persist:
     description:
-      - Whether the links and names shall be there after the next boot too. They are kept in
-        C(/etc/railyard/boot.d/20-rdma_link.json) and laid down by C(railyard-boot.service).
-      - What is kept of ports that O(ports) does not speak of stays, but with O(complete=true).
+      - Whether the links and names are persistent. They are stored in C(/etc/railyard/boot.d/20-rdma_link.json) and
+        applied at boot by C(railyard-boot.service).
+      - Persistent ports that O(ports) does not list stay, unless O(complete=true).
     type: bool
     default: true
   complete:
     description:
-      - Whether O(ports) are all of the node's. What is kept for boot of others is then forgotten, and their soft links
-        are taken away, as with O(state=absent). Hardware devices have their names until the next boot.
-      - It counts with O(state=present) and O(persist=true).
+      - Whether O(ports) lists all ports of the node. Other ports are then no longer persistent, and their soft links
+        are removed, as with O(state=absent). Hardware devices keep their names until the next boot.
+      - Used with O(state=present) and O(persist=true).
     type: bool
     default: false
     version_added: 0.2.0
   state:
     description:
-      - V(present) gives O(ports) what they ask for.
-      - V(absent) takes the soft links of O(ports) away, and what is kept of O(ports) for boot. Of ports that are kept,
-        O(ports[].name) is enough. Hardware devices have their names until the next boot, where the kernel or udev gives
-        them theirs.
-      - With V(absent), links in use are refused as ever. Where no ports are given, those of the interface that carries
-        the connection or the default route are left until the next boot.
+      - V(present) configures O(ports).
+      - V(absent) removes the soft links of O(ports) and their persistent options. For a persistent port,
+        O(ports[].name) is enough. Hardware devices keep their names until the next boot.
+      - With V(absent), links in use are refused too. If no ports are given, links of the interface that carries the
+        connection or the default route stay until the next boot.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -102,8 +100,8 @@ seealso:
   - module: railyard.fabric.rdma_netns_mode
   - module: railyard.fabric.rail_probe
 notes:
-  - Needs root, and C(modprobe) to make the first soft link.
-  - In rdma mode exclusive, a device in another network namespace is not visible; to ask for it is an error.
+  - Requires root, and C(modprobe) to create the first soft link.
+  - In rdma mode exclusive, a device in another network namespace is not visible, and configuring it is an error.
 """
 
 EXAMPLES = r"""
@@ -166,7 +164,7 @@ reboot_required:
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; told by every run with O(state=absent) until then.
+  description: What stays live until the next boot; reported by every run with O(state=absent) until then.
   returned: success
   type: list
   elements: str

@@ -12,15 +12,15 @@ version_added: 0.1.0
 description:
   - In mode V(shared) all network namespaces see all RDMA devices; in mode V(exclusive) each device is in one network
     namespace.
-  - The live mode is read and set over NETLINK_RDMA. The kernel switches only while no network namespace exists beside
-    the first one; the module then names who holds the others, and a reboot is needed.
-  - The mode of the next boot is laid down in C(/etc/modprobe.d/zz-railyard-rdma.conf), and only where neither another
-    file nor the kernel command line gives that mode already. The file's name lets it count after other files. A file
-    of a later name that says otherwise, and any file with a value that is no boolean, loses this one parameter; one
-    below C(/usr/lib) or C(/run) is hidden by such a copy in C(/etc/modprobe.d) and not edited.
-  - The initial RAM filesystem of each installed kernel is rebuilt only where C(ib_core) is in it and it is older than
-    the files that set the mode.
-  - C(ib_core) is never loaded for this.
+  - The live mode is read and set over NETLINK_RDMA. The kernel switches only while no other network namespace exists.
+    Otherwise the module names the holders of the others, and a reboot is required.
+  - The mode of the next boot is set in C(/etc/modprobe.d/zz-railyard-rdma.conf), unless another file or the kernel
+    command line already sets it. modprobe reads that file after files with other names. From a file with a later name
+    and another value, and from any file whose value is not a boolean, this parameter is removed. A file below
+    C(/usr/lib) or C(/run) is not edited but overridden by such a copy in C(/etc/modprobe.d).
+  - The initial RAM filesystem of an installed kernel is rebuilt only if it contains C(ib_core) and is older than the
+    files that set the mode.
+  - The module never loads C(ib_core).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -33,25 +33,25 @@ options:
     type: str
     choices: [shared, exclusive]
   persist:
-    description: Whether the next boot shall have the mode too.
+    description: Whether the mode is persistent.
     type: bool
     default: true
   switch:
     description:
       - Whether to switch the running kernel.
-      - With V(try), what holds other network namespaces is told in a warning and RV(reboot_required) is true.
-      - With V(require), it is an error, and nothing is changed.
-      - With V(never), only the next boot is cared for.
+      - With V(try), a warning names the holders of other network namespaces, and RV(reboot_required) is true.
+      - With V(require), other network namespaces are an error, and nothing is changed.
+      - With V(never), only the mode of the next boot is set.
     type: str
     choices: [try, require, never]
     default: try
   state:
     description:
       - V(present) sets O(mode).
-      - V(absent) takes the module's own file away, builds the initial RAM filesystems that hold C(ib_core) anew, and
-        switches the running kernel to what the next boot then has, which is V(shared) unless another file or the kernel
-        command line says otherwise. O(switch) says what becomes of a mode that other network namespaces hold. O(mode)
-        and O(persist) do not count. What was taken out of another's file in C(/etc/modprobe.d) is not put back.
+      - V(absent) removes the module's own file, rebuilds the initial RAM filesystems that contain C(ib_core), and
+        switches the running kernel to the mode of the next boot, which is V(shared) unless another file or the kernel
+        command line sets it. O(switch) applies to this too. O(mode) and O(persist) are ignored. A parameter that was
+        removed from another file in C(/etc/modprobe.d) is not restored.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -59,7 +59,7 @@ options:
 seealso:
   - module: railyard.fabric.rdma_link
 notes:
-  - Needs root.
+  - Requires root.
   - In the kernel, and in C(modprobe.d), the parameter C(netns_mode) of C(ib_core) is 1 for shared and 0 for exclusive.
 """
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_qos
-short_description: RoCE's quality of service on a node's rail ports
+short_description: Configure QoS of RoCE on rail ports
 version_added: 0.1.0
 description:
   - Sets trust, DSCP to priority, PFC, ETS, receive buffers, ECN and CNPs, global pause, the traffic class of RDMA
-    devices and the connection manager's defaults, as one object, on all ports in one call.
-  - O(qos) is refused as a whole where any two of its values disagree, and where any port cannot have it.
+    devices and the connection manager's defaults, on all ports in one call.
+  - O(qos) is refused as a whole if its values contradict each other, or if a port does not support it.
   - Data Center Bridging is read and set over netlink, by the messages of C(dcb); neither C(dcb) nor C(mlnx_qos) is
     needed.
-  - VFs have no Data Center Bridging of their own. Of those whose RDMA devices are in this network namespace, the
-    traffic class and the connection manager's defaults are set.
-  - Who else sets Data Center Bridging on the node is named, and by default refused.
+  - VFs do not have Data Center Bridging. The traffic class and the connection manager's defaults of VFs are set if
+    their
+    RDMA devices are in this network namespace.
+  - Other programs that configure Data Center Bridging on the node are reported, and refused by default.
   - The netdev that carries the connection or the default route is refused.
 author:
   - Railyard contributors (@railyard)
@@ -28,7 +29,7 @@ options:
     description:
       - The rail ports, all of a node's in one call.
       - With O(state=gathered) and no ports, all Ethernet PFs with a netdev are read.
-      - With O(persist=true) what is kept for boot are the ports of the latest call and no others.
+      - With O(persist=true) only the ports of the latest call are persistent.
     type: list
     elements: dict
     default: []
@@ -41,8 +42,8 @@ options:
         type: str
   qos:
     description:
-      - What every port shall have, in the shape of the plan's C(railyard_fabric.qos). What is not given is left.
-      - Lists of eight are by priority, those of classes by traffic class and V(buffer_size) by buffer.
+      - The QoS of every port, in the shape of the plan's C(railyard_fabric.qos). Omitted values are not changed.
+      - Lists have eight values, by priority, traffic class or buffer.
       - Required with O(state=present).
     type: dict
     suboptions:
@@ -53,7 +54,7 @@ options:
         description: RoCE's DSCP, which the other values are compared with.
         type: int
       trust:
-        description: What the NIC goes by, the DSCP or the priority in the VLAN tag.
+        description: What the NIC classifies packets by, the DSCP or the priority in the VLAN tag.
         type: str
         choices: [dscp, pcp]
       pfc:
@@ -62,35 +63,35 @@ options:
         elements: int
       dscp2prio:
         description:
-          - Pairs of a DSCP and its priority. Those of other DSCPs are left, but with V(pcp) in O(qos.trust) all are
-            taken away.
+          - Pairs of a DSCP and its priority. Other DSCPs are not changed, but with V(pcp) in O(qos.trust) all pairs are
+            removed.
         type: list
         elements: list
         default: []
       tclass:
-        description: The traffic class of all packets of the RDMA devices, where the driver has one.
+        description: The traffic class of all packets of the RDMA devices, if the driver supports it.
         type: int
       rdma_cm_tos:
-        description: The type of service of connections that the RDMA connection manager makes.
+        description: The type of service of connections of the RDMA connection manager.
         type: int
       roce_mode:
-        description: The RoCE version of such connections, in the words of the kernel.
+        description: The RoCE version of such connections, in the kernel's spelling.
         type: str
         choices: [RoCE v2, IB/RoCE v1]
         default: RoCE v2
       ecn:
         description:
-          - How the NIC answers congestion.
-          - The kernel's own driver of mlx5 has the marks of CNPs alone; that which priorities take part cannot be read
-            there is warned of.
+          - Congestion control of the NIC.
+          - The kernel's own mlx5 driver only has the marks of CNPs; a warning says that the priorities cannot be
+            read.
         type: dict
         suboptions:
           enable:
-            description: Whether the priorities take part.
+            description: Whether ECN is enabled for the priorities.
             type: bool
             default: true
           np:
-            description: The priorities whose marked packets the NIC answers.
+            description: The priorities whose marked packets the NIC answers with CNPs.
             type: list
             elements: int
             default: []
@@ -108,7 +109,7 @@ options:
             type: int
             default: 6
       ets:
-        description: How priorities share the wire.
+        description: How priorities share the bandwidth.
         type: dict
         suboptions:
           prio_tc:
@@ -117,7 +118,7 @@ options:
             elements: int
             required: true
           tc_bw:
-            description: Percent of each traffic class, of what the strict ones leave.
+            description: Percent of each traffic class, of the bandwidth that strict classes leave.
             type: list
             elements: int
             required: true
@@ -135,28 +136,28 @@ options:
             type: list
             elements: int
           buffer_size:
-            description: Bytes of each buffer. The NIC gives them out in cells of at most 256 bytes, and rounds down.
+            description: Bytes of each buffer. The NIC rounds down to cells of at most 256 bytes.
             type: list
             elements: int
           cable_len:
-            description: Metres of cable to the switch. This is the delay of PFC, which mlx5 takes for metres.
+            description: Meters of cable to the switch. This is the delay of PFC, which mlx5 interprets as meters.
             type: int
       global_pause:
         description: Whether 802.3x pauses all priorities at once.
         type: bool
       nccl:
-        description: Environment variables that follow; nothing is done with them here.
+        description: Environment variables that the plan derives; not used by this module.
         type: dict
   dcbx:
     description:
-      - V(host) takes the negotiation with the switch from the NIC's firmware, which may undo what is set.
+      - V(host) disables the negotiation of the NIC's firmware with the switch, which may undo what is set.
       - With V(any), a port whose firmware negotiates is refused.
     type: str
     choices: [host, any]
     default: host
   others:
     description:
-      - What to do where another program sets Data Center Bridging too (lldpad, a profile of NetworkManager, the NIC
+      - What to do if another program configures Data Center Bridging (lldpad, a profile of NetworkManager, the NIC
         Configuration Operator).
     type: str
     choices: [refuse, warn]
@@ -167,16 +168,17 @@ options:
     default: true
   persist:
     description:
-      - Whether all of it shall be there after the next boot too. It is kept in C(/etc/railyard/boot.d/40-roce_qos.json)
-        and laid down by C(railyard-boot.service), and once more by C(railyard-again@40-roce_qos.service) when a port's
-        netdev or RDMA device comes back.
+      - Whether the settings are persistent. They are written to C(/etc/railyard/boot.d/40-roce_qos.json) and applied by
+        C(railyard-boot.service), and again by C(railyard-again@40-roce_qos.service) when a port's netdev or RDMA device
+        returns.
     type: bool
     default: true
   state:
     description:
       - V(present) sets up O(ports).
-      - V(absent) takes back what is kept for boot and for a port's return. It takes no O(ports) and no O(qos). What the
-        ports have stays as set until the next boot, since nobody knows what they had before.
+      - V(absent) removes the persistent settings. O(ports) and O(qos) are not allowed with it. The settings of the
+        ports
+        stay until the next boot, since their earlier values are not known.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -187,7 +189,7 @@ seealso:
 notes:
   - Needs root.
   - On mlx5, a change of PFC takes the link down for a moment.
-  - VFs that are made later get their marks at the next run, not by themselves.
+  - VFs that are created later get their marks at the next run.
 """
 
 EXAMPLES = r"""
@@ -261,7 +263,7 @@ reboot_required:
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; told by every run with O(state=absent) until then.
+  description: What stays live until the next boot; every run with O(state=absent) reports it until then.
   returned: success
   type: list
   elements: str

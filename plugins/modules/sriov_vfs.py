@@ -7,22 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: sriov_vfs
-short_description: Have SR-IOV virtual functions on the rail ports, with their attributes
+short_description: Configure SR-IOV virtual functions on rail ports
 version_added: 0.1.0
 description:
   - Sets how many VFs each PF has, and each VF's MAC or GUIDs, VLAN, trust, spoof check, link state and rates.
-  - Existing VFs are taken away only with O(allow_recreate=true), because the kernel goes from one number to another
-    only through zero, and never while one of them is held. Held is a VF whose netdev or RDMA device is in another
-    network namespace, whose VFIO, UIO or verbs file a process has open, on whose netdev another interface or a soft
-    RDMA link stands, or whose netdev has an address. The refusal names the holder.
+  - Existing VFs are removed only with O(allow_recreate=true), because the kernel changes their number only through
+    zero,
+    and never while one of them is in use. A VF is in use if its netdev or RDMA device is in another network namespace,
+    if a process has its VFIO, UIO or verbs file open, if another interface or a soft RDMA link uses its netdev, or if
+    its netdev has an address. The refusal names the holder.
   - New VFs get their drivers only after their attributes are set, so that none comes up with a random MAC or in the
-    wrong VLAN. For that time C(sriov_drivers_autoprobe) is off. A run that is cut off in between is mended by the next
-    one.
-  - Where an existing VF gets another MAC or GUID, that VF alone is unbound from its driver and bound again. Other
+    wrong VLAN. Meanwhile C(sriov_drivers_autoprobe) is off. The next run repairs the state of an interrupted one.
+  - If the MAC or GUID of an existing VF changes, only that VF is unbound from its driver and bound again. Other
     attributes are set without that.
-  - A PF that shall have VFs is set up if its netdev is down.
+  - A PF with VFs is set up if its netdev is down.
   - The PF that carries the connection or the default route, itself or by a VF, is never touched.
-  - Ports that are right already cost no netlink library; what is changed needs pyroute2 on the node.
+  - Ports that are already configured do not need a netlink library; changes need pyroute2 on the node.
 author:
   - Railyard contributors (@railyard)
 requirements:
@@ -51,10 +51,10 @@ options:
         description: The PF's netdev. Give it, or O(ports[].pci), or both.
         type: str
       count:
-        description: How many VFs the PF shall have. Left alone if not given.
+        description: Number of VFs of the PF. Not changed if omitted.
         type: int
       attributes:
-        description: What each VF shall be. VFs and attributes that are not given are left alone.
+        description: Attributes of each VF. VFs and attributes that are omitted are not changed.
         type: list
         elements: dict
         default: []
@@ -103,29 +103,30 @@ options:
     default: false
   autoprobe:
     description:
-      - What C(sriov_drivers_autoprobe) of these PFs shall be, that is whether the kernel gives their VFs a driver.
-      - With V(false) VFs are left without a driver, as for virtual machines. Otherwise a VF without one is given one.
-      - Left alone if not given.
+      - Value of C(sriov_drivers_autoprobe) of these PFs, that is whether the kernel binds a driver to their VFs.
+      - With V(false) VFs stay without a driver, as for virtual machines. Otherwise a VF without a driver is bound to
+        one.
+      - Not changed if omitted.
     type: bool
   timeout:
-    description: Seconds to wait for each of VFs, their drivers, netdevs and RDMA devices, and for the PF's link to come
-      back.
+    description: Seconds to wait for each of VFs, their drivers, netdevs and RDMA devices, and for the PF's link to
+      return.
     type: int
     default: 120
   persist:
     description:
       - Whether the same is done at each boot, before containers start, without O(allow_recreate).
-      - With V(false) what was kept for boot by an earlier run is left as it is.
+      - With V(false) the persistent options of an earlier run are not changed.
     type: bool
     default: true
   state:
     description:
       - V(present) sets up O(ports).
-      - V(absent) takes the VFs of O(ports) away, and what is kept of them for boot. Without O(ports) these are the VFs
-        that the module has made; attributes of VFs that another made stay as set until the next boot.
-      - With V(absent), held VFs are refused as ever. Left until the next boot are those of a PF that a pod has and,
-        where no ports are given, those of the PF that carries the connection or the default route. How many VFs the
-        firmware allows is not touched.
+      - V(absent) removes the VFs of O(ports) and their persistent options. Without O(ports) these are the VFs that the
+        module created; attributes of other VFs stay as set until the next boot.
+      - With V(absent), VFs that are in use are refused too. The VFs of a PF that a pod has stay until the next boot
+        and, without O(ports), those of the PF that carries the connection or the default route. The number of VFs that
+        the firmware allows is not changed.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -227,9 +228,9 @@ gathered:
               max_tx_rate: 0
     pfs:
       description:
-        - What else there is to know of the same PFs, in the same order.
-        - C(total) is how many VFs the PF may have, null where it has no SR-IOV.
-        - C(netdev) and C(rdma_device) of a VF are null where it has none, or it is in another network namespace.
+        - More facts about the same PFs, in the same order.
+        - C(total) is how many VFs the PF may have, null without SR-IOV.
+        - C(netdev) and C(rdma_device) of a VF are null if they are missing, or in another network namespace.
       type: list
       elements: dict
       sample:
@@ -249,12 +250,12 @@ gathered:
               netdev_address: "02:52:00:0b:00:00"
               rdma_device: mlx5_8
 reboot_required:
-  description: Whether something that was taken back stays live until the next boot.
+  description: Whether something that was removed stays live until the next boot.
   returned: success
   type: bool
   sample: false
 reboot_reasons:
-  description: One line for each such thing. It is told by every run with O(state=absent) until then.
+  description: One line for each of these. Every run with O(state=absent) reports them until then.
   returned: success
   type: list
   elements: str

@@ -274,7 +274,7 @@ def test_quality_of_service_is_refused_where_the_driver_has_none(guest: Node) ->
 def test_gpudirect_without_gpus(guest: Node) -> None:
     found = guest.module("gpudirect", path="auto")
     assert not found["changed"] and found["gathered"]["choice"]["path"] == "none"
-    with pytest.raises(Failed, match="there is no NVIDIA GPU"):
+    with pytest.raises(Failed, match="the node does not have an NVIDIA GPU"):
         guest.module("gpudirect", path="dmabuf")
 
 

@@ -262,7 +262,7 @@ def test_who_may_not_is_told_the_verb_and_the_resource(bench: Bench, namespace: 
     try:
         plan = bench.plan()
         text = bench.refused(plan, config=config)
-        assert "%s may not patch spiderippools.spiderpool.spidernet.io. Remedy: let a cluster" % who in text
+        assert "%s may not patch spiderippools.spiderpool.spidernet.io. Remedy: have a cluster" % who in text
         found = preflight.problems(bench.server(config), plan.desired(), True, quiet)
         assert [error.message for error in found] == [
             "the user may not patch nodes",
@@ -307,7 +307,7 @@ def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(be
         bench.proxy.after = lambda writes: None
         lifecycle.up(lifecycle.Wish(running.name, nodes=["node-1", "node-2"]))
     assert "%s: the API server does not answer: " % bench.proxy.url in text
-    assert "of %d objects were written before). Remedy: see that it runs" % len(plan.objects) in text
+    assert "of %d objects were written before). Remedy: check that it runs" % len(plan.objects) in text
     written = set(bench.live(plan))
     assert 0 < len(written) < len(plan.objects)
     rest = bench.apply(plan)
@@ -558,7 +558,9 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     label(wanted)
     before = labels("node-1"), labels("node-2")
     other = Labelling(bench.server(), {**wanted, "node-9": {}}, {FABRIC: "other"}, LABEL, MANAGER)
-    with pytest.raises(RailyardError, match="Node node-1, node-2: planned here, and another's already: .*=ai. Remedy"):
+    with pytest.raises(
+        RailyardError, match="Node node-1, node-2: in this plan, and labelled for another one: .*=ai. Remedy"
+    ):
         other.run(False, quiet)
     # and before any host is touched
     file = yaml.safe_load((bench.place / "fabric.yml").read_text())
@@ -566,9 +568,9 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     file["names"] = {"network": "{fabric}-{rail}"}
     (bench.place / "other.yml").write_text(yaml.safe_dump(file, sort_keys=False))
     done = play(bench, "kubernetes", "-e", "fabric_file=%s" % (bench.place / "other.yml"))
-    assert done.returncode == 2 and "Node node-1, node-2: planned here, and another's already" in done.one_line, (
-        done.text
-    )
+    assert (
+        done.returncode == 2 and "Node node-1, node-2: in this plan, and labelled for another one" in done.one_line
+    ), done.text
     assert "Apply what differs" not in done.one_line
     assert (labels("node-1"), labels("node-2")) == before and other.done == []
     label({})
@@ -655,7 +657,7 @@ def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
     assert done.returncode == 2 and "changed=0" in done.one_line and bench.proxy.writes == [], done.text
     assert wanted + "nothing differs" in done.one_line
     assert "fabric ai: 0 of 4 resources of 2 nodes at the planned number" in done.one_line
-    assert "node-1, node-2: is not Ready. Likely: its kubelet does not run or says so (NoKubelet" in done.one_line
+    assert "node-1, node-2: is not Ready. Likely: its kubelet does not run or is not ready (NoKubelet" in done.one_line
     done = play(bench, "teardown")
     assert done.returncode == 2 and "consent with -e teardown_consent=ai" in done.one_line, done.text
     assert len(bench.live(plan)) == len(plan.objects)

@@ -204,7 +204,7 @@ def test_helm_goes_to_the_cluster_that_was_named(bench: Bench, chart: Path) -> N
     assert rc == 0 and "changed=0" in said, said
     refused = {**beside, "K8S_AUTH_CONTEXT": context}
     rc, said = bench.play("cluster", env=refused)
-    assert rc == 2 and "Helm's module takes none beside K8S_AUTH_SSL_CA_CERT" in said, said
+    assert rc == 2 and "Helm's module refuses it together with K8S_AUTH_SSL_CA_CERT" in said, said
     rc, said = bench.play("teardown", env=beside, teardown_consent=FABRIC, teardown_software=True)
     assert rc == 0 and bench.releases() == {}, said
 
@@ -268,8 +268,8 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     acted("is no program", helm="/nowhere/helm")
     # a name that no software has
     known = "take one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
-    played("cluster_versions.spider_pool: there is nothing of this name", known, cluster_versions={"spider_pool": "2"})
-    played("cluster_values.flannel: there is no chart of this name", cluster_values={"flannel": {"mtu": 1400}})
+    played("cluster_versions.spider_pool: no software has this name", known, cluster_versions={"spider_pool": "2"})
+    played("cluster_values.flannel: no chart has this name", cluster_values={"flannel": {"mtu": 1400}})
     played("cluster_cni: Flannel cannot be installed here", cluster_cni="Flannel")
     four = bench.place / "helm4"
     four.write_text("#!/bin/sh\necho v4.1.4\n")
@@ -343,7 +343,7 @@ def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before
 
 
 def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> None:
-    """Chart and values are those that Helm has, and still half of it is not there."""
+    """Chart and values are those that Helm has, and still half of it is missing."""
     client = {"url": "https://127.0.0.1:9/"}
     rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["daemonsets"]}
     hook = {"name": "no.daemonsets.example", "clientConfig": client, "rules": [rule], "failurePolicy": "Fail"}
@@ -391,7 +391,7 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
     assert not done.failed, done.one_line
     bench.cluster.kubectl("apply", "-f", "-", text=json.dumps(small))
     done = bench.act("spiderpool", "purged")
-    assert done.failed and "one would never go: it waits for a.example/x" in done.one_line, done.one_line
+    assert done.failed and "one would never be deleted: it waits for a.example/x" in done.one_line, done.one_line
     assert "smallpools.%s" % GROUP in bench.cluster.crds()
     bench.cluster.kubectl("patch", "smallpool", "one", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     done = bench.act("spiderpool", "purged")
@@ -401,7 +401,7 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
     held["metadata"] = {"name": held["metadata"]["name"], "annotations": {"meta.helm.sh/release-name": "theirs"}}
     bench.cluster.kubectl("create", "-f", "-", text=json.dumps(held))
     done = bench.act("spiderpool")
-    assert not done.failed and "is a part of Helm's release theirs and left as it is" in done.one_line, done.one_line
+    assert not done.failed and "is part of Helm's release theirs and stays unchanged" in done.one_line, done.one_line
     # and a version in which objects are stored is not taken away under them
     bench.cluster.kubectl("annotate", "crd", held["metadata"]["name"], "meta.helm.sh/release-name-")
     more = {"crds/example.yaml": software_files.definition(GROUP, "SmallPool", ("v2",))}

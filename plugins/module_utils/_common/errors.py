@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The one tree of errors that a user may see: each names its place and its remedy."""
+"""The errors that a user may see: each has a place and a remedy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.urls impor
 
 
 class RailyardError(Exception):
-    """Something is wrong with the request or with the node. No text of it tells a password of a URL.
+    """An error in the request or on the node. Passwords of URLs are masked in its texts.
 
     :param message: what is wrong, with the values, without a final full stop.
-    :param place: where, in the user's own words: an option (``ports[2].vfs.count``), a netdev, a file.
+    :param place: where: an option (``ports[2].vfs.count``), a netdev, a file.
     :param remedy: what the user can do about it, as one sentence without a final full stop.
     """
 
@@ -34,11 +34,11 @@ class RailyardError(Exception):
 
 
 class Refused(RailyardError):
-    """The request is understood, and not carried out because it would do harm."""
+    """The request is valid, but would do harm."""
 
 
 class Unsupported(RailyardError):
-    """The node's kernel, driver or tools cannot do what is asked."""
+    """The node's kernel, driver or tools do not support the request."""
 
 
 class Errors(RailyardError):
@@ -53,7 +53,7 @@ class Errors(RailyardError):
 
 
 def raise_all(errors: t.Sequence[RailyardError]) -> None:
-    """Raise what was collected: nothing, the one error, or all of them together."""
+    """Raise the collected errors, if any: one as it is, several together."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

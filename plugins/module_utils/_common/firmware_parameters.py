@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Firmware parameters of NVIDIA NICs by the names that people give them, and the forms that a name may have.
+"""Firmware parameters of NVIDIA NICs: aliases, and the forms that a name may have.
 
-The lint of a fabric file and the module that sets the parameters read the same words here.
+Shared by the lint of a fabric file and the module that sets the parameters.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import typing as t
 # NAME, NAME[3], NAME[0..7], or NAME_P* for each port of the card.
 NAME = re.compile(r"^([A-Z][A-Z0-9_]*)(?:\[(\d+)(?:\.\.(\d+))?\]|(?<=_P)(\*))?$")
 FORMS = "NAME, NAME[3], NAME[0..7], or NAME_P* for every port"
-# While it is not in force, the firmware does not show (or take) the parameters of the PCI interface that it guards.
+# Until it is in force, the firmware hides and refuses the parameters of the PCI interface in GUARDED.
 ADVANCED = "ADVANCED_PCI_SETTINGS"
 GUARDED = ("MAX_ACC_OUT_READ",)
 PRIORITIES = range(8)
 
 
 class Alias(t.NamedTuple):
-    """A name for people: the ``parameter`` of the firmware, and what their ``values`` are in its words.
+    """An alias: the ``parameter`` of the firmware, and its values.
 
-    ``values`` maps true and false; ``mask``: a list of priorities is a bit mask; ``limit``: the greatest number.
+    ``values`` maps true and false; ``mask``: a list of priorities becomes a bit mask; ``limit``: the greatest number.
     """
 
     parameter: str
@@ -43,18 +43,18 @@ ALIASES: dict[str, Alias] = {
     "relaxed_ordering": Alias("PCI_WR_ORDERING", {True: "force_relax", False: "per_mkey"}),
     "roce_cc_priorities": Alias("ROCE_CC_PRIO_MASK_P*", mask=True),
 }
-# What options of their own say.
+# Parameters with options of their own.
 OPTIONS = {"SRIOV_EN": "sriov_en", "NUM_OF_VFS": "num_of_vfs"}
 
 
 def parameter(name: str) -> str:
-    """The firmware's own name for what somebody wrote, which may be an alias; in capitals, not checked."""
+    """The firmware's own name for a name or an alias; in capitals, not checked."""
     alias = ALIASES.get(name.lower())
     return alias.parameter if alias else name.upper()
 
 
 def value(name: str, given: t.Any) -> t.Any:
-    """The value in the firmware's words. Raises ValueError, with what belongs there."""
+    """The value in the firmware's spelling. Raises ValueError with the expected form."""
     alias = ALIASES.get(name.lower())
     if alias is None:
         if isinstance(given, (list, tuple, dict)) or given is None or str(given).strip() == "":

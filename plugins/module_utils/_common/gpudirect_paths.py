@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How GPU memory can reach the NIC: DMA-BUF, nvidia-peermem or not at all, and why. Values in, values out.
+"""The path from GPU memory to the NIC: DMA-BUF, nvidia-peermem or none, and why. Pure functions.
 
-DMA-BUF is the kernel's own way and the one that NVIDIA recommends: the GPU driver exports memory (its open kernel
-modules alone can, because ``dma_buf_export`` is for GPL modules), and the RDMA core imports it (Linux 5.12 and later).
-nvidia-peermem registers with the RDMA core's peer memory interface, which DOCA-OFED, MLNX_OFED and some distributions'
-kernels have, and which the driver must find when the module is built. Sources: the kernel's
+DMA-BUF is the kernel's own interface, which NVIDIA recommends: the GPU driver exports memory (only with its open kernel
+modules, because ``dma_buf_export`` is for GPL modules), and the RDMA core imports it (Linux 5.12 and later).
+nvidia-peermem registers with the RDMA core's peer memory interface of DOCA-OFED, MLNX_OFED and some distributions'
+kernels, which must exist when the module is built. Sources: the kernel's
 ``drivers/infiniband/core/umem_dmabuf.c``, NVIDIA's ``kernel-open/nvidia-peermem/nvidia-peermem.c`` and
 ``conftest.sh``, CUDA's GPUDirect RDMA guide.
 """
@@ -28,7 +28,7 @@ CLOSED = "proprietary"
 INBOX = "inbox"
 OFED = "ofed"
 
-# What became of the module nvidia-peermem.
+# States of the module nvidia-peermem.
 ABSENT = "absent"
 STUB = "stub"
 STALE = "stale"
@@ -36,7 +36,7 @@ BUILT = "built"
 LOADED = "loaded"
 CONTAINED = "contained"
 
-#: GPU generations in the order of their coming, told by PCI device number.
+#: GPU generations in the order of their release.
 GENERATIONS = (
     "kepler",
     "maxwell",
@@ -49,10 +49,10 @@ GENERATIONS = (
     "blackwell",
     "later",
 )
-# Turing is the first whose firmware the open kernel modules can talk to; Blackwell the first that only they can.
+# The open kernel modules support Turing and later; Blackwell and later require them.
 FIRST_OPEN = "turing"
 OPEN_ONLY = "blackwell"
-# First PCI device number of each run of numbers; what is below the first is Kepler or older.
+# First PCI device number of each range; lower ones are Kepler or older.
 _DEVICES = (
     (0x1340, "maxwell"),
     (0x15F0, "pascal"),
@@ -80,41 +80,41 @@ EXPORT_PEERMEM = "ib_register_peer_memory_client"
 
 
 class Inputs(t.NamedTuple):
-    """What the choice is made from."""
+    """The facts that the choice depends on."""
 
-    #: of the node's oldest GPU; None where there is no NVIDIA GPU
+    #: of the node's oldest GPU; None without an NVIDIA GPU
     generation: str | None
-    #: as ``uname -m`` says it
+    #: as ``uname -m`` prints it
     architecture: str
     #: the running kernel's release
     kernel: str
-    #: ``CONFIG_DMA_SHARED_BUFFER``; None where no configuration is at hand
+    #: ``CONFIG_DMA_SHARED_BUFFER``; None if the configuration is not readable
     shared_buffer: bool | None
-    #: whose RDMA core it is: ``inbox``, ``ofed`` (MLNX_OFED and DOCA-OFED); None where there is none
+    #: the origin of the RDMA core: ``inbox``, ``ofed`` (MLNX_OFED and DOCA-OFED); None without one
     stack: str | None
     #: its version, for people
     stack_version: str | None
-    #: whether it exports what NIC drivers import DMA-BUF with; None where nothing says so
+    #: whether it exports what NIC drivers import DMA-BUF with; None if unknown
     core_dmabuf: bool | None
-    #: whether it exports the peer memory interface; None where nothing says so
+    #: whether it exports the peer memory interface; None if unknown
     core_peermem: bool | None
-    #: the GPU driver's version; None where there is none
+    #: the GPU driver's version; None without one
     driver: str | None
-    #: its kernel modules: ``open`` or ``proprietary``; None where nothing says which
+    #: its kernel modules: ``open`` or ``proprietary``; None if unknown
     flavour: str | None
-    #: what CUDA says of DMA-BUF (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED); None where nobody asked
+    #: CUDA's attribute CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED; None if unknown
     cuda_dmabuf: bool | None
     #: the module nvidia-peermem: ``absent``, ``stub``, ``stale``, ``built``, ``loaded``, or ``contained``: not loaded,
-    #: and, as the GPU driver is in a container, out of the host's reach
+    #: and only available in the GPU driver's container
     module: str
-    #: whether the kernel loads signed modules alone (Secure Boot's lockdown, ``module.sig_enforce``)
+    #: whether the kernel requires signed modules (Secure Boot's lockdown, ``module.sig_enforce``)
     enforced: bool
-    #: whether nvidia-peermem is signed; None where nothing says so
+    #: whether nvidia-peermem is signed; None if unknown
     signed: bool | None
 
 
 class Obstacle(t.NamedTuple):
-    """What stands in one way, and what takes it out of the way; ``final`` where no software does."""
+    """A reason why a path is not possible, and its remedy; ``final`` if software cannot remove it."""
 
     message: str
     remedy: str
@@ -122,12 +122,12 @@ class Obstacle(t.NamedTuple):
 
 
 class Choice(t.NamedTuple):
-    """``path`` is possible, unless it is ``none``; ``remedy`` is empty where there is nothing to mend."""
+    """``path``: the best possible one; ``remedy`` is empty if a path is possible."""
 
     path: str
     reason: str
     remedy: str
-    #: what stands in the way of ``dmabuf`` and of ``peermem``; empty for a way that is open
+    #: the obstacles of ``dmabuf`` and of ``peermem``; empty for a possible path
     obstacles: t.Mapping[str, t.Sequence[Obstacle]]
 
 
@@ -141,7 +141,7 @@ def generation(device: int) -> str:
 
 
 def oldest(generations: t.Iterable[str]) -> str | None:
-    """The oldest of a node's GPUs: one driver serves them all."""
+    """The oldest of a node's GPUs: one driver serves all of them."""
     return min(generations, key=GENERATIONS.index, default=None)
 
 
@@ -152,185 +152,128 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def choose(inputs: Inputs) -> Choice:
-    """DMA-BUF where it can be, else nvidia-peermem where it can be, else none."""
+    """DMA-BUF if possible, else nvidia-peermem if possible, else none."""
     found = {DMABUF: dmabuf_obstacles(inputs), PEERMEM: peermem_obstacles(inputs)}
     if not found[DMABUF]:
         return Choice(DMABUF, _why_dmabuf(inputs), "", found)
     if not found[PEERMEM]:
         reason = "%s; DMA-BUF is not possible: %s" % (_why_peermem(inputs), _messages(found[DMABUF]))
         return Choice(PEERMEM, reason, "", found)
-    nearer = min((DMABUF, PEERMEM), key=lambda way: (any(each.final for each in found[way]), len(found[way])))
+    nearer = min((DMABUF, PEERMEM), key=lambda path: (any(each.final for each in found[path]), len(found[path])))
     if found[DMABUF] == found[PEERMEM]:
         return Choice(NONE, _messages(found[DMABUF]), _remedies(found[DMABUF]), found)
-    reason = "; ".join("%s is not possible: %s" % (WORDS[way], _messages(found[way])) for way in (DMABUF, PEERMEM))
+    reason = "; ".join("%s is not possible: %s" % (WORDS[path], _messages(found[path])) for path in (DMABUF, PEERMEM))
     return Choice(NONE, reason, _remedies(found[nearer]), found)
 
 
 def dmabuf_obstacles(inputs: Inputs) -> list[Obstacle]:
-    """What stands in the way of DMA-BUF."""
+    """What prevents DMA-BUF."""
     missing = _missing(inputs)
     if missing or inputs.driver is None or inputs.generation is None:
         return missing
-    found = []
-    if inputs.architecture not in DMABUF_ARCHITECTURES:
-        found.append(
-            Obstacle(
-                "NVIDIA has no open kernel modules for %s" % inputs.architecture,
-                "use a server with one of %s" % ", ".join(DMABUF_ARCHITECTURES),
-                True,
-            )
-        )
-    elif _before(inputs.generation, FIRST_OPEN):
-        found.append(
-            Obstacle(
-                "the open kernel modules, which alone export DMA-BUF, begin with Turing, and a GPU here is %s"
-                % inputs.generation.capitalize(),
-                "take nvidia-peermem, or newer GPUs",
-                True,
-            )
-        )
-    else:
-        found += _driver_obstacles(inputs)
+    found = _architecture(inputs, "open kernel modules", DMABUF_ARCHITECTURES)
+    if not found and _before(inputs.generation, FIRST_OPEN):
+        message = "only the open kernel modules export DMA-BUF; they need Turing or later, and a GPU here is %s"
+        found.append(Obstacle(message % inputs.generation.capitalize(), "use nvidia-peermem, or newer GPUs", True))
+    elif not found:
+        found += _driver_obstacles(inputs, inputs.driver)
     if inputs.shared_buffer is False:
-        found.append(
-            Obstacle(
-                "the kernel %s is built without CONFIG_DMA_SHARED_BUFFER" % inputs.kernel,
-                "boot a kernel that has it, such as the distribution's own",
-            )
-        )
+        message = "the kernel %s is built without CONFIG_DMA_SHARED_BUFFER" % inputs.kernel
+        found.append(Obstacle(message, "boot a kernel that has it, such as the distribution's own"))
     if inputs.core_dmabuf is False:
-        found.append(
-            Obstacle(
-                "%s exports no %s, so no NIC driver can import DMA-BUF" % (_core(inputs), EXPORT_DMABUF),
-                "boot Linux 5.12 or later, or a distribution's kernel that has it, with the NIC driver built for it",
-            )
-        )
+        message = "%s does not export %s, so NIC drivers cannot import DMA-BUF" % (_core(inputs), EXPORT_DMABUF)
+        remedy = "boot Linux 5.12 or later, or a distribution's kernel that has it, with the NIC driver built for it"
+        found.append(Obstacle(message, remedy))
     elif inputs.core_dmabuf is None and version(inputs.kernel) < KERNEL_DMABUF:
-        found.append(
-            Obstacle(
-                "the kernel %s is older than 5.12, with which DMA-BUF came to RDMA" % inputs.kernel,
-                "boot Linux 5.12 or later",
-            )
-        )
+        message = "the kernel %s is older than 5.12, the first with DMA-BUF for RDMA" % inputs.kernel
+        found.append(Obstacle(message, "boot Linux 5.12 or later"))
     return found
 
 
-def _driver_obstacles(inputs: Inputs) -> list[Obstacle]:
-    """For GPUs that the open kernel modules serve."""
-    driver = str(inputs.driver)
+def _driver_obstacles(inputs: Inputs, driver: str) -> list[Obstacle]:
+    """For GPUs that the open kernel modules support."""
     if version(driver) < DRIVER_DMABUF:
-        return [
-            Obstacle(
-                "the GPU driver %s is older than 515 (CUDA 11.7), which first exports DMA-BUF" % driver,
-                "install a driver of 515 or later with its open kernel modules",
-            )
-        ]
+        message = "the GPU driver %s is older than 515 (CUDA 11.7), the first that exports DMA-BUF" % driver
+        return [Obstacle(message, "install a driver of 515 or later with its open kernel modules")]
     if inputs.flavour == CLOSED:
         return [_closed(inputs)]
     if inputs.flavour is None:
-        return [
-            Obstacle(
-                "whether the kernel modules of the GPU driver %s are the open ones cannot be told" % driver,
-                "load the driver (modprobe nvidia), or install the tool modinfo (kmod)",
-            )
-        ]
+        message = "whether the GPU driver %s has the open kernel modules is unknown" % driver
+        return [Obstacle(message, "load the driver (modprobe nvidia), or install the tool modinfo (kmod)")]
     if inputs.cuda_dmabuf is False:
-        return [
-            Obstacle(
-                "CUDA says that it exports no DMA-BUF (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED is 0)",
-                "have libcuda and the kernel modules from one release of the driver, %s" % driver,
-            )
-        ]
+        message = "CUDA does not export DMA-BUF (CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED is 0)"
+        return [Obstacle(message, "install libcuda and the kernel modules from one release of the driver, %s" % driver)]
     return []
 
 
 def peermem_obstacles(inputs: Inputs) -> list[Obstacle]:
-    """What stands in the way of nvidia-peermem."""
+    """What prevents nvidia-peermem."""
     missing = _missing(inputs)
     if missing or inputs.driver is None or inputs.generation is None:
         return missing
-    found = []
-    if inputs.architecture not in PEERMEM_ARCHITECTURES:
-        found.append(
-            Obstacle(
-                "NVIDIA has no nvidia-peermem for %s" % inputs.architecture,
-                "use a server with one of %s" % ", ".join(PEERMEM_ARCHITECTURES),
-                True,
-            )
-        )
+    found = _architecture(inputs, "nvidia-peermem", PEERMEM_ARCHITECTURES)
     if version(inputs.driver) < DRIVER_PEERMEM:
-        found.append(
-            Obstacle(
-                "the GPU driver %s is older than 470, with which nvidia-peermem came" % inputs.driver,
-                "install a driver of 470 or later",
-            )
-        )
+        message = "the GPU driver %s is older than 470, the first with nvidia-peermem" % inputs.driver
+        found.append(Obstacle(message, "install a driver of 470 or later"))
     elif inputs.flavour == CLOSED and not _before(inputs.generation, OPEN_ONLY):
         found.append(_closed(inputs))
     if inputs.module == LOADED:
         return found
     if inputs.core_peermem is False or (inputs.core_peermem is None and inputs.stack == INBOX):
-        # also where the module was built for none or for another: it must be built anew in any case
-        found.append(
-            Obstacle(
-                "%s exports no %s" % (_core(inputs), EXPORT_PEERMEM),
-                "install DOCA-OFED for the kernel %s, then the GPU driver again: nvidia-peermem is built against it"
-                % inputs.kernel,
-            )
-        )
+        # also for a module that was built without the interface or for another one: it must be built again anyway
+        message = "%s does not export %s" % (_core(inputs), EXPORT_PEERMEM)
+        remedy = "install DOCA-OFED for the kernel %s, then the GPU driver again: nvidia-peermem is built against it"
+        found.append(Obstacle(message, remedy % inputs.kernel))
     elif inputs.module == CONTAINED:
-        found.append(
-            Obstacle(
-                "the GPU driver comes from a container, and nvidia-peermem with it is not loaded",
-                "set the GPU Operator's driver.rdma.enabled: true",
-            )
-        )
+        message = "the GPU driver comes from a container, and its nvidia-peermem is not loaded"
+        found.append(Obstacle(message, "set the GPU Operator's driver.rdma.enabled: true"))
     elif inputs.module in _MODULE:
         found.append(Obstacle(_MODULE[inputs.module] % inputs.kernel, _REBUILD % inputs.driver))
     if inputs.enforced and inputs.signed is False and inputs.module not in (ABSENT, CONTAINED):
-        found.append(
-            Obstacle(
-                "the kernel loads signed modules alone (Secure Boot), and nvidia-peermem is not signed",
-                "sign the driver's modules with a key that is enrolled (mokutil --import), as DKMS does with"
-                " mok_signing_key, or take the distribution's signed ones",
-            )
-        )
+        remedy = "sign the modules with an enrolled key (mokutil --import), as DKMS does with mok_signing_key, "
+        remedy += "or use the distribution's signed modules"
+        message = "the kernel requires signed modules (Secure Boot), and nvidia-peermem is not signed"
+        found.append(Obstacle(message, remedy))
     return found
 
 
+def _architecture(inputs: Inputs, what: str, supported: t.Sequence[str]) -> list[Obstacle]:
+    if inputs.architecture in supported:
+        return []
+    message = "NVIDIA does not provide %s for %s" % (what, inputs.architecture)
+    return [Obstacle(message, "use a server with one of %s" % ", ".join(supported), True)]
+
+
 _MODULE = {
-    ABSENT: "nvidia-peermem is not there for the kernel %s",
-    STUB: "nvidia-peermem for the kernel %s was built where no peer memory interface was found, and does nothing but"
-    " refuse to load (Invalid argument)",
-    STALE: "nvidia-peermem for the kernel %s was built against another RDMA core than the one installed, and the"
-    " kernel refuses it (Invalid argument)",
+    ABSENT: "nvidia-peermem is missing for the kernel %s",
+    STUB: "nvidia-peermem for the kernel %s was built without a peer memory interface, and only refuses to load"
+    " (Invalid argument)",
+    STALE: "nvidia-peermem for the kernel %s was built against another RDMA core than the installed one, so the kernel"
+    " refuses it (Invalid argument)",
 }
 _REBUILD = (
-    "build the GPU driver's modules anew after the NIC driver: dkms remove and dkms install nvidia/%s, or its package"
-    " again"
+    "rebuild the GPU driver's modules after the NIC driver: dkms remove and dkms install nvidia/%s, or reinstall its"
+    " package"
 )
 
 
 def _missing(inputs: Inputs) -> list[Obstacle]:
-    """What neither way can do without; then there is nothing more to say."""
+    """What both paths need; if something is missing, other obstacles are not reported."""
     if inputs.generation is None:
-        return [Obstacle("there is no NVIDIA GPU", "want path none where a node has no GPU")]
+        return [Obstacle("the node does not have an NVIDIA GPU", "set path none for a node without GPUs")]
     found = []
     if inputs.driver is None:
-        found.append(Obstacle("the NVIDIA driver is not installed", "install it, or have the GPU Operator do so"))
+        found.append(Obstacle("the NVIDIA driver is not installed", "install it, or use the GPU Operator"))
     if inputs.stack is None:
-        found.append(
-            Obstacle(
-                "there is no RDMA core (ib_core) for the kernel %s" % inputs.kernel,
-                "install the NIC driver, or the distribution's package with its InfiniBand modules",
-            )
-        )
+        message = "the RDMA core (ib_core) is missing for the kernel %s" % inputs.kernel
+        remedy = "install the NIC driver, or the distribution's package with its InfiniBand modules"
+        found.append(Obstacle(message, remedy))
     return found
 
 
 def _closed(inputs: Inputs) -> Obstacle:
     if inputs.generation and not _before(inputs.generation, OPEN_ONLY):
-        message = "GPUs from Blackwell on work with the open kernel modules alone, and those of the driver %s are not"
+        message = "GPUs from Blackwell on require the open kernel modules, and those of the driver %s are proprietary"
     else:
         message = "the proprietary kernel modules of the GPU driver %s cannot export DMA-BUF"
     return Obstacle(message % inputs.driver, "install the open kernel modules of the same driver")

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the webhooks and controllers of a kind do not take: which fields cannot change, and what two objects must not
-share. The rules of a kind are given by whoever knows the kind; nothing here does.
+"""What webhooks and controllers of a kind reject: changes of immutable fields, and overlapping claims of two objects.
+
+The rules of a kind are passed in; this module does not know any kind.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ Found = t.Mapping[str, t.Any]
 
 
 class Claim(t.NamedTuple):
-    """Numbers that no other object of the kind may claim; ``shared``: another may claim exactly the same ones.
+    """Numbers that no other object of the kind may claim; ``shared``: another one may claim exactly the same numbers.
 
-    :param space: what the numbers are of; numbers of two spaces never meet. :param text: how people write them.
+    :param space: what the numbers count; numbers of two spaces never overlap. :param text: how users write them.
     """
 
     space: str
@@ -28,7 +29,7 @@ class Claim(t.NamedTuple):
 
 
 class Use(t.NamedTuple):
-    """One number of an object's claims that is in use: as people write it, and who uses it."""
+    """One number of an object's claims that is in use, as users write it, and its user."""
 
     space: str
     number: int
@@ -42,12 +43,12 @@ def _nothing(_found: Found) -> t.Sequence[t.Any]:
 
 @dataclass(frozen=True)
 class Rule:
-    """What holds for one kind.
+    """The rules of one kind.
 
     :param immutable: fields, such as ``spec.subnet``, that no update may change.
-    :param resets: fields whose change makes the controller assign again all that it had assigned.
+    :param resets: fields whose change makes the controller discard and repeat its assignments.
     :param claims: of an object. :param uses: what is in use of an object on the server.
-    :param assigned: whom an object on the server has assigned something that such a reset takes away.
+    :param assigned: who would lose an assignment of an object on the server by such a reset.
     """
 
     immutable: t.Sequence[str] = ()
@@ -58,7 +59,7 @@ class Rule:
 
 
 def value_at(found: Found, path: str) -> t.Any:
-    """The value of a field; None where there is none."""
+    """The value of a field, or None."""
     value: t.Any = found
     for key in path.split("."):
         value = value.get(key) if isinstance(value, t.Mapping) else None
@@ -68,9 +69,9 @@ def value_at(found: Found, path: str) -> t.Any:
 def overlapping(
     one: t.Iterable[tuple[t.Any, Claim]], other: t.Iterable[tuple[t.Any, Claim]]
 ) -> t.Iterator[tuple[Claim, list[t.Any], Claim, list[t.Any]]]:
-    """Claims of one side that meet claims of the other, each with all who have exactly this claim.
+    """Claims of one side that overlap with claims of the other, each with all owners of exactly this claim.
 
-    Equal claims are looked at once, since thousands of objects may share one.
+    Equal claims are compared once, since thousands of objects may share one.
     """
     sides: list[dict[Claim, list[t.Any]]] = [{}, {}]
     for number, claims in enumerate((one, other)):
@@ -92,7 +93,7 @@ def overlapping(
 
 
 def outside(use: Use, claims: t.Sequence[Claim]) -> bool:
-    """Whether none of the claims has this number any more."""
+    """Whether no claim contains this number any more."""
     return not any(
         claim.space == use.space and claim.first <= use.number <= claim.last for claim in claims if not claim.shared
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Users and passwords in URLs: taken out of what programs are given, and hidden in all that anybody is told."""
+"""Users and passwords in URLs: separated for programs, and hidden in all output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/+)(\S*@\S*)")
 
 
 class Login(t.NamedTuple):
-    """Who asks; ``password`` or ``user`` may be empty."""
+    """The login of a request; ``password`` or ``user`` may be empty."""
 
     user: str
     password: str
@@ -23,7 +23,7 @@ class Login(t.NamedTuple):
 def masked(text: str) -> str:
     """The text with ``***`` for each password in its URLs, and for a user without one, which may be a token.
 
-    Where it cannot be told how far a password reaches, as in one that has a slash, too much is hidden.
+    If the end of a password is ambiguous, as in one with a slash, too much is hidden.
     """
     return _URL.sub(_masked, text) if "@" in text else text
 
@@ -41,7 +41,7 @@ def _masked(match: t.Match[str]) -> str:
 
 
 def all_masked(value: t.Any) -> t.Any:
-    """A value with all texts in it, however deep, as :func:`masked` has them."""
+    """A value with :func:`masked` applied to all texts in it, at any depth."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):
@@ -52,19 +52,21 @@ def all_masked(value: t.Any) -> t.Any:
 
 
 def parted(url: str) -> tuple[str, Login | None]:
-    """The URL without user and password, and these as they are, no longer in per cent.
+    """The URL without user and password, and these two, decoded.
 
-    :raises ValueError: where they hold what ends them in a URL; without telling it.
+    :raises ValueError: if they contain a character that ends them in a URL. The message does not contain them.
     """
-    # here, because errors import this file, and an import is most of a short program's time
+    # imported here because all errors import this module, and short programs should start fast
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(url)
     userinfo, at, host = parts.netloc.rpartition("@")
     try:
-        parts.port  # noqa: B018 - it is read for its error, which tells what should not be told
+        parts.port  # noqa: B018 - read for its error, whose own message would contain the password
     except ValueError:
-        raise ValueError("what follows the host is no port, or a sign in user or password ends them") from None
+        raise ValueError(
+            "the port is not a number, or user or password contain a character that is not percent-encoded"
+        ) from None
     if not at:
         return url, None
     user, _colon, password = userinfo.partition(":")

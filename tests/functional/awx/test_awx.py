@@ -161,7 +161,7 @@ def test_a_wrong_file_asks_awx_nothing(site: Site) -> None:
     before = len(site.awx.requests)
     done, _wrote = site.play(file=wrong)
     assert done.returncode == 2 and len(site.awx.requests) == before
-    assert "project.brnach: brnach is no key here" in done.one_line
+    assert "project.brnach: unknown key brnach" in done.one_line
     assert (
         "no playbook knows the variable reboot_alowed" in done.one_line
         and "Remedy: write reboot_allowed" in done.one_line

@@ -58,7 +58,7 @@ def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nodes": {}}, "no node has a port that can be a rail's"),
+        ({"nodes": {}}, "no node has a port that can be a rail port"),
         ({"nodes": {"a": "x"}}, "nodes.a: it is no mapping. Remedy: "),
         ({"rail_name": "gpu{x}"}, "rail_name: {x} is no template. Remedy: write a name with the rail's number"),
         ({"lldp": {"node-1": ["x"]}}, "lldp: it is no mapping"),
@@ -85,4 +85,4 @@ def test_the_playbook_reports_what_is_missing(tmp_path: Path) -> None:
     if (tmp_path / "fabric.yml").exists():
         assert lint((tmp_path / "fabric.yml").read_bytes())
     else:
-        assert "no node has a port that can be a rail's" in done.text, done.text
+        assert "no node has a port that can be a rail port" in done.text, done.text

@@ -168,8 +168,8 @@ def test_answer_to_version() -> None:
 @pytest.mark.parametrize(
     ("command", "conf", "code", "message"),
     [
-        ("ADD", "{", 6, "is no JSON object"),
-        ("ADD", "[]", 6, "is no JSON object"),
+        ("ADD", "{", 6, "is not a JSON object"),
+        ("ADD", "[]", 6, "is not a JSON object"),
         ("ADD", {"table": "x", "priority": 1}, 7, "table, priority or routes"),
         ("ADD", {"sysctl": {"../../ip_forward": 1}}, 7, "sysctl"),
         ("ADD", {"mtu": "wide"}, 7, "mtu"),
@@ -209,7 +209,9 @@ def test_an_address_gets_the_rails_table(node: LiveNode) -> None:
     assert len(rules()) == 1
     ip("-n", "pod", "route", "del", "default", "table", "101")
     status, answer = on_pod("CHECK")
-    assert (status, answer["code"]) == (1, 100) and "0.0.0.0/0 via 172.16.11.254 is not in table 101" in answer["msg"]
+    assert (status, answer["code"]) == (1, 100) and "0.0.0.0/0 via 172.16.11.254 is missing in table 101" in answer[
+        "msg"
+    ]
     ip("-n", "pod", "rule", "del", "priority", "10001")
     status, answer = on_pod("CHECK")
     assert status == 1 and "from 172.16.11.5 lookup 101 is not there" in answer["msg"]
@@ -277,7 +279,7 @@ def test_a_chain_without_address_or_interface_is_refused(node: LiveNode) -> None
     other = dict(RESULT, interfaces=[{"name": "net2"}], ips=[{"interface": 0, "address": "172.16.11.5/24"}])
     assert on_pod("ADD", other)[0] == 1
     status, answer = on_pod("ADD", dict(RESULT, interfaces=[{"name": "net2"}], ips=other["ips"]), "net2")
-    assert status == 1 and "there is no interface net2" in answer["msg"]
+    assert status == 1 and "the interface net2 does not exist" in answer["msg"]
     # a gateway that is on no network of the pod
     status, answer = on_pod("ADD", routes=[{"dst": "0.0.0.0/0", "gw": "192.0.2.1"}])
     assert status == 1 and "ENETUNREACH" in answer["msg"]
@@ -443,7 +445,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             print(len(sock.recv(9000)))
             break
         except OSError:
-            pass  # no program listens yet
+            pass  # the server does not listen yet
     try:
         sock.sendto(bytes(4200 - 27), ("172.16.12.254", 7))
     except OSError as error:

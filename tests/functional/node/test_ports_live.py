@@ -317,7 +317,7 @@ def test_another_interfaces_route_in_the_main_table_is_not_taken_away(node: Live
     ip("link", "set", "rail2", "up")
     ip("route", "add", "10.0.0.0/8", "dev", "rail2")
     wanted = port(1, routes=[{"to": "10.0.0.0/8", "via": "172.16.1.254", "table": None}])
-    with pytest.raises(RailyardError, match="the main table has a route to 10.0.0.0/8 by rail2 already") as reported:
+    with pytest.raises(RailyardError, match="the main table already has a route to 10.0.0.0/8 by rail2") as reported:
         predicted(node, [wanted])
     assert reported.value.place == "ports[0].routes[0].to (gpu01)"
     ip("route", "del", "10.0.0.0/8", "dev", "rail2")

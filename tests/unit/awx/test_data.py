@@ -75,12 +75,12 @@ def test_every_key_is_on_the_page() -> None:
 
 
 WRONG = [
-    ("branch: main", "brnach: main", r"awx.yml:2: project.brnach: brnach is no key here.* Remedy: write branch"),
+    ("branch: main", "brnach: main", r"awx.yml:2: project.brnach: unknown key brnach.* Remedy: write branch"),
     ("organization: Platform", "prefix: X", r"awx.yml:1: organization: organization is missing"),
     (
         "type: machine",
         "type: machin",
-        r"awx.yml:7: credentials.nodes.type: machin is none of .* Remedy: write machine",
+        r"awx.yml:7: credentials.nodes.type: machin is not one .* Remedy: write machine",
     ),
     ("{username: git}", "{usrname: git}", r"awx.yml:5: credentials.git.inputs.usrname: .* Remedy: write username"),
     ("ssh://git@", "https://git:hush@", r"awx.yml:2: project.url: https://git:\*\*\*@git.example/\S+ holds a password"),
@@ -94,15 +94,15 @@ WRONG = [
     ("timezone: Europe/Amsterdam", "days: [mon]", r"awx.yml:14: .*days\[0\]: mon is not one of mo, tu"),
     ("inventories/macvlan-roce", "../elsewhere", r"awx.yml:11: .*file: .* is outside of the project"),
     ("forks: 64", "forks: many", r"awx.yml:17: templates.hosts.forks: many is not a whole number"),
-    ("  hosts: {forks", "  host: {forks", r"awx.yml:17: templates.host: host is no key here.* Remedy: write hosts"),
-    ("type: slack", "type: pigeon", r"awx.yml:19: notifications.ops.type: pigeon is none of"),
+    ("  hosts: {forks", "  host: {forks", r"awx.yml:17: templates.host: unknown key host.* Remedy: write hosts"),
+    ("type: slack", "type: pigeon", r"awx.yml:19: notifications.ops.type: pigeon is not one of"),
     ("[error, approval]", "[failure]", r"awx.yml:19: notifications.ops.on\[0\]: failure is not one of started"),
     ('channels: ["#rails"]', "token: x", r"awx.yml:19: notifications.ops.settings.token: token is a secret"),
-    ('image: "registry', 'img: "registry', r"awx.yml:3: execution_environment.img: img is no key here"),
+    ('image: "registry', 'img: "registry', r"awx.yml:3: execution_environment.img: unknown key img"),
     ("organization: Platform", "organization: A\nprefix: %s" % ("A" * 401), r"awx.yml:2: prefix: A+\S* is too long"),
     ("fabrics:\n", "fabrics: {}\nfabrix:\n", r"awx.yml:9: fabrics: fabrics is empty"),
-    ("username: puller", "usr: puller", r"awx.yml:6: .*inputs.usr: usr is no key here"),
-    ("fabrics:\n", "labels: {a: b}\nfabrics:\n", r"awx.yml:9: labels: .*single value belongs"),
+    ("username: puller", "usr: puller", r"awx.yml:6: .*inputs.usr: unknown key usr"),
+    ("fabrics:\n", "labels: {a: b}\nfabrics:\n", r"awx.yml:9: labels: .*instead of a single value"),
     (
         "credentials: [nodes]",
         "credentials: [nodes, nodes]",
@@ -119,11 +119,11 @@ WRONG = [
         "access: {Ops: [approve]}",
         r"awx.yml:17: .*access.Ops\[0\]: approve is not one of read, launch, admin",
     ),
-    ("drift: {at", "drift: {evry: 1, at", r"awx.yml:14: .*drift.evry: evry is no key here"),
+    ("drift: {at", "drift: {evry: 1, at", r"awx.yml:14: .*drift.evry: unknown key evry"),
     (
         "    reports: /",
         "    webhook: {service: githb}\n    reports: /",
-        r"awx.yml:15: .*service: githb is none.*write github",
+        r"awx.yml:15: .*service: githb is not one.*write github",
     ),
     ("    reports: /", "    manifests: x\n    reports: /", r"awx.yml:15: .*manifests: x is removed with the job"),
     (
@@ -139,9 +139,9 @@ WRONG = [
     (
         "    reports: /",
         "    templates: {hosts: {fork: 1}}\n    reports: /",
-        r"awx.yml:15: .*fork: fork is no key here.*forks",
+        r"awx.yml:15: .*fork: unknown key fork.*forks",
     ),
-    ("organization: Platform", "organization: [", r"awx.yml:\d+: this is not YAML"),
+    ("organization: Platform", "organization: [", r"awx.yml:\d+: invalid YAML"),
 ]
 
 

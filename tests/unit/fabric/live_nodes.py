@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 Row = t.Dict[str, t.Any]
-# A VF's attributes where nobody has set them.
+# A VF's attributes that are not set.
 UNSET = {
     "mac": None,
     "vlan": 0,
@@ -27,7 +27,7 @@ UNSET = {
 MANAGEMENT = "0000:e1:00.0"
 
 
-def told(plan: Plan) -> list[NodeInfo]:
+def nodes_of(plan: Plan) -> list[NodeInfo]:
     """Every node of the plan."""
     layer = plan.fabric.link_layer or "ethernet"
     found = []
@@ -124,8 +124,8 @@ def _rdma(port: Row, pci: str, layer: str) -> list[Row]:
 
 def _gpu(number: int, pci: str, gpus: t.Mapping[int, str], node: Row) -> Row:
     """A GPU is beside the ports that serve it, and each half of the GPUs has a processor."""
-    wished = {port["expect"]["gpu_distance"] for port in node["ports"]} - {None}
-    close = wished.pop() if wished else "PIX"
+    distances = {port["expect"]["gpu_distance"] for port in node["ports"]} - {None}
+    close = distances.pop() if distances else "PIX"
     half = max(len(gpus) // 2, 1)
     near = {}
     for port in node["ports"]:
@@ -140,12 +140,12 @@ def _vfs(port: Row) -> list[Row]:
         {
             "pf": _pci(port),
             "pf_netdev": port["netdev"],
-            "index": wish["index"],
+            "index": planned["index"],
             "attributes": dict(
-                UNSET, **{key: value for key, value in wish.items() if key != "index" and value is not None}
+                UNSET, **{key: value for key, value in planned.items() if key != "index" and value is not None}
             ),
         }
-        for wish in (port["vfs"]["attributes"] if port["vfs"] else ())
+        for planned in (port["vfs"]["attributes"] if port["vfs"] else ())
     ]
 
 

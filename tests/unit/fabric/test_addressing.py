@@ -63,7 +63,7 @@ def test_ipv6_is_written_and_read_as_ipaddress_does(address: ipaddress.IPv6Addre
     assert show(int(address), 128) == str(address)
     for text in (str(address), address.exploded, str(address).upper()):
         assert ip_integers.parse_address(text, bits=128) == int(address)
-    assert ip_integers.parse_address(str(address)) is None, "no IPv4"
+    assert ip_integers.parse_address(str(address)) is None, "not IPv4"
 
 
 @given(st.one_of(st.text(max_size=20), st.from_regex(r"\A[0-9a-f:.]{1,24}\Z"), st.from_regex(r"\A[0-9a-f:%]{1,9}\Z")))
@@ -149,7 +149,7 @@ def test_rails_are_cut_from_their_supernet_in_the_order_of_their_numbers(
 
 
 @dataclass
-class Told:
+class Forced:
     """What brute force says of a plan: role -> addresses, and each node's own, by unit, place and index."""
 
     roles: dict[str, set[Ip]]
@@ -170,13 +170,13 @@ def roles_of(whole: IpNetwork) -> tuple[Ip | None, Ip | None, list[Ip]]:
     return own, broadcast, hosts
 
 
-def own_by_force(scheme: Scheme, units: Units | None) -> Told:
+def own_by_force(scheme: Scheme, units: Units | None) -> Forced:
     """Nodes one by one, until the subnet ends or a taken address is met in a unit."""
     whole = ipaddress.ip_network(str(scheme.network))
     taken = {each for _name, each_range in scheme.taken for each in addresses_of(each_range)} & set(whole)
     length = whole.max_prefixlen - 1 if scheme.mode == "link" else scheme.node_prefix
     assert length is not None
-    told = Told({"reserved": taken}, {})
+    forced = Forced({"reserved": taken}, {})
     places = units.places if units else 1
     spans: list[IpNetwork] = []
     for prefix in range(whole.max_prefixlen, whole.prefixlen - 1, -1):
@@ -204,13 +204,13 @@ def own_by_force(scheme: Scheme, units: Units | None) -> Told:
                 for role, word in (("gateway", scheme.gateway or "first"), ("host", scheme.host or "first")):
                     mine[role] = None if word == "none" or not hosts else hosts.pop(0 if word == "first" else -1)
             mine["pods"] = hosts
-            told.nodes[unit, place, (unit - 1) * places + place] = mine
+            forced.nodes[unit, place, (unit - 1) * places + place] = mine
             for role, at in (("network", own), ("broadcast", broadcast), ("gateway", mine["gateway"])):
-                told.roles.setdefault(role, set()).update([] if at is None else [at])
+                forced.roles.setdefault(role, set()).update([] if at is None else [at])
             if scheme.mode != "link" and mine["host"] is not None:
-                told.roles.setdefault("hosts", set()).add(mine["host"])
-            told.roles.setdefault("pods", set()).update(hosts)
-    return told
+                forced.roles.setdefault("hosts", set()).add(mine["host"])
+            forced.roles.setdefault("pods", set()).update(hosts)
+    return forced
 
 
 @st.composite
@@ -241,12 +241,13 @@ def own_schemes(draw: st.DrawFn) -> tuple[Scheme, Units | None]:
     return scheme, draw(st.one_of(st.none(), st.integers(1, 9).map(Units)))
 
 
-def check_capacity(told: Told, found: address_planner.Capacity, network: Network) -> None:
+def check_capacity(forced: Forced, found: address_planner.Capacity, network: Network) -> None:
     counted = {
-        role: len(told.roles.get(role, ())) for role in ("network", "broadcast", "gateway", "hosts", "reserved", "pods")
+        role: len(forced.roles.get(role, ()))
+        for role in ("network", "broadcast", "gateway", "hosts", "reserved", "pods")
     }
     assert counted == {role: getattr(found, role) for role in counted}
-    used = [address for role in counted for address in told.roles.get(role, ())]
+    used = [address for role in counted for address in forced.roles.get(role, ())]
     assert len(used) == len(set(used)), "no address has two roles"
     assert found.addresses == network.size and found.idle == network.size - len(used)
     document = found.document()
@@ -264,8 +265,8 @@ def test_networks_of_their_own_by_brute_force(
     if scheme.mode == "link" and scheme.network.size == 1:
         assert kinds(problems) == [("size", "subnet6" if scheme.network.bits == 128 else "subnet")]
         return
-    told = own_by_force(scheme, units)
-    for (unit, place, index), mine in told.nodes.items():
+    forced = own_by_force(scheme, units)
+    for (unit, place, index), mine in forced.nodes.items():
         share = plan.share(unit, place, index)
         family = ipaddress.IPv6Address if scheme.network.bits == 128 else ipaddress.IPv4Address
         assert (share.subnet, share.prefix) == (int(mine["subnet"][0]), mine["subnet"].prefixlen)
@@ -276,13 +277,13 @@ def test_networks_of_their_own_by_brute_force(
         assert str(plan.aggregate(unit)) == str(mine["aggregate"])
         assert mine["subnet"].subnet_of(mine["aggregate"])
         assert plan.beyond("n", unit, place, index) is None
-    assert plan.room == len(told.nodes)
+    assert plan.room == len(forced.nodes)
     places = units.places if units else 1
     assert plan.beyond("n", plan.room // places + 1, 1, plan.room + 1) is not None
     found = plan.capacity(demand)
-    check_capacity(told, found, scheme.network)
-    each = len(next(iter(told.nodes.values()))["pods"]) if told.nodes else plan.capacity(demand).share
-    assert found.share == each or not told.nodes
+    check_capacity(forced, found, scheme.network)
+    each = len(next(iter(forced.nodes.values()))["pods"]) if forced.nodes else plan.capacity(demand).share
+    assert found.share == each or not forced.nodes
     # The plan is whole exactly where brute force finds room for every node and its pods.
     enough = found.share is not None and found.share >= (pods_per_node or 1)
     if scheme.mode == "prefix":
@@ -292,7 +293,7 @@ def test_networks_of_their_own_by_brute_force(
         )
         enough = usable_of >= ends_wanted + (pods_per_node or 1)
     clean = len({*addresses_in(scheme)}) == sum(each_range.size for _name, each_range in scheme.taken)
-    assert (not problems) == (bool(told.nodes) and max_nodes <= len(told.nodes) and enough and clean), problems
+    assert (not problems) == (bool(forced.nodes) and max_nodes <= len(forced.nodes) and enough and clean), problems
 
 
 def addresses_in(scheme: Scheme) -> list[Ip]:
@@ -341,7 +342,7 @@ def common_schemes(draw: st.DrawFn) -> Scheme:
     )
 
 
-def common_by_force(scheme: Scheme) -> tuple[Told, bool]:
+def common_by_force(scheme: Scheme) -> tuple[Forced, bool]:
     """The roles of all addresses, and whether each has one at the most."""
     whole = ipaddress.ip_network(str(scheme.network))
     own, broadcast, hosts = roles_of(whole)
@@ -363,7 +364,7 @@ def common_by_force(scheme: Scheme) -> tuple[Told, bool]:
         kept = [[address for address in block if address not in taken] for block in blocks]
         pods = [address for block in kept for address in block]
         blocks = kept
-    # What is reserved may have the network's own or its broadcast address; it is nobody's anyhow.
+    # What is reserved may have the network's own or its broadcast address; no node gets it.
     edges = {own, broadcast}
     sound = all(len(listed) == len(set(listed)) for listed in (given["pods"], given["hosts"], taken))
     sound = sound and not set(left["pods"]) & set(left["hosts"])
@@ -372,21 +373,21 @@ def common_by_force(scheme: Scheme) -> tuple[Told, bool]:
     sound = sound and not set(gateway) & {*used, *taken} and not edges & {*gateway, *used}
     sound = sound and all(address in whole for address in (*gateway, *used, *taken))
     sound = sound and (not scheme.block or bool(blocks))
-    told = Told(
+    forced = Forced(
         {"gateway": set(gateway), "pods": set(pods), "hosts": set(left["hosts"]), "reserved": set(taken)}, {}, blocks
     )
-    told.roles["network"] = set() if own is None else {own}
-    told.roles["broadcast"] = set() if broadcast is None else {broadcast}
-    told.roles["reserved"] -= edges  # type: ignore[arg-type]
+    forced.roles["network"] = set() if own is None else {own}
+    forced.roles["broadcast"] = set() if broadcast is None else {broadcast}
+    forced.roles["reserved"] -= edges  # type: ignore[arg-type]
     counts = [len(left["hosts"])] * bool(scheme.hosts) + [len(blocks)] * bool(scheme.block)
     for index in range(1, (min(counts) if counts else 50) + 1):
         mine = blocks[index - 1] if scheme.block else sorted(pods, key=int)
-        told.nodes[1, index, index] = {
+        forced.nodes[1, index, index] = {
             "host": left["hosts"][index - 1] if scheme.hosts else None,
             "pods": mine,
             "gateway": gateway,
         }
-    return told, sound
+    return forced, sound
 
 
 def shown_ranges(share: address_planner.Share) -> list[int]:
@@ -408,20 +409,20 @@ def test_one_subnet_for_all_by_brute_force(
     demand = Demand(nodes, max_nodes, pods_per_node)
     plan = planner(scheme, Units(4))
     problems = plan.problems(demand)
-    told, sound = common_by_force(scheme)
+    forced, sound = common_by_force(scheme)
     room = plan.room if plan.room is not None else 50
     enough = max_nodes <= room
     if scheme.block:
         enough = enough and (pods_per_node or 1) <= scheme.block
-        whole = [mine for mine in told.blocks if len(mine) >= (pods_per_node or 1)]
-        enough = enough and (max_nodes <= len(whole) or len(whole) == len(told.blocks))
+        whole = [mine for mine in forced.blocks if len(mine) >= (pods_per_node or 1)]
+        enough = enough and (max_nodes <= len(whole) or len(whole) == len(forced.blocks))
     elif pods_per_node and scheme.pods:
-        enough = enough and max(nodes, max_nodes) * pods_per_node <= len(told.roles["pods"])
+        enough = enough and max(nodes, max_nodes) * pods_per_node <= len(forced.roles["pods"])
     assert (not problems) == (sound and enough), (problems, sound)
     if not sound:
         return
-    assert room == len(told.nodes)
-    for (unit, place, index), mine in told.nodes.items():
+    assert room == len(forced.nodes)
+    for (unit, place, index), mine in forced.nodes.items():
         share = plan.share(unit, place, index)
         assert share.address == (mine["host"] and int(mine["host"]))
         assert share.gateway == (int(mine["gateway"][0]) if mine["gateway"] else None)
@@ -433,7 +434,7 @@ def test_one_subnet_for_all_by_brute_force(
     assert (plan.beyond("n", 1, room + 1, room + 1) is None) == (plan.room is None)
     assert plan.aggregate(3) == scheme.network
     found = plan.capacity(demand)
-    check_capacity(told, found, scheme.network)
+    check_capacity(forced, found, scheme.network)
     if pods_per_node and scheme.pods and found.nodes is not None:
         # So many nodes do, and one more does not.
         assert not planner(scheme).problems(Demand(found.nodes, found.nodes, pods_per_node)) or found.nodes == 0
@@ -696,14 +697,21 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         "fd00:11:: is the address of any router",
     ),
     ("IPv6 has no broadcast", common(network=RAIL6, gateway="::ffff"), None, Demand(), [], ""),
-    ("gateway is no word", common(gateway="middle"), None, Demand(), [("choice", "gateway")], "middle is no gateway"),
+    (
+        "gateway is no word",
+        common(gateway="middle"),
+        None,
+        Demand(),
+        [("choice", "gateway")],
+        "middle is not a gateway",
+    ),
     (
         "first is in pods",
         common(**dict(GOOD, gateway="first")),
         None,
         Demand(),
         [("gateway-held", "pods")],
-        "172.16.11.1-172.16.11.200 holds the gateway 172.16.11.1",
+        "172.16.11.1-172.16.11.200 contains the gateway 172.16.11.1",
     ),
     (
         "pods from the network's",
@@ -711,7 +719,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("unusable", "pods")],
-        "holds the network address of",
+        "contains the network address of",
     ),
     (
         "hosts to broadcast",
@@ -719,7 +727,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("unusable", "hosts")],
-        "holds the broadcast address of",
+        "contains the broadcast address of",
     ),
     (
         "pods elsewhere",
@@ -744,7 +752,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("taken", "taken")],
-        "all of pods (172.16.11.1-172.16.11.200) is taken",
+        "all addresses of pods (172.16.11.1-172.16.11.200) are taken",
     ),
     (
         "taken and gateway",
@@ -794,7 +802,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("small", "block")],
-        "more than all of pods",
+        "larger than all of pods",
     ),
     (
         "block too small",
@@ -822,7 +830,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("unusable", "hosts")],
-        "holds the broadcast address",
+        "contains the broadcast address",
     ),
     ("no link", common("link", net("10.0.0.0/32")), None, Demand(), [("size", "subnet")], "use a /31 or larger"),
     (
@@ -831,7 +839,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("unused", "pods"), ("unused", "hosts")],
-        "says nothing where each node has a network of its own",
+        "has no effect where each node has its own network",
     ),
     (
         "gateway of every node",
@@ -1003,7 +1011,7 @@ def test_a_supernet_has_room_for_its_rails() -> None:
     ],
 )
 def test_what_a_unit_has_over_may_be_taken(text: str, room: int) -> None:
-    """30 places are the first 60 addresses of a unit's /26; the other 4 are nobody's."""
+    """30 places are the first 60 addresses of a unit's /26; the other 4 are unused."""
     plan = planner(common("link", taken={"switches": text}), Units(30))
     assert plan.room == room
 
@@ -1030,7 +1038,7 @@ def worked() -> t.Iterator[tuple[dict[str, t.Any], list[dict[str, str]], list[di
     for part in re.split(r"^```yaml\n", DOCS.read_text(encoding="utf-8"), flags=re.M)[1:]:
         words, rest = part.split("```\n", 1)
         tables = tables_of(re.split(r"^## ", rest, flags=re.M)[0])
-        # .254 is no number.
+        # .254 is not a number.
         rail = yaml.load(words, yaml.BaseLoader)
         rail.update({key: int(value) for key, value in rail.items() if str(value).isdigit()})
         yield rail, tables[0], tables[1] if len(tables) > 1 else []

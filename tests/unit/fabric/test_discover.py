@@ -57,10 +57,10 @@ def options_of(plan: Plan, template: str | None = None) -> Options:
     )
 
 
-def on_hosts(plan: Plan, told: t.Sequence[NodeInfo]) -> dict[str, Row]:
-    """What hosts.yml gives each module on each node; attributes of VFs without those that are nobody's given."""
+def on_hosts(plan: Plan, infos: t.Sequence[NodeInfo]) -> dict[str, Row]:
+    """The options of each module on each node, without VF attributes that are not set."""
     found: dict[str, Row] = {}
-    live = {each.name: each.result for each in told}
+    live = {each.name: each.result for each in infos}
     for each in plan.nodes:
         node = identify(plan.node_vars(each), live[each.node.name]["nics"])
         found[each.node.name] = {module: port_options(node["ports"], module) for module in MODULES}
@@ -85,10 +85,10 @@ def of(outcome: Outcome, code: str) -> list[discover_findings.DiscoverFinding]:
 @pytest.mark.parametrize("name", WORKED)
 def test_a_worked_inventory_comes_back(name: str) -> None:
     plan = plan_of(name)
-    told = live_nodes.told(plan)
-    outcome = run(told, options_of(plan, TEMPLATES.get(name)))
+    infos = live_nodes.nodes_of(plan)
+    outcome = run(infos, options_of(plan, TEMPLATES.get(name)))
     again = planned(outcome.text)
-    assert on_hosts(again, told) == on_hosts(plan, told)
+    assert on_hosts(again, infos) == on_hosts(plan, infos)
     one, other = plan.document(), again.document()
     for key in ("name", "attachment", "attachments", "provider", "rdma_mode", "link_layer", "routing", "rails"):
         assert one["fabric"][key] == other["fabric"][key], key
@@ -110,9 +110,9 @@ def test_a_worked_inventory_comes_back(name: str) -> None:
 @pytest.mark.parametrize("name", WORKED)
 def test_the_order_in_which_nodes_answer_is_nothing(name: str) -> None:
     plan = plan_of(name)
-    told = live_nodes.told(plan)
-    wished = options_of(plan)
-    assert run(list(reversed(told)), wished).text == run(told, wished).text
+    infos = live_nodes.nodes_of(plan)
+    options = options_of(plan)
+    assert run(list(reversed(infos)), options).text == run(infos, options).text
 
 
 # -- any fabric --------------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ def test_any_plan_that_nodes_show_comes_back(text: str) -> None:
         text = text.replace("network-operator", "spiderpool").replace("host-device", "macvlan")
         raw = lint(text.encode())
     assert raw.plan, [finding.text() for finding in raw.findings]
-    told = live_nodes.told(raw.plan)
-    outcome = run(told, options_of(raw.plan))
+    infos = live_nodes.nodes_of(raw.plan)
+    outcome = run(infos, options_of(raw.plan))
     again = lint(outcome.text.encode()).plan
     assert again, outcome.text + "\n".join(finding.text() for finding in outcome.lint)
-    assert on_hosts(again, told) == on_hosts(raw.plan, told), outcome.text
+    assert on_hosts(again, infos) == on_hosts(raw.plan, infos), outcome.text
     assert not of(outcome, "DS302") and not of(outcome, "DS305") and not of(outcome, "DS308")
 
 
@@ -200,7 +200,7 @@ def test_nv_ipams_pods_begin_with_the_subnet() -> None:
     )
     plan = lint(text.encode()).plan
     assert plan
-    outcome = run(live_nodes.told(plan), options_of(plan))
+    outcome = run(live_nodes.nodes_of(plan), options_of(plan))
     assert "pods: 10.1.0.1-10.1.0.100" in outcome.text
     assert lint(outcome.text.encode()).plan
 
@@ -224,12 +224,12 @@ def test_a_router_known_by_its_link_local_address_is_written_down(mode: str) -> 
     )
     plan = lint(text.encode()).plan
     assert plan, [finding.text() for finding in lint(text.encode()).findings]
-    told = live_nodes.told(plan)
-    outcome = run(told, options_of(plan))
+    infos = live_nodes.nodes_of(plan)
+    outcome = run(infos, options_of(plan))
     assert "fe80::1" in outcome.text
     again = lint(outcome.text.encode()).plan
     assert again, outcome.text + "\n".join(finding.text() for finding in outcome.lint)
-    assert on_hosts(again, told) == on_hosts(plan, told), outcome.text
+    assert on_hosts(again, infos) == on_hosts(plan, infos), outcome.text
 
 
 NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial", "branch", "pcie", "mac")
@@ -237,11 +237,11 @@ NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial",
 
 @pytest.mark.parametrize("name", ["macvlan-roce", "sriov-roce-prefix", "mixed-models", "lab-sriov", "dual-stack"])
 @pytest.mark.parametrize("seed", range(12))
-def test_however_little_nodes_tell(name: str, seed: int) -> None:
+def test_incomplete_nodes_give_findings(name: str, seed: int) -> None:
     """Values that kernel or driver do not report, or that need root, give findings and never an exception."""
     draw = random.Random(seed)
-    told = live_nodes.told(plan_of(name))[:4]
-    for each in told:
+    infos = live_nodes.nodes_of(plan_of(name))[:4]
+    for each in infos:
         for row in each.result["nics"]:
             row.update(dict.fromkeys(draw.sample(NULLABLE, draw.choice((0, 0, 1, 2)))))
         for row in each.result["vfs"]:
@@ -250,8 +250,8 @@ def test_however_little_nodes_tell(name: str, seed: int) -> None:
             del part[draw.randint(0, 40) :]
         for key in draw.sample(("system", "rdma", "gpus", "vfs", "ip", "nics"), draw.choice((0, 0, 1))):
             del each.result[key]
-    outcome = run(told, Options(name="ai"))
-    assert outcome.text == run(told, Options(name="ai")).text
+    outcome = run(infos, Options(name="ai"))
+    assert outcome.text == run(infos, Options(name="ai")).text
     if outcome.text:
         read = yaml.safe_load(outcome.text)
         assert read["rails"] and read["profiles"] and read["nodes"]
@@ -266,7 +266,7 @@ def test_however_little_nodes_tell(name: str, seed: int) -> None:
 
 def test_nodes_of_whatever_index_are_folded() -> None:
     plan = plan_of("routed-31")
-    nodes = yaml.safe_load(run(live_nodes.told(plan), options_of(plan)).text)["nodes"]
+    nodes = yaml.safe_load(run(live_nodes.nodes_of(plan), options_of(plan)).text)["nodes"]
     assert list(nodes) == ["b300-su%d-[01:32]" % unit for unit in range(1, 5)]
     assert nodes["b300-su2-[01:32]"]["index"] == "[33:64]" and "index" not in nodes["b300-su1-[01:32]"]
 
@@ -283,7 +283,7 @@ def test_names_that_outgrow_their_zeros_are_two_ranges() -> None:
         'node[100:120]: {profile: hgx-cx5, address: "bmc[100:120]"}',
     )
     plan = planned(text.replace("reserved: {nodes: 10.1.16.0/24, pods: .121-.253, hosts: .1-.120}", ""))
-    outcome = run(live_nodes.told(plan), options_of(plan))
+    outcome = run(live_nodes.nodes_of(plan), options_of(plan))
     nodes = yaml.safe_load(outcome.text)["nodes"]
     assert {name: own["address"] for name, own in nodes.items()} == {
         "node[01:99]": "bmc[01:99]",
@@ -301,70 +301,74 @@ def text_of_six() -> str:
 
 
 @pytest.fixture
-def told() -> list[NodeInfo]:
+def infos() -> list[NodeInfo]:
     """Six nodes like those of the inventory."""
-    return live_nodes.told(planned(text_of_six()))
+    return live_nodes.nodes_of(planned(text_of_six()))
 
 
-def look(told: t.Sequence[NodeInfo], **more: t.Any) -> Outcome:
-    wished = {"name": "ai-10-1-16", "attachment": "macvlan", "provider": "spiderpool"}
-    return run(told, Options(**dict(wished, **more)))
+def look(infos: t.Sequence[NodeInfo], **more: t.Any) -> Outcome:
+    options = {"name": "ai-10-1-16", "attachment": "macvlan", "provider": "spiderpool"}
+    return run(infos, Options(**dict(options, **more)))
 
 
-def address(told: list[NodeInfo], node: int, netdev: str, text: str) -> None:
-    for row in told[node].result["ip"]["addresses"]:
+def address(infos: list[NodeInfo], node: int, netdev: str, text: str) -> None:
+    for row in infos[node].result["ip"]["addresses"]:
         if row["netdev"] == netdev:
             row["address"] = text
 
 
-def nic(told: list[NodeInfo], node: int, netdev: str) -> Row:
-    return next(row for row in told[node].result["nics"] if row["netdev"] == netdev)
+def nic(infos: list[NodeInfo], node: int, netdev: str) -> Row:
+    return next(row for row in infos[node].result["nics"] if row["netdev"] == netdev)
 
 
-def test_nothing_is_in_doubt_but_what_nodes_do_not_say(told: list[NodeInfo]) -> None:
-    assert codes(look(told)) == {"DS306"}
-    assert codes(look(told, given={"pods": ".1-.200"})) == set()
-    bare = run(told, Options())
+def test_only_what_nodes_do_not_show_is_a_finding(infos: list[NodeInfo]) -> None:
+    assert codes(look(infos)) == {"DS306"}
+    assert codes(look(infos, given={"pods": ".1-.200"})) == set()
+    bare = run(infos, Options())
     assert codes(bare) == {"DS306", "DS501", "DS502", "DS503"} and "name: discovered" in bare.text
 
 
-def test_an_address_that_is_not_at_its_place(told: list[NodeInfo]) -> None:
-    address(told, 3, "enp13s0f0np0", "172.16.13.250/24")
-    outcome = look(told)
+def test_an_address_that_is_not_at_its_place(infos: list[NodeInfo]) -> None:
+    address(infos, 3, "enp13s0f0np0", "172.16.13.250/24")
+    outcome = look(infos)
     (finding,) = of(outcome, "DS302")
     assert (finding.place, finding.nodes) == (("rails", "gpu03"), ("ai-10-1-16-4",))
-    assert finding.message == "has 172.16.13.250, and the plan gives 172.16.13.204"
-    assert re.search(r"# DECIDE DS302: has 172.16.13.250.*\n(  # .*\n)*  gpu03:", outcome.text)
+    assert finding.message == "the node has 172.16.13.250, but the plan has 172.16.13.204"
+    assert re.search(
+        r"# DECIDE unexpected-address \(DS302\): the node has 172.16.13.250.*\n(  # .*\n)*  gpu03:", outcome.text
+    )
     assert lint(outcome.text.encode()).plan
 
 
 def test_a_stray_address_widens_no_subnet() -> None:
-    told = live_nodes.told(plan_of("routed-31"))
-    address(told, 5, "r2p2", "10.192.63.10/31")
-    outcome = run(told, Options(name="ai-routed"))
+    infos = live_nodes.nodes_of(plan_of("routed-31"))
+    address(infos, 5, "r2p2", "10.192.63.10/31")
+    outcome = run(infos, Options(name="ai-routed"))
     (finding,) = of(outcome, "DS302")
     assert (finding.place, finding.nodes) == (("rails", "r2p2"), ("b300-su1-06",))
     planes = yaml.safe_load(outcome.text)["rails"]["r2"]["planes"]
     assert planes[1]["subnet"] == "10.192.48.0/24"
     assert re.search(
-        r"# DECIDE DS302: has 10.192.63.10.*\n( +# .*\n)* +- {mode: link, subnet: 10.192.48.0/24", outcome.text
+        r"# DECIDE unexpected-address \(DS302\): the node has 10.192.63.10.*\n"
+        r"( +# .*\n)* +- {mode: link, subnet: 10.192.48.0/24",
+        outcome.text,
     )
 
 
 def test_indexes_where_names_cannot_say_them() -> None:
     # The gateway is where the node with index 1 would be; then names have no numbers.
-    told = live_nodes.told(planned(text_of_six()))[1:]
-    for each in told:
+    infos = live_nodes.nodes_of(planned(text_of_six()))[1:]
+    for each in infos:
         number = int(each.name[-1])
         for row in each.result["ip"]["addresses"]:
             row["address"] = re.sub(r"\.\d+/24", ".%d/24" % number, row["address"])
         for row in each.result["ip"]["routes"]:
             row["via"] = row["via"] and re.sub(r"\.254$", ".1", row["via"])
         each.result["ip"]["rules"].clear()
-    outcome = look(told)
+    outcome = look(infos)
     assert yaml.safe_load(outcome.text)["nodes"]["ai-10-1-16-[2:6]"]["index"] == "[1:5]"
     assert "hosts: 172.16.11.2-172.16.11.6" in outcome.text and not of(outcome, "DS302") and not outcome.lint
-    named = [each._replace(name=name) for each, name in zip(told, ("mars", "venus", "ceres", "juno", "vesta"))]
+    named = [each._replace(name=name) for each, name in zip(infos, ("mars", "venus", "ceres", "juno", "vesta"))]
     nodes = yaml.safe_load(look(named).text)["nodes"]
     assert {name: own["index"] for name, own in nodes.items()} == {
         "mars": 1,
@@ -375,101 +379,101 @@ def test_indexes_where_names_cannot_say_them() -> None:
     }
 
 
-def test_a_node_without_addresses_has_room(told: list[NodeInfo]) -> None:
-    told[5].result["ip"] = {"addresses": [], "routes": [], "rules": []}
-    outcome = look(told)
+def test_a_node_without_addresses_has_room(infos: list[NodeInfo]) -> None:
+    infos[5].result["ip"] = {"addresses": [], "routes": [], "rules": []}
+    outcome = look(infos)
     assert codes(outcome) == {"DS306", "DS311"} and of(outcome, "DS311")[0].nodes == ("ai-10-1-16-6",)
     again = planned(outcome.text)
     assert again.node_vars(again.nodes[5])["ports"][0]["address"] == "172.16.11.206/24"
 
 
-def test_an_address_of_another_rail(told: list[NodeInfo]) -> None:
-    address(told, 1, "enp11s0f0np0", "172.16.12.202/24")
-    address(told, 1, "enp12s0f0np0", "172.16.11.202/24")
-    found = [(finding.place, finding.message, finding.nodes) for finding in of(look(told), "DS302")]
+def test_an_address_of_another_rail(infos: list[NodeInfo]) -> None:
+    address(infos, 1, "enp11s0f0np0", "172.16.12.202/24")
+    address(infos, 1, "enp12s0f0np0", "172.16.11.202/24")
+    found = [(finding.place, finding.message, finding.nodes) for finding in of(look(infos), "DS302")]
     assert found == [
         (("rails", "gpu01"), "172.16.12.202 is not in 172.16.11.0/24", ("ai-10-1-16-2",)),
         (("rails", "gpu02"), "172.16.11.202 is not in 172.16.12.0/24", ("ai-10-1-16-2",)),
     ]
 
 
-def test_one_address_twice(told: list[NodeInfo]) -> None:
-    address(told, 4, "enp14s0f0np0", "172.16.14.201/24")
-    (finding,) = of(look(told), "DS305")
+def test_one_address_twice(infos: list[NodeInfo]) -> None:
+    address(infos, 4, "enp14s0f0np0", "172.16.14.201/24")
+    (finding,) = of(look(infos), "DS305")
     assert finding.message == "172.16.14.201 is on gpu04 of ai-10-1-16-1 and on gpu04 of ai-10-1-16-5"
 
 
-def test_another_prefix_length_gateway_mtu_table_and_a_second_address(told: list[NodeInfo]) -> None:
-    address(told, 2, "enp11s0f0np0", "172.16.11.203/23")
-    ip = told[1].result["ip"]
+def test_another_prefix_length_gateway_mtu_table_and_a_second_address(infos: list[NodeInfo]) -> None:
+    address(infos, 2, "enp11s0f0np0", "172.16.11.203/23")
+    ip = infos[1].result["ip"]
     next(row for row in ip["routes"] if row["via"] == "172.16.12.254")["via"] = "172.16.12.253"
     ip["addresses"].append({"netdev": "enp13s0f0np0", "address": "192.0.2.1/24", "secondary": False})
     for row in ip["rules"]:
         row["table"] = 250 if row["table"] == 104 else row["table"]
-    nic(told, 5, "enp15s0f0np0")["mtu"] = 1500
-    nic(told, 5, "enp16s0f0np0")["carrier"] = False
-    outcome = look(told)
+    nic(infos, 5, "enp15s0f0np0")["mtu"] = 1500
+    nic(infos, 5, "enp16s0f0np0")["carrier"] = False
+    outcome = look(infos)
     assert codes(outcome) >= {"DS304", "DS307", "DS303", "DS308", "DS401", "DS212"}
-    assert of(outcome, "DS401")[0].message == "a port has the MTU 1500, and the plan says 4200"
+    assert of(outcome, "DS401")[0].message == "a port has the MTU 1500, but the plan has 4200"
     assert of(outcome, "DS308")[0].nodes == ("ai-10-1-16-2",) and of(outcome, "DS212")[0].nodes == ("ai-10-1-16-6",)
-    assert of(outcome, "DS308")[0].message == "the port's routing table is 250, and would be 104 by the rail's number"
+    assert of(outcome, "DS308")[0].message == "the port's routing table is 250, but the plan has 104"
     assert "gateway: 172.16.12.254" in outcome.text
 
 
-def given(told: t.Sequence[NodeInfo], address: str, **more: t.Any) -> None:
-    """An address for a time on each port, in the kernel's order, which is none."""
-    for number, each in enumerate(told, 1):
+def given(infos: t.Sequence[NodeInfo], address: str, **more: t.Any) -> None:
+    """An address for a time on each port, in the order of the kernel, which is arbitrary."""
+    for number, each in enumerate(infos, 1):
         for row in each.result["nics"]:
             if row["netdev"]:
                 found = {"netdev": row["netdev"], "address": address % number, "secondary": False, "dynamic": True}
                 each.result["ip"]["addresses"].insert(0, dict(found, **more))
 
 
-def test_what_a_router_or_dhcp_gave_is_said_and_not_taken(told: list[NodeInfo]) -> None:
-    before = look(told)
+def test_what_a_router_or_dhcp_gave_is_a_finding_and_not_used(infos: list[NodeInfo]) -> None:
+    before = look(infos)
     # as leaves advertise it, with routes of theirs; the NIC of the management network has a lease, as it should
-    given(told, "2001:db8:77::%d/64")
-    for each in told:
+    given(infos, "2001:db8:77::%d/64")
+    for each in infos:
         ways = [{"netdev": row["netdev"], "via": "fe80::1", "table": None} for row in each.result["nics"]]
         each.result["ip"]["routes"] += [dict(way, to="2001:db8::/32", dynamic=True) for way in ways]
-    outcome = look(told)
+    outcome = look(infos)
     found = of(outcome, "DS312")
     assert [finding.place[1] for finding in found] == ["gpu%02d" % rail for rail in range(1, 9)]
-    assert {finding.nodes for finding in found} == {tuple(each.name for each in told)}
+    assert {finding.nodes for finding in found} == {tuple(each.name for each in infos)}
     assert {finding.message for finding in found} == {
-        "a router's advertisement or DHCP gave ports IPv6 addresses such as 2001:db8:77::1/64"
+        "ports have temporary IPv6 addresses, such as 2001:db8:77::1/64, from DHCP or router advertisements"
     }
     assert codes(outcome) - codes(before) == {"DS312"}
     assert yaml.safe_load(outcome.text) == yaml.safe_load(before.text)
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
-def test_a_default_route_is_no_rails_whoever_gave_it(told: list[NodeInfo], dynamic: bool) -> None:
-    for each in told:
+def test_a_default_route_is_no_rails_whatever_set_it(infos: list[NodeInfo], dynamic: bool) -> None:
+    for each in infos:
         more = next(dict(row) for row in each.result["nics"] if row["netdev"] == "enp11s0f0np0")
         more.update(netdev="ens99", pci="0001:99:00.0", serial="other", rdma=["mlx5_99"], speed=200000)
         each.result["nics"].append(more)
         row = {"netdev": "ens99", "to": "0.0.0.0/0", "via": "10.2.0.1", "table": None, "dynamic": dynamic}
         each.result["ip"]["routes"].append(row)
-    ports = yaml.safe_load(look(told).text)["profiles"]["server"]["other_ports"]
+    ports = yaml.safe_load(look(infos).text)["profiles"]["server"]["other_ports"]
     assert ports["ens99"]["role"] == "management"
 
 
-def test_ports_with_leases_alone_have_no_addresses(told: list[NodeInfo]) -> None:
-    for each in told:
+def test_ports_with_leases_alone_have_no_addresses(infos: list[NodeInfo]) -> None:
+    for each in infos:
         for row in each.result["ip"]["addresses"]:
             row["dynamic"] = True
         each.result["ip"]["rules"], each.result["ip"]["routes"] = [], []
-    outcome = look(told)
+    outcome = look(infos)
     assert {"DS301", "DS312"} <= codes(outcome) and "DS303" not in codes(outcome)
     assert of(outcome, "DS301")[0].message == "no port of the rail has an address"
     assert "172.16.11.0/24" not in outcome.text
 
 
-def test_a_node_that_could_not_be_asked_and_one_without_ports(told: list[NodeInfo]) -> None:
-    told[2] = told[2]._replace(result={})
-    told[3].result["nics"] = [row for row in told[3].result["nics"] if row["branch"]]
-    outcome = look(told)
+def test_a_node_that_could_not_be_reached_and_one_without_ports(infos: list[NodeInfo]) -> None:
+    infos[2] = infos[2]._replace(result={})
+    infos[3].result["nics"] = [row for row in infos[3].result["nics"] if row["branch"]]
+    outcome = look(infos)
     assert [finding.nodes for finding in of(outcome, "DS101") + of(outcome, "DS201")] == [
         ("ai-10-1-16-3",),
         ("ai-10-1-16-4",),
@@ -479,134 +483,137 @@ def test_a_node_that_could_not_be_asked_and_one_without_ports(told: list[NodeInf
     assert nothing.text == "" and summary(nothing) == "0 nodes give 0 rails; to decide: 0, to check: 0"
 
 
-def test_a_card_in_another_slot_is_a_profile_of_its_own(told: list[NodeInfo]) -> None:
-    moved = yaml.safe_load(yaml.safe_dump(told[5].result).replace("0000:12:00.0", "0000:c1:00.0"))
-    told[5] = told[5]._replace(result=moved)
-    outcome = look(told)
+def test_a_card_in_another_slot_is_a_profile_of_its_own(infos: list[NodeInfo]) -> None:
+    moved = yaml.safe_load(yaml.safe_dump(infos[5].result).replace("0000:12:00.0", "0000:c1:00.0"))
+    infos[5] = infos[5]._replace(result=moved)
+    outcome = look(infos)
     (finding,) = of(outcome, "DS207")
-    assert finding.message == "it is server but for the NICs at 0000:12:00.0, 0000:c1:00.0"
+    assert finding.message == "it differs from server in the NICs at 0000:12:00.0, 0000:c1:00.0"
     again = planned(outcome.text)
     assert again.node_vars(again.nodes[5])["ports"][7]["pci"] == "0000:c1:00.0"
     assert again.node_vars(again.nodes[5])["ports"][7]["address"] == "172.16.18.206/24"
 
 
-def test_names_that_differ_on_a_node(told: list[NodeInfo]) -> None:
-    text = yaml.safe_dump(told[1].result).replace("enp11s0f0np0", "ens1").replace("mlx5_gpu02", "mlx5_x")
-    told[1] = told[1]._replace(result=yaml.safe_load(text))
-    said = ["its RDMA device is not mlx5_gpu02", "the port of gpu01 is ens1, and on most nodes enp11s0f0np0"]
-    outcome = look(told)
+def test_names_that_differ_on_a_node(infos: list[NodeInfo]) -> None:
+    text = yaml.safe_dump(infos[1].result).replace("enp11s0f0np0", "ens1").replace("mlx5_gpu02", "mlx5_x")
+    infos[1] = infos[1]._replace(result=yaml.safe_load(text))
+    said = [
+        "its RDMA device does not have the name mlx5_gpu02",
+        "the port of gpu01 is ens1, but enp11s0f0np0 on most nodes",
+    ]
+    outcome = look(infos)
     assert [finding.message for finding in of(outcome, "DS405")] == said
     # macvlan needs one name on all nodes: hosts.yml renames. Others keep what they have.
     again = planned(outcome.text)
     assert {again.node_vars(each)["ports"][0]["netdev"] for each in again.nodes} == {"enp11s0f0np0"}
-    kept = look(told, attachment="host-device", provider="network-operator")
+    kept = look(infos, attachment="host-device", provider="network-operator")
     again = planned(kept.text)
     names = [again.node_vars(each)["ports"][0]["netdev"] for each in again.nodes[:3]]
     assert names == ["enp11s0f0np0", "ens1", "enp11s0f0np0"]
 
 
-def kernel_names(told: t.Sequence[NodeInfo]) -> list[NodeInfo]:
+def kernel_names(infos: t.Sequence[NodeInfo]) -> list[NodeInfo]:
     """The same nodes before anybody gave names: RDMA devices and netdevs say nothing of rails."""
     return [
         each._replace(result=yaml.safe_load(re.sub(r"mlx5_gpu0(\d)", r"mlx5_\1", yaml.safe_dump(each.result))))
-        for each in told
+        for each in infos
     ]
 
 
-def bare(told: t.Sequence[NodeInfo]) -> list[NodeInfo]:
+def bare(infos: t.Sequence[NodeInfo]) -> list[NodeInfo]:
     """Without anything that is set on ports."""
     return [
         each._replace(result=dict(each.result, ip={"addresses": [], "routes": [], "rules": []}))
-        for each in kernel_names(told)
+        for each in kernel_names(infos)
     ]
 
 
-def test_rails_of_bare_nodes_follow_their_gpus(told: list[NodeInfo]) -> None:
-    told = bare(told)
+def test_rails_of_bare_nodes_follow_their_gpus(infos: list[NodeInfo]) -> None:
+    infos = bare(infos)
     swapped = {"0000:0b:00.0": "0000:12:00.0", "0000:12:00.0": "0000:0b:00.0"}
-    for each in told:
+    for each in infos:
         for gpu in each.result["gpus"]:
             gpu["nics"] = {swapped.get(pci, pci): how for pci, how in gpu["nics"].items()}
-    outcome = look(told)
+    outcome = look(infos)
     ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
     assert list(ports) == ["gpu%02d" % number for number in range(1, 9)]
     assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
     assert len(of(outcome, "DS301")) == 8 and outcome.lint
     # Where names are there already, they stay, and it is said.
-    for each, own in zip(told, live_nodes.told(planned(text_of_six()))):
+    for each, own in zip(infos, live_nodes.nodes_of(planned(text_of_six()))):
         each.result.update(nics=own.result["nics"], rdma=own.result["rdma"])
-    kept = look(told)
+    kept = look(infos)
     assert yaml.safe_load(kept.text)["profiles"]["server"]["ports"]["gpu01"]["pci"] == "0000:0b:00.0"
     assert "DS209" in codes(kept)
 
 
-def test_names_can_be_said(told: list[NodeInfo]) -> None:
-    outcome = look(kernel_names(told), rails="rail{n}")
+def test_names_can_be_set(infos: list[NodeInfo]) -> None:
+    outcome = look(kernel_names(infos), rails="rail{n}")
     assert list(yaml.safe_load(outcome.text)["rails"]) == ["rail%d" % number for number in range(1, 9)]
 
 
-def test_tables_say_the_order_where_names_do_not(told: list[NodeInfo]) -> None:
-    told = kernel_names(told)
-    for each in told:
+def test_tables_give_the_order_without_names(infos: list[NodeInfo]) -> None:
+    infos = kernel_names(infos)
+    for each in infos:
         for row in each.result["ip"]["rules"] + each.result["ip"]["routes"]:
             row["table"] = {101: 102, 102: 101}.get(row["table"], row["table"])
-    outcome = look(told)
+    outcome = look(infos)
     ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
     assert ports["gpu01"]["pci"] == "0000:0c:00.0" and "DS209" in codes(outcome) and "DS308" in codes(outcome)
 
 
-def heard(told: t.Sequence[NodeInfo]) -> Row:
+def heard(infos: t.Sequence[NodeInfo]) -> Row:
     return {
         each.name: {"enp%ds0f0np0" % (10 + rail): {"chassis": "leaf-%d" % rail, "port": "swp1"} for rail in range(1, 9)}
-        for each in told
+        for each in infos
     }
 
 
-def test_leaves_agree_with_rails_or_it_is_said(told: list[NodeInfo]) -> None:
-    lldp = heard(told)
-    assert codes(look(told, lldp=lldp)) == {"DS306"}
+def test_leaves_agree_with_rails_or_it_is_a_finding(infos: list[NodeInfo]) -> None:
+    lldp = heard(infos)
+    assert codes(look(infos, lldp=lldp)) == {"DS306"}
     swapped = copy.deepcopy(lldp)
     own = swapped["ai-10-1-16-3"]
     own["enp12s0f0np0"], own["enp15s0f0np0"] = own["enp15s0f0np0"], own["enp12s0f0np0"]
-    found = of(look(told, lldp=swapped), "DS210")
+    found = of(look(infos, lldp=swapped), "DS210")
     assert [(finding.place, finding.nodes) for finding in found] == [
         (("rails", "gpu02"), ("ai-10-1-16-3",)),
         (("rails", "gpu05"), ("ai-10-1-16-3",)),
     ]
-    assert found[0].message == "the port hears the leaf leaf-5, which on most nodes is on gpu05"
+    assert found[0].message == "LLDP reports the leaf leaf-5, which is on gpu05 on most nodes"
     one = {node: {netdev: {"chassis": "only"} for netdev in own} for node, own in lldp.items()}
-    assert [finding.message for finding in of(look(told, lldp=one), "DS210")] == [
-        "the leaf only is heard on %s alike" % ", ".join("gpu%02d" % number for number in range(1, 9))
+    assert [finding.message for finding in of(look(infos, lldp=one), "DS210")] == [
+        "LLDP reports the leaf only equally often on %s" % ", ".join("gpu%02d" % number for number in range(1, 9))
     ]
 
 
-def test_leaves_say_which_port_of_another_model_is_on_which_rail(told: list[NodeInfo]) -> None:
-    told, other = bare(told), bare(told)[5]
-    lldp = heard(told)
+def test_leaves_show_which_port_of_another_model_is_on_which_rail(infos: list[NodeInfo]) -> None:
+    infos, other = bare(infos), bare(infos)[5]
+    lldp = heard(infos)
     lldp[other.name] = {"enp%ds0f0np0" % (10 + rail): {"chassis": "leaf-%d" % (9 - rail)} for rail in range(1, 9)}
     for row in other.result["nics"]:
         row["device"] = "1017" if row["rdma"] else row["device"]
-    told[5] = other
-    outcome = look(told, lldp=lldp)
+    infos[5] = other
+    outcome = look(infos, lldp=lldp)
     ports = yaml.safe_load(outcome.text)["profiles"]["server-2"]["ports"]
     assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
     assert not of(outcome, "DS210") and not of(outcome, "DS208")
     # Without leaves nothing says it but the order; with addresses their networks do.
-    assert not of(look(told), "DS208")
-    plain = look(told, lldp={told[0].name: lldp[told[0].name]})
+    assert not of(look(infos), "DS208")
+    plain = look(infos, lldp={infos[0].name: lldp[infos[0].name]})
     assert not of(plain, "DS210")
 
 
-def test_networks_say_which_port_of_another_model_is_on_which_rail(told: list[NodeInfo]) -> None:
-    told = kernel_names(told)
-    for row in told[5].result["nics"]:
+def test_networks_show_which_port_of_another_model_is_on_which_rail(infos: list[NodeInfo]) -> None:
+    infos = kernel_names(infos)
+    for row in infos[5].result["nics"]:
         row["device"] = "1017" if row["rdma"] else row["device"]
     first, last = "enp11s0f0np0", "enp18s0f0np0"
     swapped = {first: last, last: first}
     for part in ("addresses", "routes"):
-        for row in told[5].result["ip"][part]:
+        for row in infos[5].result["ip"][part]:
             row["netdev"] = swapped.get(row["netdev"], row["netdev"])
-    outcome = look(told)
+    outcome = look(infos)
     ports = yaml.safe_load(outcome.text)["profiles"]["server-2"]["ports"]
     assert (ports["gpu01"]["netdev"], ports["gpu08"]["netdev"]) == (last, first)
 
@@ -623,8 +630,8 @@ def without_card(node: NodeInfo, pci: str, netdev: str) -> NodeInfo:
     return node._replace(result=result)
 
 
-def test_a_card_that_half_of_the_nodes_lack_is_a_rail_in_its_place(told: list[NodeInfo]) -> None:
-    outcome = look([without_card(told[0], "0000:0d:00.0", "enp13s0f0np0"), told[1]])
+def test_a_card_that_half_of_the_nodes_miss_is_a_rail_in_its_place(infos: list[NodeInfo]) -> None:
+    outcome = look([without_card(infos[0], "0000:0d:00.0", "enp13s0f0np0"), infos[1]])
     names = ["gpu%02d" % number for number in range(1, 9)]
     assert list(yaml.safe_load(outcome.text)["rails"]) == names and of(outcome, "DS207")
     again = planned(outcome.text)
@@ -633,11 +640,11 @@ def test_a_card_that_half_of_the_nodes_lack_is_a_rail_in_its_place(told: list[No
     assert ports[0] == {name: "172.16.%d.201/24" % (10 + at) for at, name in enumerate(names, 1) if name != "gpu03"}
 
 
-def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(told: list[NodeInfo]) -> None:
+def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(infos: list[NodeInfo]) -> None:
     """Devices have the kernel's names, and by networks two cards are known as none of the first model's."""
-    told = kernel_names(told)
-    first = without_card(without_card(told[0], "0000:0d:00.0", "enp13s0f0np0"), "0000:0f:00.0", "enp15s0f0np0")
-    outcome = look([first, told[1]], rails="rail{n}")
+    infos = kernel_names(infos)
+    first = without_card(without_card(infos[0], "0000:0d:00.0", "enp13s0f0np0"), "0000:0f:00.0", "enp15s0f0np0")
+    outcome = look([first, infos[1]], rails="rail{n}")
     names = yaml.safe_load(outcome.text)["rails"]
     assert sorted(names) == ["rail%d" % number for number in range(1, 9)]
     again = planned(outcome.text)
@@ -645,9 +652,9 @@ def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(told: lis
     assert held == {"172.16.%d.202/24" % number for number in range(11, 19)}
 
 
-def _taken(told: list[NodeInfo], node: int, netdev: str) -> str:
+def _taken(infos: list[NodeInfo], node: int, netdev: str) -> str:
     """A pod holds the port, its RDMA device with it; the port's PCI address comes back."""
-    result, row = told[node].result, nic(told, node, netdev)
+    result, row = infos[node].result, nic(infos, node, netdev)
     result["rdma"] = [each for each in result["rdma"] if each["pci"] != row["pci"]]
     for part, rows in result["ip"].items():
         result["ip"][part] = [each for each in rows if each.get("netdev") != netdev]
@@ -658,52 +665,52 @@ def _taken(told: list[NodeInfo], node: int, netdev: str) -> str:
 def test_ports_that_pods_hold_make_no_model_of_their_own() -> None:
     """A cluster at work, another port in a pod on each node, all on one: the file is the same, less that node."""
     plan = plan_of("host-device")
-    told = live_nodes.told(plan)
+    infos = live_nodes.nodes_of(plan)
     options = options_of(plan)._replace(rails="rail{n:02}")
-    whole = run(told, options)
+    whole = run(infos, options)
     held = [(1, "rail02"), (2, "rail05")] + [(3, "rail%02d" % rail) for rail in range(1, 9)]
-    addresses = [_taken(told, node, netdev) for node, netdev in held]
-    outcome = run(told, options)
+    addresses = [_taken(infos, node, netdev) for node, netdev in held]
+    outcome = run(infos, options)
     kept, shown = yaml.safe_load(whole.text), yaml.safe_load(outcome.text)
     assert list(kept.pop("nodes")) == ["solo-[01:04]"] and list(shown.pop("nodes")) == ["solo-[01:03]"]
     assert shown == kept
     found = {(node, finding.message) for finding in of(outcome, "DS102") for node in finding.nodes}
-    assert found == {(told[node].name, "%s has no netdev" % pci) for (node, _), pci in zip(held[:2], addresses)}
+    assert found == {(infos[node].name, "%s has no netdev" % pci) for (node, _), pci in zip(held[:2], addresses)}
     (alone,) = of(outcome, "DS201")
-    assert alone.nodes == (told[3].name,) and "pod" in alone.message
+    assert alone.nodes == (infos[3].name,) and "pod" in alone.message
     assert {"DS202", "DS203", "DS207", "DS311", "DS402"}.isdisjoint(codes(outcome))
 
 
-def test_a_port_that_lost_its_rdma_device_is_still_its_rails(told: list[NodeInfo]) -> None:
-    row = nic(told, 2, "enp12s0f0np0")
+def test_a_port_that_lost_its_rdma_device_is_still_its_rails(infos: list[NodeInfo]) -> None:
+    row = nic(infos, 2, "enp12s0f0np0")
     row["rdma"] = []
-    told[2].result["rdma"] = [each for each in told[2].result["rdma"] if each["pci"] != row["pci"]]
-    outcome = look(told)
+    infos[2].result["rdma"] = [each for each in infos[2].result["rdma"] if each["pci"] != row["pci"]]
+    outcome = look(infos)
     assert list(yaml.safe_load(outcome.text)["profiles"]) == ["server"]
     (finding,) = of(outcome, "DS402")
-    assert finding.nodes == (told[2].name,)
+    assert finding.nodes == (infos[2].name,)
 
 
-def test_slots_agree_or_it_is_said(told: list[NodeInfo]) -> None:
+def test_slots_agree_or_it_is_a_finding(infos: list[NodeInfo]) -> None:
     for at in range(6):
         for number in range(1, 9):
-            nic(told, at, "enp%ds0f0np0" % (10 + number))["slot"] = str(20 + number)
-    assert not of(look(told), "DS211")
-    nic(told, 2, "enp11s0f0np0")["slot"] = "9"
-    (finding,) = of(look(told), "DS211")
+            nic(infos, at, "enp%ds0f0np0" % (10 + number))["slot"] = str(20 + number)
+    assert not of(look(infos), "DS211")
+    nic(infos, 2, "enp11s0f0np0")["slot"] = "9"
+    (finding,) = of(look(infos), "DS211")
     assert (finding.message, finding.nodes) == (
-        "0000:0b:00.0 is in the slot 9, and on most nodes in 21",
+        "0000:0b:00.0 is in the slot 9, but in 21 on most nodes",
         ("ai-10-1-16-3",),
     )
     for at in range(6):
-        nic(told, at, "enp12s0f0np0")["slot"] = "21"
-    assert "0000:0b:00.0 and 0000:0c:00.0 are two cards, and both are in the slot 21" in [
-        finding.message for finding in of(look(told), "DS211")
+        nic(infos, at, "enp12s0f0np0")["slot"] = "21"
+    assert "0000:0b:00.0 and 0000:0c:00.0 are two cards in the same slot 21" in [
+        finding.message for finding in of(look(infos), "DS211")
     ]
 
 
-def test_nics_for_storage_and_management_are_told_apart(told: list[NodeInfo]) -> None:
-    for each in told:
+def test_nics_for_storage_and_management_are_distinguished(infos: list[NodeInfo]) -> None:
+    for each in infos:
         extra = [
             dict(live_nodes._bare("0000:a1:00.0", "stor1"), device="101d", speed=200000, rdma=["mlx5_70"]),
             dict(live_nodes._bare("0000:a2:00.0", "eno2"), vendor="8086", device="1521", speed=1000),
@@ -711,7 +718,7 @@ def test_nics_for_storage_and_management_are_told_apart(told: list[NodeInfo]) ->
         each.result["nics"] += extra
         for gpu in each.result["gpus"]:
             gpu["nics"].update({"0000:a1:00.0": "NODE", "0000:a2:00.0": "NODE"})
-    others = yaml.safe_load(look(told).text)["profiles"]["server"]["other_ports"]
+    others = yaml.safe_load(look(infos).text)["profiles"]["server"]["other_ports"]
     assert {name: port["role"] for name, port in others.items()} == {
         "stor1": "storage",
         "eno2": "management",
@@ -721,24 +728,24 @@ def test_nics_for_storage_and_management_are_told_apart(told: list[NodeInfo]) ->
 
 def test_vfs_of_another_name_or_number() -> None:
     plan = plan_of("sriov-roce")
-    told = live_nodes.told(plan)
-    assert "DS404" in codes(run(told, options_of(plan)._replace(name="other")))
-    gone = told[1].result["vfs"].pop()
+    infos = live_nodes.nodes_of(plan)
+    assert "DS404" in codes(run(infos, options_of(plan)._replace(name="other")))
+    gone = infos[1].result["vfs"].pop()
     assert gone["index"] == 7
-    found = of(run(told, options_of(plan)), "DS403")
+    found = of(run(infos, options_of(plan)), "DS403")
     assert [(finding.message, finding.nodes) for finding in found] == [("ports have 7 and 8 VFs", ("ai-10-1-16-2",))]
-    told[0].result["vfs"][0]["attributes"]["vlan"] = 7
+    infos[0].result["vfs"][0]["attributes"]["vlan"] = 7
     assert "VFs have different values of vlan: 0, 7" in [
-        finding.message for finding in of(run(told, options_of(plan)), "DS403")
+        finding.message for finding in of(run(infos, options_of(plan)), "DS403")
     ]
 
 
-def test_the_rdma_mode_is_kept_or_said(told: list[NodeInfo]) -> None:
-    told[0].result["system"]["rdma_mode"] = "exclusive"
-    (finding,) = of(look(told), "DS407")
+def test_the_rdma_mode_is_kept_or_reported(infos: list[NodeInfo]) -> None:
+    infos[0].result["system"]["rdma_mode"] = "exclusive"
+    (finding,) = of(look(infos), "DS407")
     assert finding.nodes == ("ai-10-1-16-1",)
     plan = plan_of("sriov-roce")
-    shared = live_nodes.told(plan)
+    shared = live_nodes.nodes_of(plan)
     for each in shared:
         each.result["system"]["rdma_mode"] = "shared"
     outcome = run(shared, options_of(plan))
@@ -746,16 +753,16 @@ def test_the_rdma_mode_is_kept_or_said(told: list[NodeInfo]) -> None:
 
 
 def test_soft_devices_with_a_name_of_the_kernel_and_ports_without_any() -> None:
-    told = live_nodes.told(plan_of("lab"))
-    for each in told:
+    infos = live_nodes.nodes_of(plan_of("lab"))
+    for each in infos:
         each.result["rdma"] = [
             dict(row, device="rxe0") if row["device"] == "rxe_gpu01" else row for row in each.result["rdma"]
         ]
-    outcome = run(told, Options(name="lab", rails="gpu{n:02}"))
+    outcome = run(infos, Options(name="lab", rails="gpu{n:02}"))
     assert {finding.place for finding in of(outcome, "DS406")} == {("profiles", "server", "ports", "gpu01")}
-    for each in told:
+    for each in infos:
         each.result["rdma"] = []
-    outcome = run(told, Options(name="lab", rails="gpu{n:02}"))
+    outcome = run(infos, Options(name="lab", rails="gpu{n:02}"))
     assert len(of(outcome, "DS402")) == 8 and "soft_rdma" not in yaml.safe_load(outcome.text)["profiles"]["server"]
 
 

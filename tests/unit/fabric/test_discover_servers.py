@@ -38,15 +38,15 @@ class Server:
     A switch holds what is PIX; a switch of switches what is PXB; a root bus what is PHB; a NUMA node what is NODE.
     """
 
-    def __init__(self, tree: Tree, told: Row, infiniband: bool = False, speeds: t.Sequence[int] = ()) -> None:
-        self.tree, self.told, self.infiniband = tree, told, infiniband
-        self.rows = {int(gpu): text.split() for gpu, text in told["rows"].items()}
+    def __init__(self, tree: Tree, infos: Row, infiniband: bool = False, speeds: t.Sequence[int] = ()) -> None:
+        self.tree, self.infos, self.infiniband = tree, infos, infiniband
+        self.rows = {int(gpu): text.split() for gpu, text in infos["rows"].items()}
         self.links: list[t.Any] = []
         self.names: dict[int, str] = {}
         buses: dict[str, int] = {}
         for gpu in self.rows:
             tree.function(self._gpu(gpu, buses), "0x030200", "10de", "2330", self._gpu_numa(gpu))
-        for card in told["cards"]:
+        for card in infos["cards"]:
             for at, number in enumerate(card):
                 self._nic(number, card[0], at, buses, speeds)
         place = tree.function("pci0000:fe/0000:fe:00.0", vendor="8086", device="1563")
@@ -61,7 +61,7 @@ class Server:
 
     def _gpu_numa(self, gpu: int) -> int:
         """GPUs that have a NIC in common nearer than SYS are on one processor."""
-        for nic in range(len(self.told["nics"])):
+        for nic in range(len(self.infos["nics"])):
             if self.rows[gpu][nic] != "SYS":
                 return next(each for each in self.rows if self.rows[each][nic] != "SYS")
         return gpu
@@ -108,8 +108,8 @@ class Server:
             bus = 0xA0 + 2 * first
             path = "pci0000:%02x/0000:%02x:01.0/0000:%02x:00.%d" % (bus, bus, bus + 1, at)
             numa = numa if how == "NODE" else -1
-        kind = INFINIBAND if self.infiniband and self.told["nics"][number] == self.told["nics"][0] else NETWORK
-        pci = self.tree.function(path, kind, device=self.told["nics"][number], numa=numa)
+        kind = INFINIBAND if self.infiniband and self.infos["nics"][number] == self.infos["nics"][0] else NETWORK
+        pci = self.tree.function(path, kind, device=self.infos["nics"][number], numa=numa)
         name = "nic%d" % number
         self.tree.netdev(pci, name, speed=str((speeds[number] if speeds else 400) * 1000))
         self.tree.rdma(pci, "mlx5_%d" % number)
@@ -147,11 +147,11 @@ def others(outcome: Outcome) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_trees_have_the_recorded_distances(tmp_path: Path, name: str) -> None:
-    told = recorded(name)
-    server = Server(Tree(tmp_path), told)
+    infos = recorded(name)
+    server = Server(Tree(tmp_path), infos)
     gpus = server.look()["gpus"]
     order = sorted(server.rows, key=lambda gpu: server._gpu(gpu, {}).rpartition("/")[2])
-    assert [[row["nics"][server.names[nic]] for nic in range(len(told["nics"]))] for row in gpus] == [
+    assert [[row["nics"][server.names[nic]] for nic in range(len(infos["nics"]))] for row in gpus] == [
         server.rows[gpu] for gpu in order
     ]
     assert order == sorted(order)
@@ -208,30 +208,33 @@ def test_cards_of_two_ports_beside_each_gpu_are_planes(tmp_path: Path) -> None:
     assert others(outcome) == {"nic16": "storage", "nic17": "storage", "eno1": "management"}
 
 
-def test_ports_that_gpus_cannot_share_evenly(tmp_path: Path) -> None:
+def test_ports_that_cannot_be_divided_evenly_among_gpus(tmp_path: Path) -> None:
     """Three GPUs and a card of two ports: it is said why no rail is sure."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("three-gpu")))
     assert [netdev for _rail, netdev, _gpu in rails] == ["nic0", "nic1"]
-    assert findings(outcome)["DS202"] == ["nic0 and nic1 do not share GPUs 0, 1, 2 evenly"]
-    assert "# DECIDE DS202" in outcome.text
+    assert findings(outcome)["DS202"] == ["nic0 and nic1 cannot be divided evenly among GPUs 0, 1, 2"]
+    assert "# DECIDE gpu-nic-count-mismatch (DS202)" in outcome.text
 
 
-def test_grace_tells_no_distance(tmp_path: Path) -> None:
+def test_grace_reports_no_distance(tmp_path: Path) -> None:
     """GB200: each GPU has a PCI domain of its own, and every NIC is SYS: the model alone tells the rails' ports."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("gb200")))
     assert rails == [("gpu%02d" % (at + 1), "nic%d" % at, at) for at in range(4)]
     said = findings(outcome)
-    assert said["DS204"] == ["every NIC is as far from every GPU as another (SYS)"] and "# DECIDE DS204" in outcome.text
+    assert (
+        said["DS204"] == ["all NICs have the same distance to all GPUs (SYS)"]
+        and "# DECIDE no-gpu-affinity (DS204)" in outcome.text
+    )
     assert said["DS206"] == ["nic4 and nic5 are not on the rails by model, for GPUs 0, 1, 2, 3"]
     assert others(outcome) == {"nic4": "storage", "nic5": "storage", "eno1": "management"}
 
 
 def test_speed_decides_where_models_do_not(tmp_path: Path) -> None:
-    told = dict(recorded("gb200"), nics=["1021"] * 6)
-    outcome, rails = discovered(Server(Tree(tmp_path), told, speeds=[400, 400, 100, 100, 400, 400]))
+    infos = dict(recorded("gb200"), nics=["1021"] * 6)
+    outcome, rails = discovered(Server(Tree(tmp_path), infos, speeds=[400, 400, 100, 100, 400, 400]))
     assert [netdev for _rail, netdev, _gpu in rails] == ["nic0", "nic1", "nic4", "nic5"]
     assert "DS206" in findings(outcome)
-    alike, rails = discovered(Server(Tree(tmp_path / "alike"), told))
+    alike, rails = discovered(Server(Tree(tmp_path / "alike"), infos))
     assert len(rails) == 6 and findings(alike)["DS202"] == [
         "nic0, nic1, nic2, nic3, nic4 and nic5 are equally near to GPUs 0, 1, 2, 3"
     ]
@@ -240,22 +243,22 @@ def test_speed_decides_where_models_do_not(tmp_path: Path) -> None:
 def test_a_server_with_more_cards_than_gpus(tmp_path: Path) -> None:
     """Dell B200: two GPUs have two SuperNICs each, two have a DPU of lower speed beside their own, whose one port is
     Open vSwitch's way out; the four InfiniBand functions are the NVLink switches'."""
-    told = json.loads((RECORDINGS.parent / "sysfs" / "dell-b200.json").read_text(encoding="utf-8"))
+    infos = json.loads((RECORDINGS.parent / "sysfs" / "dell-b200.json").read_text(encoding="utf-8"))
     tree = Tree(tmp_path)
     links = []
-    for number, row in enumerate(told["functions"], 1):
+    for number, row in enumerate(infos["functions"], 1):
         pci = tree.function(row["path"], row["class"], row["vendor"], row["device"], row["numa"])
-        netdev = told["netdevs"].get(pci)
+        netdev = infos["netdevs"].get(pci)
         if netdev:
             infiniband = row["class"] == INFINIBAND
             layer = ARPHRD_INFINIBAND if infiniband else 1
             tree.netdev(pci, netdev["name"], type=str(layer), speed=str(netdev["speed"] or -1))
             tree.rdma(pci, netdev["rdma"], "InfiniBand" if infiniband else "Ethernet")
             links.append(nodes.link(netdev["name"], number, type=layer, mtu=9000))
-    route = told["route"]["netdev"]
+    route = infos["route"]["netdev"]
     tree.write("/proc/net/route", "Iface\tDestination\n%s\t00000000\t0\t0003\t0\t0\t0\t00000000" % route)
     tree.write("/sys/class/net/%s/type" % route, "1")
-    for name in told["route"]["ovs"]:
+    for name in infos["route"]["ovs"]:
         tree.link("/sys/class/net/ovs-system/lower_" + name, "/sys/class/net/" + name)
     branch = Branch.observe(tree.system())
     assert branch.why_card("0000:5f:00.0") == "ens39f1np1 is part of br-ex, which carries the default route"

@@ -59,7 +59,7 @@ def files(draw: t.Callable[..., t.Any]) -> File:
     """A good file: an attachment and provider that go together, in any mode, with any families, planes and units."""
     provider = draw(st.sampled_from(list(PROVIDERS)))
     attachment = draw(st.sampled_from(PROVIDERS[provider].served))
-    alone = attachment == "host-device"
+    alone = attachment in ("host-device", "host")
     modes = [mode for mode in MODES if not PROVIDERS[provider].mode_refused(mode) and (mode != "link" or alone)]
     # nv-ipam begins at a subnet's first address, which these ranges do not.
     modes = [mode for mode in modes if provider != "network-operator" or mode != "subnet"]
@@ -83,7 +83,8 @@ def files(draw: t.Callable[..., t.Any]) -> File:
             (six, "fd00::/32", six, 64) if six else (six, "10.0.0.0/8", six, 16)
         )
         if mode in ("subnet", "block"):
-            head += ", " + (_POD_KEYS6 if six else _POD_KEYS)
+            keys = _POD_KEYS6 if six else _POD_KEYS
+            head += ", " + (keys if PROVIDERS[provider].kubernetes else re.sub("pods6?: [^,]+, ", "", keys))
         if mode == "block":
             head += ", block%s: %d" % (six, draw(st.integers(8, 16)))
         elif mode == "prefix":

@@ -32,8 +32,8 @@ NICS = [
 
 
 def port(rail: str, pci: str | None = None, netdev: str | None = None, **match: t.Any) -> Row:
-    wishes = dict({"slot": None, "serial": None, "mac": None, "rdma": None, "port": None}, **match)
-    return {"rail": rail, "pci": pci, "netdev": netdev, "match": wishes if match else None}
+    spec = dict({"slot": None, "serial": None, "mac": None, "rdma": None, "port": None}, **match)
+    return {"rail": rail, "pci": pci, "netdev": netdev, "match": spec if match else None}
 
 
 def node(*ports: Row, **more: t.Any) -> Row:
@@ -45,7 +45,7 @@ def found(*ports: Row, nics: list[Row] | None = None, **more: t.Any) -> list[tup
     return [(each["pci"], each["netdev"]) for each in done["ports"]]
 
 
-def told(*ports: Row, nics: list[Row] | None = None, **more: t.Any) -> list[tuple[str, str, str]]:
+def errors_of(*ports: Row, nics: list[Row] | None = None, **more: t.Any) -> list[tuple[str, str, str]]:
     with pytest.raises(RailyardError) as error:
         found(*ports, nics=nics, **more)
     errors = error.value.errors if isinstance(error.value, Errors) else [error.value]
@@ -99,7 +99,7 @@ def test_a_netdev_that_is_not_clear_is_left_to_the_function() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    said = told(
+    said = errors_of(
         port("gpu01", slot="9"),
         port("gpu02", slot="4"),
         port("gpu03", slot="4", mac="0c:42:a1:00:00:03"),
@@ -113,7 +113,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
             "nodes.ai-1.ports.gpu03.mac",
             "MAC 0c:42:a1:00:00:03 is %s, but slot 4 is %s or %s" % (THIRD, FIRST, SECOND),
         ),
-        ("nodes.ai-1.ports.gpu04.port", "the card has 1 port (%s), and no port 2" % THIRD),
+        ("nodes.ai-1.ports.gpu04.port", "the card has 1 port (%s), but no port 2" % THIRD),
         (
             "nodes.ai-1.ports.gpu05.mac",
             "MAC 0c:42:a1:00:00:01 is %s, but PCI address %s is %s" % (FIRST, THIRD, THIRD),
@@ -123,21 +123,23 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 
 def test_no_function_is_two_ports() -> None:
-    said = told(port("gpu01", slot="7"), port("gpu02", mac="0c:42:a1:00:00:03"), port("gpu03", THIRD))
+    said = errors_of(port("gpu01", slot="7"), port("gpu02", mac="0c:42:a1:00:00:03"), port("gpu03", THIRD))
     assert [each[:2] for each in said] == [
-        ("nodes.ai-1.ports.gpu02", "%s is the port of gpu01 too" % THIRD),
-        ("nodes.ai-1.ports.gpu03", "%s is the port of gpu01 too" % THIRD),
+        ("nodes.ai-1.ports.gpu02", "%s is also the port of gpu01" % THIRD),
+        ("nodes.ai-1.ports.gpu03", "%s is also the port of gpu01" % THIRD),
     ]
-    assert told(port("gpu01", None, "eth2"), port("gpu02", slot="7"))[0][1] == "%s is the port of gpu01 too" % THIRD
+    assert (
+        errors_of(port("gpu01", None, "eth2"), port("gpu02", slot="7"))[0][1] == "%s is also the port of gpu01" % THIRD
+    )
     storage = {"name": "stor1", "role": "storage", "netdev": "eth2", "pci": None}
-    (only,) = told(port("gpu01", slot="7"), other_ports=[storage])
-    assert only[1] == "%s is the port stor1, which is no rail's too" % THIRD
+    (only,) = errors_of(port("gpu01", slot="7"), other_ports=[storage])
+    assert only[1] == "%s is also the port stor1, which is not on a rail" % THIRD
 
 
 def test_what_no_nic_tells_is_said_with_another_way() -> None:
     silent = [dict(row, serial=None) for row in NICS]
-    (only,) = told(port("gpu01", serial="MT2321X0002"), nics=silent)
-    assert "no NIC of the node tells its serial number: use another identity" in only[2]
+    (only,) = errors_of(port("gpu01", serial="MT2321X0002"), nics=silent)
+    assert "no NIC of the node reports its serial number: use another identity" in only[2]
 
 
 def test_the_filter_says_it_in_one_error() -> None:

@@ -393,7 +393,9 @@ def test_blocks_of_nv_ipam_leave_no_address_for_the_ports() -> None:
     assert got["fabric"]["vfs"] == {"count": 8, "trust": True, "spoofchk": False, "link_state": "auto"}
     assert got["rails"]["rail01"]["pods"] == "192.168.1.1-192.168.1.253"
     assert "hosts" not in got["rails"]["rail01"]
-    assert "# DECIDE: nv-ipam's blocks" in outcome.text and "# DECIDE: hosts; " in outcome.text
+    assert (
+        "# DECIDE: the number of addresses in nv-ipam's blocks" in outcome.text and "# DECIDE: hosts; " in outcome.text
+    )
 
 
 def test_files_are_one_cluster_and_their_order_is_that_of_the_findings() -> None:
@@ -810,9 +812,9 @@ def test_addresses_for_nobody_among_nodes_prefixes_are_said() -> None:
     outcome = run([("a.yml", _cut_pools(more) + reserved.encode())], NODES)
     said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
     assert said == [
-        "10.101.3.10-10.101.3.20 of rail-1 is for nobody, by rail-1",
-        "10.102.3.10-10.102.3.20 of rail-2 is for nobody, by rail-2",
-        "10.102.9.7 of rail-2 is for nobody, by vips",
+        "10.101.3.10-10.101.3.20 of rail-1 is reserved by rail-1",
+        "10.102.3.10-10.102.3.20 of rail-2 is reserved by rail-2",
+        "10.102.9.7 of rail-2 is reserved by vips",
     ]
 
 
@@ -825,7 +827,7 @@ def test_routes_that_lead_to_no_rail_are_said_and_their_routers_are_nobody_elses
         texts_ = texts_.replace(end, end + routes_ % (rail, rail))
     outcome = run([("a.yml", texts_.encode())], NODES)
     said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
-    assert said == ["the route to 10.200.0.0/16 of gpu1-net and of gpu2-net leads to no rail"]
+    assert said == ["the route to 10.200.0.0/16 of gpu1-net and of gpu2-net does not lead to a rail"]
     rail = data(outcome)["rails"]["gpu02"]
     assert rail["hosts"] == "10.0.2.201-10.0.2.252" and rail["taken"] == {"routers": "10.0.2.253"}
     assert not [finding for finding in outcome.lint if finding.severity == "error"]
@@ -842,7 +844,7 @@ def test_routes_of_pools_cut_by_node_are_said_too(more: str) -> None:
     outcome = run([("a.yml", _cut_pools(more))], NODES)
     said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
     to = "10.200.0.0/16" if "200" in more else "0.0.0.0/0"
-    assert said == ["the route to %s of rail-1 and of rail-2 leads to no rail" % to]
+    assert said == ["the route to %s of rail-1 and of rail-2 does not lead to a rail" % to]
 
 
 def test_routes_of_plain_networks_are_said_too() -> None:
@@ -851,7 +853,7 @@ def test_routes_of_plain_networks_are_said_too() -> None:
     text = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail1}\n"
     outcome = of_text(text + "spec: {config: '%s'}\n" % config)
     said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
-    assert said == ["the route to 10.200.0.0/16 of rail1 leads to no rail"]
+    assert said == ["the route to 10.200.0.0/16 of rail1 does not lead to a rail"]
 
 
 def _definition(config: str, name: str = "rail1") -> str:
@@ -868,7 +870,7 @@ def _lost(outcome: Outcome) -> list[str]:
 def test_a_partition_of_a_plain_network_is_said() -> None:
     outcome = of_text(_definition('{"type": "ib-sriov", "pkey": "0x1234", "link_state": "auto"}'))
     assert _lost(outcome) == [
-        "the partition key 0x1234 is one network's, and those of a fabric file are every port's",
+        "the partition key 0x1234 is for one network, but keys in a fabric file are for every port",
     ]
     assert data(outcome)["fabric"]["vfs"]["link_state"] == "auto"
     assert not _lost(of_text(_definition('{"type": "ib-sriov", "pkey": ""}')))

@@ -109,7 +109,7 @@ def test_any_further_object_is_a_finding(which: int, kind: str, number: int) -> 
 )
 def test_kinds_that_are_not_read_are_findings(group: str, kind: str) -> None:
     document = {"apiVersion": group, "kind": kind, "metadata": {"name": "one"}, "spec": {"a": 1}}
-    assert any("%s is not carried over: one" % kind in text for text in texts(imported([*_DOCUMENTS[0], document])))
+    assert any("%s is not imported: one" % kind in text for text in texts(imported([*_DOCUMENTS[0], document])))
 
 
 def test_what_the_api_server_owns_is_no_finding() -> None:

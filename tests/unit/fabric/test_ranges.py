@@ -231,7 +231,7 @@ def test_offsets_count_from_the_networks_address(offset: int, prefix: int, six: 
     net = ip_integers.network(int(ipaddress.ip_address("fd00:11::1" if six else "172.30.5.9")), prefix, bits)
     found = ip_integers.parse_address("+%d" % offset, net)
     assert found == (net.first + offset if net.first + offset < 1 << bits else None)
-    assert ip_integers.parse_address("+%d" % offset, bits=bits) is None, "there is nothing to count from"
+    assert ip_integers.parse_address("+%d" % offset, bits=bits) is None, "no base address"
     for wrong in ("+", "+-1", "+01", "++1", "+1.5", "+0x10", "+1 ", "+٣"):
         assert ip_integers.parse_address(wrong, net) is None
 

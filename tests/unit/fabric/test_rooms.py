@@ -130,7 +130,7 @@ def test_rounds(count: int, most: int) -> None:
     all_rounds = 0 if count < 2 else count - 1 + count % 2
     assert len(rounds) == min(most, all_rounds)
     pairs = [frozenset(pair) for each in rounds for pair in each]
-    assert len(pairs) == len(set(pairs)), "nobody meets twice"
+    assert len(pairs) == len(set(pairs)), "no pair meets twice"
     for each in rounds:
         busy = [name for pair in each for name in pair]
         assert len(busy) == len(set(busy)) and set(busy) <= set(nodes)

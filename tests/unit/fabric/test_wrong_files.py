@@ -161,7 +161,7 @@ def test_the_neighbour_tables_are_those_that_nodes_are_given(
     ],
 )
 def test_every_drivers_own_names_are_known(device: str, better: str) -> None:
-    """Also those of cards that are not NVIDIA's, and the remedy is no other maker's name."""
+    """Also for cards of other makers, and the remedy does not name another maker."""
     text = GOOD["macvlan"].replace("rdma: mlx5_gpu01", "rdma: " + device)
     (finding,) = lint(text.encode()).findings
     assert (finding.code, finding.remedy) == ("RY211", "name it after its rail, such as %s" % better)

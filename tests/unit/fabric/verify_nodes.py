@@ -86,7 +86,8 @@ class World:
         self.insides: dict[str, Row] = {}
         self.pod_probes: dict[str, list[Row]] = {name: [] for name in self.plans}
         self.pod_refused: dict[str, str] = {}
-        self._pods(document)
+        if self.fabric["provider"] != "none":
+            self._pods(document)
 
     def _info(self, node: Row) -> Row:
         info = live_nodes.result(node, self.fabric["link_layer"])

@@ -194,7 +194,7 @@ class Wrong(t.NamedTuple):
 
 
 def change(title: str, old: str, new: str, code: str, place: str, line: int = 0, base: str = MACVLAN) -> Wrong:
-    assert base.count(old) == 1, "%s: %r stands %d times in the good file" % (title, old, base.count(old))
+    assert base.count(old) == 1, "%s: %r is %d times in the good file" % (title, old, base.count(old))
     text = base.replace(old, new)
     if not line:
         pairs = zip(base.splitlines() + [""] * 99, text.splitlines())
@@ -307,7 +307,7 @@ WRONG = [
     sriov("no rail names", 'name: "gpu{n:02}", ', "", "RY111", "rails.name"),
     change("a text for a number", "mtu: 9000", "mtu: jumbo", "RY112", "rails.gpu03.mtu"),
     change("a fraction for a number", "mtu: 9000", "mtu: 4200.5", "RY112", "rails.gpu03.mtu"),
-    change("a date that is none", "index: 4", "index: 4\n    vars: {a: 2021-99-99}", "RY112", "nodes.jupiter.vars.a"),
+    change("an invalid date", "index: 4", "index: 4\n    vars: {a: 2021-99-99}", "RY112", "nodes.jupiter.vars.a"),
     change("leading zeros", "mtu: 9000", "mtu: 09000", "RY112", "rails.gpu03.mtu"),
     change("a list for a text", "ai-3.example.com", "[ai-3]", "RY112", "nodes.ai-3.address"),
     change("a mapping for a text", "provider: spiderpool", "provider: {a: b}", "RY112", "fabric.provider"),
@@ -610,7 +610,7 @@ WRONG = [
     prefix("more pods than VFs", "pods_per_node: 8", "pods_per_node: 9", "RY610", "fabric.vfs.count", 9),
     prefix("no pods at all", "pods_per_node: 8", "pods_per_node: 0", "RY113", "fabric.pods_per_node"),
     prefix("an unknown way of routing", "mode: source", "mode: static", "RY114", "fabric.routing.mode"),
-    prefix("a truth that is none", "cross_rail: yes", "cross_rail: some", "RY112", "fabric.routing.cross_rail"),
+    prefix("an invalid flag", "cross_rail: yes", "cross_rail: some", "RY112", "fabric.routing.cross_rail"),
     prefix("an unknown key of units", "site: ams1", "sites: ams1", "RY110", "units.su[1:2].sites"),
     prefix("a unit without places", "number: 3, nodes: 16", "number: 3", "RY111", "units.north.nodes"),
     prefix("a unit without a number", "number: 3, ", "", "RY421", "units.north"),
@@ -649,7 +649,7 @@ WRONG = [
     prefix("a speed in words", "speed: 400", "speed: 400G", "RY112", "profiles.hgx.speed"),
     prefix("a slot too slow", "pcie_gen: 5", "pcie_gen: 4", "RY432", "profiles.hgx.speed", 27),
     prefix("a width on Ethernet", "pcie_gen: 5", "pcie_gen: 5\n    width: 4", "RY434", "profiles.hgx.width"),
-    prefix("a distance that is none", "PXB", "NEAR", "RY114", "profiles.hgx.gpu_distance"),
+    prefix("an invalid distance", "PXB", "NEAR", "RY114", "profiles.hgx.gpu_distance"),
     prefix("any distance", "PXB", "SYS", "RY905", "profiles.hgx.gpu_distance"),
     prefix(
         "a GPU that is not there",
@@ -666,9 +666,9 @@ WRONG = [
         "profiles.hgx.ports.gpu02p2.gpu",
     ),
     prefix("a GPU at a port's address", "0000:43:00.0", "0000:2a:00.0", "RY904", "profiles.hgx.gpus.1"),
-    prefix("a GPU's address that is none", "0000:43:00.0", "0000:43:00", "RY407", "profiles.hgx.gpus.1"),
+    prefix("an invalid PCI address of a GPU", "0000:43:00.0", "0000:43:00", "RY407", "profiles.hgx.gpus.1"),
     prefix("a GPU of the model by name", '1: "0000:43:00.0"', 'one: "0000:43:00.0"', "RY408", "profiles.hgx.gpus.one"),
-    prefix("a role that is none", "role: storage", "role: compute", "RY114", "profiles.hgx.other_ports.stor1.role"),
+    prefix("an invalid role", "role: storage", "role: compute", "RY114", "profiles.hgx.other_ports.stor1.role"),
     prefix("no role", "role: storage, ", "", "RY111", "profiles.hgx.other_ports.stor1.role"),
     change(
         "a node's rail on storage",
@@ -726,7 +726,7 @@ WRONG = [
     prefix(
         "an unknown key of a group", "    vars: {speed: slow}", "    var: {speed: slow}", "RY110", "groups.slow.var"
     ),
-    prefix("a group that nobody is in", "groups: [slow]", "groups: [slower]", "RY433", "groups.slow", 40),
+    prefix("a group without nodes", "groups: [slow]", "groups: [slower]", "RY433", "groups.slow", 40),
     prefix(
         "a group's rail that is not there",
         "ports: {gpu02p2: {speed",
@@ -901,7 +901,7 @@ WRONG = [
         "fabric.limits.hugepages.2048K",
     ),
     change(
-        "hugepages by a digit that is none",
+        "hugepages with an invalid digit",
         "mtu: 4200",
         "mtu: 4200\n  limits: {hugepages: {\u00b2M: 8}}",
         "RY962",

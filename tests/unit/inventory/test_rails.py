@@ -33,6 +33,7 @@ NODES = {
     "ipoib": 4,
     "mixed-models": 12,
     "routed-31": 128,
+    "slurm": 8,
     "sriov-roce-prefix": 16,
 }
 

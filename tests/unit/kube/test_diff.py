@@ -52,5 +52,5 @@ def test_of_thousands_the_first_are_shown_and_the_others_counted() -> None:
     whole = [key for key in found["before"] if key < "Pool p5"]
     assert len(whole) == 256 and "Pool p0255" in whole and all("Pool p%d" % n in found["after"] for n in (5000, 5002))
     assert [key for key in found["after"] if key not in found["before"]] == [
-        "and 744 objects more that come or go (playbooks/render.yml writes all that are planned)"
+        "and 744 more objects that are created or deleted (playbooks/render.yml writes all that are planned)"
     ]

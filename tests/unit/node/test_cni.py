@@ -133,7 +133,7 @@ def test_a_plugin_that_is_there_is_nobodys_to_replace(tree: Tree) -> None:
     (change,) = tree.apply(network(1))
     assert change.subject == "/opt/cni/bin/host-local" and change.before != change.after
     assert "a later release" in (tree.root / "opt/cni/bin/host-local").read_text()
-    # until somebody else has put one in its place
+    # until another user has replaced it
     tree.plugin("/opt/cni/bin/host-local", mark="the runtime's package, at last")
     tree.plugin("/usr/lib/cni/host-local", mark="a release still later")
     assert tree.apply(network(1)) == []
@@ -155,23 +155,23 @@ def test_all_that_keeps_networks_from_working_is_said_at_once(tree: Tree) -> Non
     )
     assert said == [
         "networks[0]: there is no netdev rail9. Remedy: see 'ip link', and run rail_ports first.",
-        "networks[1]: its MTU 4200 is more than that of rail2, 1500. Remedy: run rail_ports first, which gives the port"
-        " the plan's MTU.",
+        "networks[1]: its MTU 4200 is larger than that of rail2, 1500. Remedy: run rail_ports first, which sets the"
+        " plan's MTU on the port.",
         "networks[2]: network gpu04-macvlan is in /etc/cni/multus/net.d/10-other.conf too, and Multus takes the first"
-        " that it finds. Remedy: remove that file, or name the plan's networks otherwise.",
+        " that it finds. Remedy: remove that file, or rename the plan's networks.",
         "networks[4]: there is no PCI function 0000:99:00.0. Remedy: see 'lspci -D'.",
-        "networks[6]: has the name of networks[5], gpu01-macvlan. Remedy: give each network a name of its own.",
-        "networks[7]: is no CNI configuration: it needs a name, and plugins with a type each. Remedy: give what the"
-        " plan's hand-over gives.",
-        "plugin host-device: is not in /opt/cni/bin, and not to be had from /opt/none, /usr/lib/cni. Remedy: install"
-        " the CNI plugins, or name a directory or archive that has it as `source`.",
-        "/opt/cni/bin/macvlan: speaks the CNI specification 0.4.0, and not 1.0.0. Remedy: install a newer plugin, or"
-        " say an older `cni_version` in kubernetes_options.",
-        "plugin rdma: is not in /opt/cni/bin, and not to be had from /opt/none, /usr/lib/cni. Remedy: install rdma-cni,"
-        " which brings it, or name a directory or archive that has it as `source`.",
-        "plugin sbr: is not in /opt/cni/bin, and not to be had from /opt/none, /usr/lib/cni. Remedy: install the CNI"
-        " plugins, or name a directory or archive that has it as `source`.",
-        "/opt/cni/bin/tuning: does not answer as a CNI plugin. Remedy: see that it is a program for this machine, %s."
+        "networks[6]: has the name of networks[5], gpu01-macvlan. Remedy: give each network another name.",
+        "networks[7]: is not a CNI configuration: it requires name, and plugins with a type each. Remedy: use the"
+        " networks of the plan.",
+        "plugin host-device: is not in /opt/cni/bin, and not available in /opt/none, /usr/lib/cni. Remedy: install"
+        " the CNI plugins, or set `source` to a directory or archive with it.",
+        "/opt/cni/bin/macvlan: supports the CNI specification 0.4.0, not 1.0.0. Remedy: install a newer plugin, or"
+        " set an older `cni_version` in kubernetes_options.",
+        "plugin rdma: is not in /opt/cni/bin, and not available in /opt/none, /usr/lib/cni. Remedy: install rdma-cni,"
+        " which contains it, or set `source` to a directory or archive with it.",
+        "plugin sbr: is not in /opt/cni/bin, and not available in /opt/none, /usr/lib/cni. Remedy: install the CNI"
+        " plugins, or set `source` to a directory or archive with it.",
+        "/opt/cni/bin/tuning: is not a working CNI plugin. Remedy: check that it is a program for this machine, %s."
         % os.uname().machine,
     ]
 
@@ -185,7 +185,7 @@ def test_the_port_of_the_connection_does_not_go_into_a_pod(tree: Tree) -> None:
     )
     conf = {"cniVersion": "1.0.0", "name": "gpu01", "plugins": [{"type": "host-device", "device": "rail1"}]}
     (said,) = tree.refused(conf)
-    assert "rail1 would go into a pod, and carries the default route" in said
+    assert "rail1 would be moved into a pod, but carries the default route" in said
     # an interface on top of it takes nothing from the node
     tree.apply(network(1))
 
@@ -221,7 +221,7 @@ def test_plugins_from_an_archive(tree: Tree) -> None:
     chain = network(1)
     chain["plugins"].append({"type": "sbr"})
     (said,) = tree.refused(chain, source=options["source"])
-    assert said.startswith("/var/cache/plugins.tgz: is no tar archive. ")
+    assert said.startswith("/var/cache/plugins.tgz: is not a tar archive. ")
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_an_archive_that_is_cut_off(tree: Tree) -> None:
     archive(path, **{name: os.urandom(99999).hex() for name in ("macvlan", "host-local")})
     path.write_bytes(path.read_bytes()[:60000])
     subsystem = tree.subsystem(network(1), source=["/var/cache/plugins.tgz"])
-    with pytest.raises(RailyardError, match=r"/var/cache/plugins.tgz: is no whole tar archive. Remedy: get the"):
+    with pytest.raises(RailyardError, match=r"plugins.tgz: is not a complete tar archive. Remedy: download the"):
         subsystem.changes(subsystem.observe())
 
 

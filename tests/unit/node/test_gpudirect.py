@@ -180,22 +180,22 @@ def volta(tmp_path: Path) -> Host:
     return Host(tmp_path, V100, "proprietary", "ofed")
 
 
-Told = t.List[t.Tuple[t.Any, ...]]
+Rows = t.List[t.Tuple[t.Any, ...]]
 
 
-def told(changes: t.Sequence[Change]) -> Told:
+def rows_of(changes: t.Sequence[Change]) -> Rows:
     return [(change.subject, change.attribute, change.before, change.after) for change in changes]
 
 
-def act(direct: GpuDirect) -> Told:
+def act(direct: GpuDirect) -> Rows:
     """Do it; what was predicted. The prediction is the act, and a second run changes nothing."""
     state = direct.observe()
     changes = direct.changes(state)
     done: list[Change] = []
     converge(direct, state, changes, done)
-    assert told(done) == told(changes)
+    assert rows_of(done) == rows_of(changes)
     assert direct.changes(direct.observe()) == []
-    return told(changes)
+    return rows_of(changes)
 
 
 def refused(direct: GpuDirect) -> str:
@@ -237,7 +237,7 @@ def test_a_node_without_gpus_costs_no_command(tmp_path: Path) -> None:
     direct = host.direct()
     assert act(direct) == []
     assert (host.commands, direct.warnings) == ([], [])
-    assert direct.observe()["choice"]["reason"] == "there is no NVIDIA GPU"
+    assert direct.observe()["choice"]["reason"] == "the node does not have an NVIDIA GPU"
 
 
 def test_the_driver_on_disk_counts_where_none_runs(inbox: Host) -> None:
@@ -345,7 +345,7 @@ def test_what_another_file_loads_is_not_loaded_twice(volta: Host) -> None:
     assert [change[0] for change in act(volta.direct())] == ["nvidia_peermem", ORDER_FILE]
     direct = volta.direct("none")
     direct.changes(direct.observe())
-    assert any("/etc/modules-load.d/nvidia-peermem.conf loads it" in warning for warning in direct.warnings)
+    assert any("/etc/modules-load.d/nvidia-peermem.conf loads nvidia-peermem" in warning for warning in direct.warnings)
 
 
 def test_persist_false_leaves_the_next_boot(volta: Host) -> None:
@@ -368,7 +368,7 @@ def test_a_hidden_file_does_not_count(volta: Host) -> None:
 )
 def test_a_barred_module_is_told_of(volta: Host, place: str, line: str) -> None:
     volta.write(place, line)
-    assert "kept from being loaded by %s: %s. Remedy: take that line out" % (place, line) in refused(volta.direct())
+    assert "is not loaded because of %s: %s. Remedy: remove that line" % (place, line) in refused(volta.direct())
     assert not volta.is_loaded("nvidia_peermem")
 
 
@@ -382,13 +382,13 @@ def test_what_fails_to_load_is_not_kept_for_boot(volta: Host) -> None:
     assert "built against another version of what exports ib_register_peer_memory_client" in caught.value.message
     assert "--dump-modversions %s/updates/dkms/nvidia-peermem.ko" % MODULES in caught.value.remedy
     assert done == [] and volta.read(LOAD_FILE) is None
-    # mended
+    # repaired
     volta.refuses.clear()
     assert [change[0] for change in act(volta.direct())] == ["nvidia_peermem", LOAD_FILE, ORDER_FILE]
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_a_run_that_was_cut_off_is_mended(volta: Host, cut: int) -> None:
+def test_a_run_that_was_cut_off_is_repaired(volta: Host, cut: int) -> None:
     volta.write("/lib/systemd/system/openibd.service", "[Unit]")
     direct = volta.direct()
     for change in direct.changes(direct.observe())[:cut]:
@@ -426,8 +426,8 @@ def test_a_stale_module_is_known_before_it_is_loaded(volta: Host, by: str) -> No
 def test_what_is_not_possible_is_an_error_with_all_reasons(tmp_path: Path) -> None:
     host = Host(tmp_path, V100, "proprietary")
     text = refused(host.direct("peermem"))
-    assert "path: the inbox RDMA core of the kernel %s exports no %s" % (RELEASE, REGISTER) in text
-    assert "begin with Turing, and a GPU here is Volta" in refused(host.direct("dmabuf"))
+    assert "path: the inbox RDMA core of the kernel %s does not export %s" % (RELEASE, REGISTER) in text
+    assert "they need Turing or later, and a GPU here is Volta" in refused(host.direct("dmabuf"))
     direct = host.direct()
     assert direct.changes(direct.observe()) == []
     assert len([warning for warning in direct.warnings if "GPUDirect RDMA is not possible" in warning]) == 1
@@ -437,7 +437,7 @@ def test_what_is_not_possible_is_an_error_with_all_reasons(tmp_path: Path) -> No
 def test_lockdown_and_an_unsigned_module(volta: Host) -> None:
     volta.infos["nvidia-peermem"] = volta.infos["nvidia-peermem"].replace("signer: DKMS module signing key\n", "")
     volta.write("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
-    assert "the kernel loads signed modules alone (Secure Boot), and nvidia-peermem is not" in refused(
+    assert "the kernel requires signed modules (Secure Boot), and nvidia-peermem is not" in refused(
         volta.direct("peermem")
     )
     volta.write("/sys/kernel/security/lockdown", "[none] integrity confidentiality")
@@ -472,7 +472,7 @@ def test_a_driver_from_a_container_is_the_operators(ofed: Host) -> None:
     ofed.write("/sys/bus/pci/devices/0000:1b:00.0/device", "0x" + V100)
     assert ofed.direct().observe()["driver"]["from"] == "container"
     assert refused(ofed.direct("peermem")) == (
-        "path: the GPU driver comes from a container, and nvidia-peermem with it is not loaded. "
+        "path: the GPU driver comes from a container, and its nvidia-peermem is not loaded. "
         "Remedy: set the GPU Operator's driver.rdma.enabled: true."
     )
     assert "set the GPU Operator's gdrcopy.enabled: true" in refused(ofed.direct(gdrcopy=True))
@@ -487,16 +487,18 @@ def test_a_driver_from_a_container_is_the_operators(ofed: Host) -> None:
 
 
 def test_gdrcopy(inbox: Host) -> None:
-    assert "gdrdrv: is not there for the kernel %s" % RELEASE in refused(inbox.direct(gdrcopy=True))
+    assert "gdrdrv: is missing for the kernel %s" % RELEASE in refused(inbox.direct(gdrcopy=True))
     about = "version: 2.5\ndescription: GDRCopy kernel-mode driver built for %s NVIDIA driver\n"
     inbox.module("gdrdrv", "updates/dkms", ["nvidia"], about % "proprietary")
-    assert "is built for proprietary kernel modules of the GPU driver, and they are open" in refused(
+    assert "is built for proprietary kernel modules of the GPU driver, but they are open" in refused(
         inbox.direct(gdrcopy=True)
     )
     inbox.module("gdrdrv", "updates/dkms", ["nvidia"], about % "open-source")
     direct = inbox.direct(gdrcopy=True)
     assert act(direct) == [("gdrdrv", "loaded", False, True), (LOAD_FILE, "modules", None, "gdrdrv")]
-    assert direct.warnings == ["gdrdrv is loaded and there is no /dev/gdrdrv: enable gdrcopy.service, which makes it."]
+    assert direct.warnings == [
+        "gdrdrv is loaded, but /dev/gdrdrv is missing. Remedy: enable gdrcopy.service, which creates it."
+    ]
     inbox.write("/dev/gdrdrv", "")
     assert direct.observe()["gdrdrv"]["device"] is True
     # not asked about, it is left alone
@@ -540,7 +542,7 @@ def test_files_go_and_loaded_modules_stay_until_the_boot(both: Host) -> None:
     assert both.is_loaded("nvidia_peermem") and both.is_loaded("gdrdrv")
     assert not (both.root / DROP_IN.lstrip("/")).parent.exists() and ["systemctl", "daemon-reload"] in both.commands
     assert act(both.direct(state="absent")) == [] and reasons(both.direct(state="absent")) == STAY
-    # somebody unloads one
+    # another user unloads one
     (both.root / "sys/module/gdrdrv/initstate").unlink()
     assert act(both.direct(state="absent")) == [] and reasons(both.direct(state="absent")) == STAY[:1]
     # wanted again
@@ -571,7 +573,7 @@ def test_leave_that_is_given_later_counts_too(both: Host) -> None:
     both.write("/sys/module/nvidia_peermem/refcnt", "0")
     assert reasons(both.direct(state="absent", unload=True)) == [] and both.is_loaded("gdrdrv")
     assert [change[0] for change in act(both.direct(state="absent", unload=True))] == ["nvidia_peermem", "gdrdrv", NOTE]
-    # what somebody loads afterwards is theirs
+    # a module that another user loads afterwards is not ours
     both.write("/sys/module/gdrdrv/initstate", "live")
     assert both.is_loaded("gdrdrv") and act(both.direct(state="absent", unload=True)) == []
     assert reasons(both.direct(state="absent")) == []
@@ -602,13 +604,13 @@ def test_a_driver_that_was_changed_on_disk(inbox: Host) -> None:
     inbox.write("/sys/module/nvidia/version", "565.57.01")
     direct = inbox.direct()
     act(direct)
-    assert "The GPU driver 565.57.01 runs, and 570.86.15 is on disk" in direct.warnings[0]
+    assert "The GPU driver 565.57.01 is running, but 570.86.15 is on disk" in direct.warnings[0]
 
 
 def test_a_loaded_module_that_is_not_the_one_on_disk(volta: Host) -> None:
     act(volta.direct())
     volta.write("/sys/module/nvidia_peermem/srcversion", "BBBB")
-    assert "(srcversion BBBB) is not the one on disk (AAAA)" in volta.direct().observe()["notices"][0]
+    assert "(srcversion BBBB) differs from the one on disk (AAAA)" in volta.direct().observe()["notices"][0]
 
 
 def test_what_dkms_has_not_built(ofed: Host) -> None:
@@ -622,8 +624,9 @@ def test_what_dkms_has_not_built(ofed: Host) -> None:
         ofed.link("/var/lib/dkms/%s/%s/source" % (name, version), "/usr/src/%s-%s" % (name, version))
     ofed.link("/var/lib/dkms/nvidia/kernel-%s-x86_64" % RELEASE, "/var/lib/dkms/nvidia/570.86.15/x/x86_64")
     assert ofed.direct().observe()["notices"] == [
-        "DKMS has not built nvidia for the kernel %s: dkms install nvidia/570.86.15 -k %s." % (newer, newer),
-        "The kernel %s has the inbox RDMA core and this one OFED's: build OFED for it before it is booted." % newer,
+        "DKMS has not built nvidia for the kernel %s. Remedy: dkms install nvidia/570.86.15 -k %s." % (newer, newer),
+        "The kernel %s has the inbox RDMA core, this one OFED's. Remedy: build OFED for it before it is booted."
+        % newer,
     ]
 
 
@@ -631,7 +634,7 @@ def test_a_module_older_than_the_core_where_versions_do_not_tell(volta: Host) ->
     volta.infos["nvidia-peermem"] = volta.infos["nvidia-peermem"].replace(" modversions", "")
     for name, when in (("nvidia-peermem", 1000), ("ib_uverbs", 2000)):
         os.utime(volta.root / MODULES.lstrip("/") / volta.places[name], (when, when))
-    assert "nvidia-peermem was built before the ib_uverbs" in volta.direct().observe()["notices"][0]
+    assert "nvidia-peermem was built before the installed ib_uverbs" in volta.direct().observe()["notices"][0]
 
 
 def test_gathering_warns_and_changes_nothing(inbox: Host) -> None:
@@ -642,12 +645,12 @@ def test_gathering_warns_and_changes_nothing(inbox: Host) -> None:
     assert direct.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
 
 
-@pytest.mark.parametrize(("flavour", "told"), [("proprietary", 1), ("open", 0), (None, 0)])
-def test_kernel_modules_of_another_flavour_are_told(inbox: Host, flavour: str | None, told: int) -> None:
+@pytest.mark.parametrize(("flavour", "warnings"), [("proprietary", 1), ("open", 0), (None, 0)])
+def test_kernel_modules_of_another_flavour_are_reported(inbox: Host, flavour: str | None, warnings: int) -> None:
     direct = inbox.direct(flavour=flavour)
     direct.changes(direct.observe())
-    text = "The GPU driver has the open kernel modules, and proprietary ones are wanted"
-    assert len([each for each in direct.warnings if each.startswith(text)]) == told
+    text = "The GPU driver has the open kernel modules, not the proprietary ones"
+    assert len([each for each in direct.warnings if each.startswith(text)]) == warnings
 
 
 # -- why a module would not load

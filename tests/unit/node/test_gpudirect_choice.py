@@ -34,7 +34,7 @@ DOMAIN: dict[str, tuple[t.Any, ...]] = {
     "signed": BOOLS,
 }
 # What the one way is judged by, and the other; that nothing else is looked at is a test of its own.
-TOLD = {"stack_version", "kernel"}
+FOR_MESSAGES = {"stack_version", "kernel"}
 OF_DMABUF = {
     "generation", "architecture", "kernel", "shared_buffer", "stack", "core_dmabuf", "driver", "flavour", "cuda_dmabuf"
 }  # fmt: skip
@@ -81,7 +81,7 @@ def well_said(obstacles: t.Sequence[choice.Obstacle]) -> bool:
 
 def test_the_domain_is_that_of_the_inputs() -> None:
     assert set(DOMAIN) == set(Inputs._fields)
-    assert set(Inputs._fields) == OF_DMABUF | OF_PEERMEM | TOLD
+    assert set(Inputs._fields) == OF_DMABUF | OF_PEERMEM | FOR_MESSAGES
 
 
 def dmabuf_is_possible(inputs: Inputs) -> bool:
@@ -132,7 +132,7 @@ def judged(way: str) -> list[Inputs]:
     """
     judge, names, possible = WAYS[way]
     # what is not among the names is not there to be asked for
-    narrow = collections.namedtuple("narrow", sorted(names | TOLD))  # type: ignore[misc]
+    narrow = collections.namedtuple("narrow", sorted(names | FOR_MESSAGES))  # type: ignore[misc]
     take = operator.itemgetter(*(Inputs._fields.index(name) for name in narrow._fields))
     shared = operator.itemgetter(*SHARED)
     found: dict[t.Any, Inputs] = {}
@@ -164,7 +164,7 @@ def test_the_choice_over_every_pair_of_answers() -> None:
             assert made.path == ("dmabuf" if dmabuf else "peermem" if peer else "none"), inputs
             assert (not made.obstacles["dmabuf"], not made.obstacles["peermem"]) == (dmabuf, peer)
             assert made.reason and "None" not in made.reason
-            # a way that is open needs no mending, and none is chosen without saying what would
+            # a possible path does not need a remedy, and path none always has one
             assert bool(made.remedy) == (made.path == "none"), inputs
             if made.path == "none" and len({each.final for each in sum(map(list, made.obstacles.values()), [])}) == 2:
                 finals = {way: any(each.final for each in obstacles) for way, obstacles in made.obstacles.items()}
@@ -181,10 +181,14 @@ def test_the_choice_over_every_pair_of_answers() -> None:
         ({}, "dmabuf", "the open kernel modules of the GPU driver 570.86.15 export DMA-BUF"),
         ({"stack": "inbox", "core_peermem": False, "module": "stub"}, "dmabuf", "inbox RDMA core of the kernel 6.8.0"),
         ({"flavour": "proprietary"}, "peermem", "the proprietary kernel modules of the GPU driver 570.86.15 cannot"),
-        ({"generation": "volta", "flavour": "proprietary"}, "peermem", "begin with Turing, and a GPU here is Volta"),
-        ({"flavour": "proprietary", "module": "stale"}, "none", "against another RDMA core than the one installed"),
-        ({"generation": "blackwell", "flavour": "proprietary"}, "none", "work with the open kernel modules alone"),
-        ({"generation": None}, "none", "there is no NVIDIA GPU"),
+        (
+            {"generation": "volta", "flavour": "proprietary"},
+            "peermem",
+            "need Turing or later, and a GPU here is Volta",
+        ),
+        ({"flavour": "proprietary", "module": "stale"}, "none", "against another RDMA core than the installed one"),
+        ({"generation": "blackwell", "flavour": "proprietary"}, "none", "require the open kernel modules"),
+        ({"generation": None}, "none", "the node does not have an NVIDIA GPU"),
         ({"driver": None}, "none", "the NVIDIA driver is not installed"),
         # a distribution's kernel with what came later, and one without
         ({"kernel": "4.18.0-553.el8", "core_dmabuf": True}, "dmabuf", "imports it"),
@@ -195,7 +199,7 @@ def test_the_choice_over_every_pair_of_answers() -> None:
         ),
         # Secure Boot keeps an unsigned nvidia-peermem out, and DMA-BUF needs none
         ({"enforced": True, "signed": False}, "dmabuf", "export DMA-BUF"),
-        ({"flavour": "proprietary", "module": "contained"}, "none", "comes from a container, and nvidia-peermem"),
+        ({"flavour": "proprietary", "module": "contained"}, "none", "comes from a container, and its nvidia-peermem"),
         ({"enforced": True, "signed": False, "flavour": "proprietary"}, "none", "(Secure Boot), and nvidia-peermem is"),
     ],
 )

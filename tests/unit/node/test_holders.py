@@ -86,8 +86,8 @@ def test_what_stands_on_it_holds(tree: Tree) -> None:
     tree.write("/sys/class/infiniband/rxe_gpu05/parent", "enp5s0v0")
     tree.write("/sys/class/infiniband/rxe_gpu06/parent", "enp6s0")
     assert held(tree) == [
-        "bond0 stands on its netdev enp5s0v0",
-        "the RDMA link rxe_gpu05 stands on its netdev enp5s0v0",
+        "bond0 uses its netdev enp5s0v0",
+        "the RDMA link rxe_gpu05 uses its netdev enp5s0v0",
     ]
 
 
@@ -151,7 +151,7 @@ def test_a_macvlan_in_another_namespace_stands_on_it(tree: Tree) -> None:
         [],
     )
     assert held(tree, elsewhere={POD: there}) == [
-        "macvlan net1 in network namespace %s (pause pid 77) stands on its netdev enp5s0v0" % POD
+        "macvlan net1 in network namespace %s (pause pid 77) uses its netdev enp5s0v0" % POD
     ]
 
 

@@ -180,7 +180,10 @@ def test_without_leave_it_is_told_and_nothing_done(tmp_path: Path, name: str) ->
     subsystem = it(node, *WANTED, allow=False)
     state = subsystem.observe()
     assert subsystem.changes(state) == []
-    assert "it lacks iommu=pt, it lacks pci=realloc. Remedy: set allow_change: true" in subsystem.warnings[0]
+    assert (
+        "it does not have iommu=pt, it does not have pci=realloc. Remedy: set allow_change: true"
+        in subsystem.warnings[0]
+    )
     assert subsystem.outcome(state, [])["reboot_required"] is False
     assert (entries(node), node.operations) == (before, 0)
 

@@ -376,16 +376,16 @@ def test_networkd_cannot_be_done_with_ipv6_without_a_carrier(tmp_path: Path) -> 
     files.Networkd(system).load(kept(BOTH), [], 0.1)
     for option, carrier in ((BOTH, "1"), (FOUR, "0")):
         system.write_file("/sys/class/net/enp11s0/carrier", carrier)
-        with pytest.raises(RailyardError, match="says 'configuring' of enp11s0"):
+        with pytest.raises(RailyardError, match="reports enp11s0 as 'configuring'"):
             files.Networkd(system).load(kept(option), [], 0.1)
 
 
 @pytest.mark.parametrize(
     ("path", "phase", "message"),
     [
-        ("/etc/systemd/network/01-all.network", "configured", "takes /etc/systemd/network/01-all.network for enp11s0"),
-        ("", "unmanaged", "takes no file for enp11s0"),
-        ("/etc/systemd/network/05-railyard-gpu01.network", "configuring", "says 'configuring' of enp11s0"),
+        ("/etc/systemd/network/01-all.network", "configured", "uses /etc/systemd/network/01-all.network for enp11s0"),
+        ("", "unmanaged", "uses no file for enp11s0"),
+        ("/etc/systemd/network/05-railyard-gpu01.network", "configuring", "reports enp11s0 as 'configuring'"),
     ],
 )
 def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, phase: str, message: str) -> None:
@@ -409,7 +409,7 @@ def test_a_state_from_before_the_reload_is_not_believed(tmp_path: Path, monkeypa
         if not changed:
             files.Networkd(system).load(kept(FOUR), changed, 0.1)
             continue
-        with pytest.raises(RailyardError, match="says 'failed' of enp11s0"):
+        with pytest.raises(RailyardError, match="reports enp11s0 as 'failed'"):
             files.Networkd(system).load(kept(FOUR), changed, 0.1)
 
 
@@ -439,7 +439,7 @@ def test_networkd_that_gave_up_twice_says_why(tmp_path: Path, monkeypatch: pytes
     told(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "failed")
     with pytest.raises(RailyardError) as error:
         files.Networkd(system).load(kept(FOUR), [], 0.1)
-    assert error.value.message == "systemd-networkd says 'failed' of enp11s0 (Could not set address: No buffer)"
+    assert error.value.message == "systemd-networkd reports enp11s0 as 'failed' (Could not set address: No buffer)"
     assert commands.ran[:2] == ["networkctl reload", "networkctl reconfigure enp11s0"]
 
 

@@ -298,7 +298,7 @@ def test_all_that_is_wrong_at_once(kernel: PciKernel) -> None:
 def test_what_is_not_pci_express_has_no_size(kernel: PciKernel) -> None:
     (kernel.place(NIC) / "config").write_bytes(bytes(256))
     (text,) = refused(kernel, options(acs="leave"))
-    assert "is no PCI Express function" in text
+    assert "is not a PCI Express function" in text
 
 
 # -- told -----------------------------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def test_what_others_set_stays_and_what_is_in_the_way_is_told(node: Node) -> Non
 def test_an_address_on_an_interface_that_came_between_two_looks_is_told(node: Node) -> None:
     node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/24"))
     node.kernel.held_addresses = [each._replace(ifindex=99) for each in node.kernel.held_addresses]
-    assert "172.16.11.201 is the address of 99 already" in errors(node, PORTS)
+    assert "172.16.11.201 is already the address of 99" in errors(node, PORTS)
 
 
 def test_a_wrong_prefix_or_gateway_is_replaced(node: Node) -> None:
@@ -376,7 +376,7 @@ def test_a_route_that_leads_the_connection_astray_is_refused(node: Node, monkeyp
     assert changes(node, to("10.0.0.0/8"))
     monkeypatch.setenv("SSH_CONNECTION", "10.77.0.9 50000 10.8.0.5 22")
     text = errors(node, to("10.0.0.0/8"))
-    assert "ports[0].routes[0].to (gpu01): 10.0.0.0/8 holds 10.77.0.9, from which this connection comes" in text
+    assert "ports[0].routes[0].to (gpu01): 10.0.0.0/8 contains 10.77.0.9, the peer of this connection" in text
     # a rail's own table leads nothing astray
     assert changes(node, [port(1, routes=[{"to": "10.0.0.0/8", "via": None, "table": 101}])])
 
@@ -486,7 +486,7 @@ def test_without_a_record_one_rail_does_not_take_the_files_of_others_along(node:
     # all of them: what only the record could tell of stays
     told = run(node, [], state="absent")
     assert not [path for path in (node.root / "etc").rglob("*") if path.is_file()]
-    stays = "addresses, routes and rules that it told of stay until the next boot" in " ".join(told["warnings"])
+    stays = "addresses, routes and rules that it recorded stay until the next boot" in " ".join(told["warnings"])
     assert stays is (record is not None)
     assert changes(node, [PORTS[0]], state="absent") and run(node, PORTS)["changes"]
 
@@ -520,7 +520,7 @@ def test_names_go_round_in_a_ring(node: Node) -> None:
 
 def test_a_name_that_another_interface_has_is_an_error(node: Node) -> None:
     text = errors(node, [port(1, netdev="enp14s0")])
-    assert "0000:0b:00.0 is enp11s0, and the name enp14s0 is taken by another interface (enp14s0)" in text
+    assert "0000:0b:00.0 is enp11s0, and another interface (enp14s0) has the name enp14s0" in text
 
 
 @pytest.mark.parametrize("use", ["macvlan", "pod", "vfs"])
@@ -599,7 +599,7 @@ def test_a_subnet_that_leads_the_connection_astray_is_refused(node: Node, monkey
     assert "172.16.11.0/24 overlaps 172.16.8.5/21 of eth0, which carries the default route" in errors(node, [port(1)])
     monkeypatch.setenv("SSH_CONNECTION", "172.16.22.9 50000 10.0.0.5 22")
     text = errors(node, [port(12, pci="0000:0c:00.0", netdev="enp12s0")])
-    assert "172.16.22.0/24 holds 172.16.22.9, from which this connection comes" in text
+    assert "172.16.22.0/24 contains 172.16.22.9, the peer of this connection" in text
 
 
 def test_all_that_is_wrong_is_said_at_once(node: Node) -> None:
@@ -614,7 +614,7 @@ def test_all_that_is_wrong_is_said_at_once(node: Node) -> None:
     )
     assert "ports[0].mtu (gpu01): enp11s0 takes an MTU from 68 to 9216, not 9500" in text
     assert "ports[1].sysctl (gpu02): the kernel has no net.ipv4.conf.enp12s0.arp_ignoer" in text
-    assert "ports[1].address (gpu02): 172.16.12.201 is the address of enp14s0 already" in text
+    assert "ports[1].address (gpu02): 172.16.12.201 is already the address of enp14s0" in text
     assert "ports[2].pci (gpu03): there is no PCI function 0000:ff:00.0" in text
 
 

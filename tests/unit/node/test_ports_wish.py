@@ -95,7 +95,11 @@ def told(option: dict[str, t.Any], place: str, message: str) -> None:
         ({"routes": [{"to": "172.16.11.0/24"}]}, "routes[0].to", "is the port's own subnet"),
         ({"routes": [{"to": "fe80::/64", "table": 101}]}, "routes[0].to", "is never routed"),
         ({"routes": [{"to": "10.0.0.0/8", "via": "172.16.12.1"}]}, "routes[0].via", "is not in 172.16.11.0/24"),
-        ({"routes": [{"to": "10.0.0.0/8", "via": "fe80::1"}]}, "routes[0].via", "fe80::1 is no next hop to 10.0.0.0/8"),
+        (
+            {"routes": [{"to": "10.0.0.0/8", "via": "fe80::1"}]},
+            "routes[0].via",
+            "fe80::1 is not a next hop to 10.0.0.0/8",
+        ),
         ({"routes": [{"to": "10.0.0.0/8", "via": "172.16.11.1/24"}]}, "routes[0].via", "does not appear to be"),
         ({"routes": [{"to": "10.0.0.0/8"}, {"to": "10.0.0.0/8"}]}, "routes[1].to", "in that table already"),
         ({"address6": None, "gateway6": None}, "routes[1].to", "has no IPv6 address"),

@@ -490,7 +490,7 @@ def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tm
         with pytest.raises(RailyardError, match="0 of the TCP ports %d-%d are free, and 1 are needed" % (first, first)):
             probe.serve(options(ports=[roce], tcp_ports="%d-%d" % (first, first)), server)
     for wrong in ("18515", "20-30", "18530-18515", "18515-70000", "a-b"):
-        with pytest.raises(RailyardError, match="is no range of TCP ports"):
+        with pytest.raises(RailyardError, match="is not a range of TCP ports"):
             probe.serve(options(ports=[roce], tcp_ports=wrong), server)
     assert len(set(probe._free_ports(None, 16))) == 16
 

@@ -302,8 +302,8 @@ def test_all_refusals_come_at_once_and_before_anything(kernel: QosKernel) -> Non
     [
         ([{"netdev": "none0"}], "there is no netdev none0"),
         ([{"pci": "0000:77:00.0"}], "there is no PCI function 0000:77:00.0"),
-        ([{"pci": "77:00.0"}], "is not a PCI address"),
-        ([{}], "netdev or pci is required"),
+        ([{"pci": "0000:77"}], "is not a PCI address"),
+        ([{}], "names neither pci nor netdev"),
         ([{"netdev": "rail1", "pci": "0000:02:00.0"}], "netdev rail1 is 0000:01:00.0, not 0000:02:00.0"),
         ([{"netdev": "rail1"}, {"pci": "0000:01:00.0"}], "0000:01:00.0 is the netdev rail1, as is ports[0]"),
     ],

@@ -149,7 +149,7 @@ def test_a_port_whose_subnet_manager_is_not_there(
 def test_the_ethernet_port_of_such_a_card_is_no_infiniband_port(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.ibstat("infiniband/ibstat-vpi-both.txt")
-    with pytest.raises(RailyardError, match="port0 is no IPoIB interface"):
+    with pytest.raises(RailyardError, match="port0 is not an IPoIB interface"):
         IbPorts({"ports": [{"netdev": "port0"}]}, node).observe()
 
 

@@ -291,7 +291,7 @@ def test_held_since_the_look(kernel: NicKernel) -> None:
     changes = it.changes(it.observe())
     # a pod's macvlan came on top meanwhile
     kernel.tree.write("/sys/class/net/enp5s0v0/upper_pod0", "")
-    with pytest.raises(RailyardError, match="pod0 stands on its netdev enp5s0v0"):
+    with pytest.raises(RailyardError, match="pod0 uses its netdev enp5s0v0"):
         changes[0].act()
     assert len(kernel.settings[PF]) == 2
 
@@ -377,10 +377,10 @@ def test_what_a_vf_has_without_the_attribute_is_no_error(kernel: NicKernel) -> N
     [
         ({"pci": "0000:99:00.0"}, "ports[0].pci: there is no PCI function 0000:99:00.0"),
         ({"netdev": "enp9s0"}, "ports[0].netdev: there is no netdev enp9s0"),
-        ({"netdev": "lo"}, "ports[0].netdev: netdev lo is no PCI function"),
+        ({"netdev": "lo"}, "ports[0].netdev: netdev lo is not a PCI function"),
         ({"pci": "0000:06:00.0", "netdev": "enp5s0"}, "ports[0]: netdev enp5s0 is 0000:05:00.0, not 0000:06:00.0"),
-        ({"pci": "0000:05:10.0"}, "ports[0]: 0000:05:10.0 is itself a VF, of 0000:05:00.0"),
-        ({"netdev": "enp5s0v1"}, "ports[0]: enp5s0v1 is itself a VF, of 0000:05:00.0"),
+        ({"pci": "0000:05:10.0"}, "ports[0]: 0000:05:10.0 is a VF of 0000:05:00.0"),
+        ({"netdev": "enp5s0v1"}, "ports[0]: enp5s0v1 is a VF of 0000:05:00.0"),
         (
             {"pci": PF, "attributes": [{"index": 2, "vlan": 1}]},
             "ports[0].attributes[0].index: VF 2 does not exist: 0000:05:00.0 (enp5s0) has 2",
@@ -551,8 +551,7 @@ def test_a_card_that_has_gone_takes_no_other_cards_vfs_along_at_boot(
     output = capsys.readouterr()
     assert output.out == (PF + " sriov_numvfs: 0 -> 2\n") * 2
     assert output.err.splitlines() == 2 * [
-        "%s, %s: ports[0].pci: there is no PCI function %s. Remedy: see 'lspci -D' for what there is."
-        % (KEPT, pci, pci)
+        "%s, %s: ports[0].pci: there is no PCI function %s. Remedy: see 'lspci -D'." % (KEPT, pci, pci)
         for pci in ("0000:06:00.0", "0000:07:00.0")
     ]
     # a single error is printed as it is

@@ -23,8 +23,8 @@ def spec(**attributes: t.Any) -> dict[str, t.Any]:
         ({"ports": [{"count": 1}]}, "ports[0]: names neither pci nor netdev"),
         ({"ports": [{"pci": "11:0"}]}, "ports[0].pci: '11:0' is not a PCI address"),
         ({"ports": [{"pci": PF, "count": -1}]}, "ports[0].count: -1 is not a number of VFs"),
-        ({"ports": [{"pci": PF}, {"pci": PF}]}, "ports[1]: the PCI address 0000:0b:00.0 is already given in ports[0]"),
-        ({"ports": [{"netdev": "a"}, {"netdev": "a"}]}, "ports[1]: the netdev a is already given in ports[0]"),
+        ({"ports": [{"pci": PF}, {"pci": PF}]}, "ports[1].pci: PCI address 0000:0b:00.0 is given already in ports[0]"),
+        ({"ports": [{"netdev": "a"}, {"netdev": "a"}]}, "ports[1].netdev: netdev a is given already in ports[0]"),
         (spec(index=2), "ports[0].attributes[0].index: VF 2 does not exist: count is 2"),
         (spec(index=-1), "ports[0].attributes[0].index: VF -1 does not exist: count is 2"),
         (spec(mac="02:52"), "ports[0].attributes[0].mac: '02:52' is not a MAC address"),
@@ -58,10 +58,10 @@ def test_the_same_vf_or_mac_twice() -> None:
             }
         )
     assert [(error.place, error.message) for error in caught.value.errors] == [
-        ("ports[0].attributes[1]", "the VF 0 is already given in ports[0].attributes[0]"),
+        ("ports[0].attributes[1]", "VF 0 is given already in ports[0].attributes[0]"),
         (
             "ports[1].attributes[0].mac",
-            "mac 02:00:00:00:00:01 is already given in ports[0].attributes[0].mac",
+            "mac 02:00:00:00:00:01 is given already in ports[0].attributes[0].mac",
         ),
     ]
 

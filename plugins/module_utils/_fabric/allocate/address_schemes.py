@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the address planner is told and what it answers: schemes, shares, problems and accounts."""
+"""Input and output of the address planner: schemes, demands, shares, problems and accounts."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ REPEATED = "repeated"  # two ranges of one list share addresses
 TAKEN = "taken"  # addresses are set aside, and none are left where some are needed
 SMALL = "small"  # a node's share is too small for its gateway, its port and its pods
 PODS = "pods"  # a rail's pods need more addresses than there are
-GROWTH = "growth"  # there is no room for the declared number of nodes
-UNITS = "units"  # there is no room for the units
-FULL = "full"  # there is no room for a node that is in the file
-RAILS = "rails"  # there is no room for the rails in their supernet
+GROWTH = "growth"  # not enough room for the declared number of nodes
+UNITS = "units"  # not enough room for the units
+FULL = "full"  # not enough room for a node of the file
+RAILS = "rails"  # not enough room for the rails in their supernet
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Scheme:
     """How one rail's addresses of one family are given out. The family is that of ``network``.
 
     ``gateway``: an address, ``first``, ``last`` or ``none``; None, for not said, is ``none`` in the modes subnet and
-    block and ``first`` in the mode prefix. An address is of ``network``, or link-local, which is none of the rail's.
+    block and ``first`` in the mode prefix. An address is of ``network``, or link-local, which is outside the rail.
     ``host``: ``first``, ``last`` or ``none``; not said, ``first``. ``leaf_end``: ``first`` or ``second``; not said,
-    ``second``. ``taken``: ranges that nobody gets, with their names; a name may have several. Those in ``pods`` and
+    ``second``. ``taken``: ranges that are not assigned, by name; a name may have several. Those in ``pods`` and
     ``hosts`` are excluded from them.
     """
 
@@ -105,7 +105,7 @@ class Units:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a rail must have addresses for: ``nodes`` that are on it now, the nodes it shall have one day, and the pods
+    """What a rail must have addresses for: ``nodes`` that are on it now, the planned maximum, and the pods
     of each node that need an address at the same time."""
 
     nodes: int = 0
@@ -212,7 +212,7 @@ class Planner(abc.ABC):
 
     @abc.abstractmethod
     def beyond(self, name: str, unit: int, place: int, index: int) -> Problem | None:
-        """The problem of a node that there are no addresses for; asked of the highest index, it speaks for all."""
+        """The problem of a node without addresses. The highest index represents all nodes."""
 
     @property
     def holed(self) -> bool:

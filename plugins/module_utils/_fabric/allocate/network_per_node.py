@@ -49,7 +49,7 @@ class OwnPlanner(Planner):
         net, link = self.network, scheme.mode == LINK
         said = self.bits - 1 if link else scheme.node_prefix
         self._fits = said is not None and net.prefix <= said <= self.bits
-        # A prefix that cannot be is a problem; until it is mended, the whole subnet is the first node's.
+        # An impossible prefix is a problem; until it is corrected, the first node has the whole subnet.
         self.length = said if self._fits and said is not None else net.prefix
         self._size = 1 << self.bits - self.length
         self._span = self._size << (units.places - 1).bit_length() if units else net.size
@@ -173,7 +173,7 @@ class OwnPlanner(Planner):
         return whole * places
 
     def _short(self, kind: str, nodes: int, why: str) -> Problem:
-        """That there is no room for so many nodes, and how large a subnet would have it."""
+        """The problem of too many nodes, with the size of a subnet that is large enough."""
         places = self.units.places if self.units else 1
         span = self._span if self.units else self._size
         room = count(self.room // places, "unit" if self.units else "node")
@@ -191,7 +191,7 @@ class OwnPlanner(Planner):
         return Problem(kind, "subnet" + self._six, message, remedy)
 
     def _check_length(self) -> None:
-        """For a node's prefix length that cannot be, or a subnet that is no link."""
+        """An impossible prefix length of a node, or a subnet that is not a link."""
         net, said, six = self.network, self.scheme.node_prefix, self._six
         if self.scheme.mode == LINK:
             message = "%s is smaller than a /%d" % (net, self.bits - 1)

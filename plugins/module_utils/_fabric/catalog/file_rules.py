@@ -8,6 +8,18 @@ from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, rule
 
+_ONE_RAIL = """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx}
+"""
+
 SYNTAX = rule(
     "RY101 invalid-yaml: Invalid YAML",
     """
@@ -16,16 +28,7 @@ rails:
 nodes:
   ai-1: {profile: hgx}
 """,
-    """
-rails:
-  gpu01: {subnet: 172.16.11.0/24, hosts: .1-.9}
-profiles:
-  hgx:
-    ports:
-      gpu01: {netdev: enp11s0f0np0}
-nodes:
-  ai-1: {profile: hgx}
-""",
+    _ONE_RAIL,
 )
 
 TEXT = rule(
@@ -185,30 +188,8 @@ rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .201-.
 
 PLUGIN = rule(
     "RY116 wrong-plugin: File of another inventory plugin",
-    """
-plugin: railyard.fabric.rail
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
-rails:
-  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
-profiles:
-  hgx:
-    ports:
-      gpu01: {netdev: enp11s0f0np0}
-nodes:
-  ai-1: {profile: hgx}
-""",
-    """
-plugin: railyard.fabric.rails
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
-rails:
-  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
-profiles:
-  hgx:
-    ports:
-      gpu01: {netdev: enp11s0f0np0}
-nodes:
-  ai-1: {profile: hgx}
-""",
+    "plugin: railyard.fabric.rail\n" + _ONE_RAIL,
+    "plugin: railyard.fabric.rails\n" + _ONE_RAIL,
 )
 
 INVALID_SUPPRESSION = rule(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY4xx: what ports are known by, what they shall have, and ports that are on no rail."""
+"""RY4xx: how ports are identified, their expected speed and width, and ports that are not on a rail."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From the addresses that ports have to schemes and node indexes with which the plan gives exactly these."""
+"""From the addresses of ports to address schemes and node indexes that reproduce exactly these addresses."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
 
 # Rail -> node -> its port.
 Ports = t.Mapping[str, t.Mapping[str, Nic]]
-# A subnet is looked for no wider than this before indexes are counted otherwise.
+# The widest subnet that is tried before indexes are counted in another way.
 _WIDEST = {IPV4: 8, IPV6: 32}
 
 
 @dataclass
 class Track:
-    """One rail in one family. ``units``: each node's place, counted in what a node takes, from any start.
+    """One rail in one family. ``units``: each node's place, in units of a node's share, from any start.
 
     ``fitting``: the units that agree with the other rails'; ``most``: the last that a node has; ``base``: the place of
     index 0. ``known``: the rail's network, where a route says it.
@@ -68,7 +68,7 @@ class Track:
 
 @dataclass
 class Addressed:
-    """``schemes``: rail -> family -> its scheme. ``indexes``: node -> its index, where addresses say one.
+    """``schemes``: rail -> family -> its scheme. ``indexes``: node -> its index, if addresses determine it.
 
     ``modes``: rail -> mode. ``cross_rail`` and ``source``: what routes and rules say; None where they say nothing.
     """
@@ -117,7 +117,7 @@ def addressing(
 
 
 def _leased(ports: Ports, findings: Findings) -> None:
-    """What a rail's ports were given for a time: once for a rail and family, however many they are."""
+    """Report temporary addresses of a rail's ports: one finding per rail and family."""
     for rail in ports:
         for bits, family in ((IPV4, "IPv4"), (IPV6, "IPv6")):
             given = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
@@ -158,7 +158,7 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iter
         nets = {node: each.net for node, each in held.items()}
         link = common == bits - 1
         shared, number = Counter(nets.values()).most_common(1)[0]
-        # Several nodes in one network have it in common; one node alone tells nothing, and a subnet is the plain case.
+        # Several nodes in one network share it; one node alone shows nothing, and a subnet is the default.
         mode = LINK if link else SUBNET if number > 1 or len(nets) == 1 else PREFIX
         for node in [node for node in nets if mode == SUBNET and nets[node] != shared]:
             message = "%s is not in %s" % (show(held[node].address, bits), shared)
@@ -188,7 +188,7 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iter
 
 
 def _via(nic: Nic, bits: int) -> int | None:
-    """The next hop that routes over a port have: of its table's default route, else of any."""
+    """The next hop of routes over a port: that of its table's default route, else of any route."""
     ways = [route for route in nic.routes if route.bits == bits and route.via is not None]
     ways.sort(key=lambda route: (route.to is not None, route.table is None))
     return ways[0].via if ways else None
@@ -211,7 +211,7 @@ def _routing(ports: Ports, tracks: t.Sequence[Track], found: Addressed) -> None:
 def _indexes(
     tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, findings: Findings
 ) -> None:
-    """Each track's places less a base of its own are the nodes' indexes: the same on all tracks."""
+    """The nodes' indexes: each track's places minus a base of the track, the same on all tracks."""
     if not tracks:
         return
     reference = max(tracks, key=lambda track: len(track.units))
@@ -226,7 +226,7 @@ def _indexes(
                 votes.setdefault(node, Counter())[place - track.base] += 1
         places = {node: counted.most_common(1)[0][0] for node, counted in votes.items()}
     for track in tracks:
-        # One stray address must not widen a subnet.
+        # One wrong address must not widen a subnet.
         track.fitting = {node: place for node, place in track.units.items() if place - track.base == places[node]}
         track.most = max(track.fitting.values())
     shift = _shift(tracks, places, numbers)
@@ -244,7 +244,7 @@ def _indexes(
 def _left(
     ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, findings: Findings
 ) -> None:
-    """Indexes of nodes without any address, and room for all on every rail."""
+    """Indexes of nodes without addresses, and room for all nodes on every rail."""
     taken = set(found.indexes.values())
     for node, number in sorted(numbers.items()):
         if node not in found.indexes:
@@ -266,7 +266,7 @@ def _left(
 
 
 def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Mapping[str, int | None]) -> int:
-    """What to add to places so that they are indexes: from names where that can be, else so that subnets fit."""
+    """The number to add to places to get indexes: those in names if possible, else so that subnets fit."""
     lowest = min(places.values())
     shifts: list[int] = []
     apart = Counter(number - places[node] for node, number in numbers.items() if number is not None and node in places)
@@ -285,7 +285,7 @@ def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Ma
 def _fits(track: Track, shift: int) -> bool:
     start = track.base - shift + 1
     if track.mode == SUBNET and track.known:
-        # The range of hosts begins with index 1, also where no node has it: the gateway must not be in it.
+        # The range of hosts begins with index 1, even if no node has it: the gateway must not be in it.
         via, end = _gateway(track), track.most
         low = usable(track.known.first, track.known.last, track.bits)[0]
         return start >= low and not (via is not None and start <= via <= end)
@@ -293,7 +293,7 @@ def _fits(track: Track, shift: int) -> bool:
 
 
 def _subnet(track: Track, start: int) -> Network | None:
-    """The smallest network that begins with the place of index 1 and holds every node's."""
+    """The smallest network that begins with the place of index 1 and contains all nodes' places."""
     first = start * track.size
     last = (track.most + 1) * track.size - 1
     if track.known is not None:
@@ -337,7 +337,7 @@ def _scheme(
 
 
 def _own(track: Track, net: Network) -> Scheme:
-    """The mode prefix: the ends of a node's prefix that give the most ports the addresses that they have."""
+    """The mode prefix: the ends of a node's prefix that reproduce the addresses of the most ports."""
     length = track.bits - (track.size.bit_length() - 1)
     best: tuple[int, Scheme] | None = None
     local = _gateway(track)
@@ -381,9 +381,9 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
     said = given.get("gateway" + six)
     if gateway is None and said:
         gateway = parse_address(said, net)
-    told = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
-    if told:
-        pods: Ranges | None = Ranges.of(Range(told[0], told[1], track.bits))
+    wanted = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
+    if wanted:
+        pods: Ranges | None = Ranges.of(Range(wanted[0], wanted[1], track.bits))
     else:
         held = None if gateway is None or not net.holds(gateway) else gateway
         free = _free(hosts, held, low, high, track.bits, from_first)
@@ -397,13 +397,13 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
 
 
 def _gateway(track: Track) -> int | None:
-    """That of most nodes."""
+    """The gateway of most nodes."""
     vias = Counter(via for via in track.gateways.values() if via is not None)
     return vias.most_common(1)[0][0] if vias else None
 
 
 def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int, from_first: bool) -> Range | None:
-    """The longest run of addresses that neither hosts nor the gateway have; the first where no other is of use."""
+    """The longest range of addresses that hosts and the gateway leave free."""
     stops = sorted([(hosts.first, hosts.last)] + ([(gateway, gateway)] if gateway is not None else []))
     runs, start = [], low
     for begin, end in stops:
@@ -413,12 +413,12 @@ def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int, fro
     first, last = max(runs, key=lambda run: run[1] - run[0])
     if from_first and runs[0][0] <= runs[0][1]:
         first, last = runs[0]
-    # Of a /64 nobody counts all addresses: pools of so many are of no use.
+    # A pool of a whole /64 is too large to be useful.
     return Range(first, min(last, first + 4095), bits) if first <= last else None
 
 
 def _check(track: Track, scheme: Scheme, found: Addressed, findings: Findings) -> None:
-    """Ask the planner: where it gives another address than is there, that is said."""
+    """Compare with the planner: an address that it does not reproduce is a finding."""
     plan: Planner = planner(scheme)
     for node, address in sorted(track.held.items()):
         given = plan.share(0, 0, found.indexes[node]).address
@@ -430,7 +430,7 @@ def _check(track: Track, scheme: Scheme, found: Addressed, findings: Findings) -
 
 
 def _foreign(tracks: t.Sequence[Track], findings: Findings) -> None:
-    """Rails whose networks meet."""
+    """Report rails whose networks overlap."""
     first: dict[tuple[int, int], str] = {}
     for track in tracks:
         for node, address in track.held.items():

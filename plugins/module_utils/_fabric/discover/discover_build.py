@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From nodes as they were seen to a fabric, with every finding at its place."""
+"""From observed nodes to a fabric, with every finding at its place."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
     trailing_number,
 )
 
-# What an attribute of a VF is where nobody has set it: such are not written.
+# Default values of VF attributes, which are not written.
 _UNSET: dict[str, tuple[t.Any, ...]] = {
     "trust": (None, False),
     "spoofchk": (None, True),
@@ -72,7 +72,7 @@ SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
 
 
 class Options(t.NamedTuple):
-    """What nodes cannot say. ``rails``: a template of rails' names; ``lldp``: node -> netdev -> ``{chassis, port}``;
+    """Facts that nodes do not show. ``rails``: a template of rail names; ``lldp``: node -> netdev -> neighbour;
     ``given``: ``pods``, ``gateway`` and the same with a 6, as short forms."""
 
     name: str | None = None
@@ -171,18 +171,18 @@ class Builder:
             routing.cross_rail = False
         ports = self._ports()
         for key, attribute in (("first_table", "table"), ("first_priority", "priority")):
-            told = [
+            starts = [
                 (rail, node, getattr(nic, attribute) - number)
                 for number, rail in enumerate(ports)
                 for node, nic in ports[rail].items()
                 if getattr(nic, attribute) is not None
             ]
-            if not told:
+            if not starts:
                 continue
-            first = Counter(start for _rail, _node, start in told).most_common(1)[0][0]
+            first = Counter(start for _rail, _node, start in starts).most_common(1)[0][0]
             if first >= 1:
                 setattr(routing, key, first)
-            for rail, node, start in told:
+            for rail, node, start in starts:
                 if start != getattr(routing, key):
                     message = "the port's %s is %d, but the plan has %d" % (
                         "routing table" if attribute == "table" else "rule priority",
@@ -224,7 +224,7 @@ class Builder:
         self._rdma_mode()
 
     def _blocks(self, made: Addressed) -> None:
-        """Where the provider counts on each node alone, each node needs pods' addresses of its own."""
+        """A provider that allocates on each node needs a block of pod addresses for each node."""
         provider = self.fabric.provider or ""
         facts = facts_of(provider)
         if not facts.mode_refused(SUBNET) or facts.mode_refused(BLOCK):
@@ -256,7 +256,7 @@ class Builder:
         return "host-device" if modes == {"exclusive"} or links else "macvlan"
 
     def _own(self, model: Model) -> str | None:
-        """A model's attachment where it cannot be the fabric's."""
+        """A model's attachment if it differs from the fabric's."""
         guess, common = self._guesses[model.name], self.fabric.attachment
         return guess if has_vfs(guess) != has_vfs(common) else None
 
@@ -409,7 +409,7 @@ class Builder:
             yield from node.nics[pci].vfs
 
     def _grouped(self, model: Model, common: t.Mapping[str, int], count: int) -> None:
-        """Nodes of a model with another count are a group: nodes have no words for VFs."""
+        """Nodes of a model with another count are a group, because nodes have no key for VFs."""
         members = {node.name for node in model.nodes}
         for node in self.fabric.nodes:
             own = common.get(node.name, count)
@@ -420,7 +420,7 @@ class Builder:
                 node.groups = node.groups + (name,)
 
     def _check_vfs(self) -> None:
-        """Whether VFs have the addresses that follow from the fabric's name, as after a run of ours."""
+        """Whether VFs have the addresses derived from the fabric's name, as after an earlier run."""
         seed = self.fabric.mac_seed or self.fabric.name or ""
         guids = self._layer == INFINIBAND
         make, key = (vf_identity.guid, "port_guid") if guids else (vf_identity.mac, "mac")

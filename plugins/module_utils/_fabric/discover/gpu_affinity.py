@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
 
-# Below this, in Gb/s, a port that is on no rail is for management rather than for storage.
+# A port without a rail that is slower than this, in Gb/s, is for management, else for storage.
 STORAGE_SPEED = 25
 _PLANES = (2, 4)
 
@@ -31,7 +31,7 @@ class Choice:
 
 
 def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
-    """Decide from GPU affinity; from models, link layers, speed and carrier where that leaves it open.
+    """Decide from GPU affinity, then from models, link layers, speed and carrier.
 
     :param nics: the ports of one server model, in the order of their PCI addresses.
     """
@@ -84,7 +84,7 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> Non
 
 
 def _components(near: t.Mapping[int, t.Sequence[Nic]]) -> list[tuple[list[int], list[Nic]]]:
-    """GPUs that have nearest NICs in common, with these NICs; each in order."""
+    """GPUs that share their nearest NICs, with these NICs, each in order."""
     groups: list[tuple[list[int], dict[str, Nic]]] = []
     for gpu in sorted(near):
         ports = {nic.pci: nic for nic in near[gpu]}
@@ -98,7 +98,7 @@ def _components(near: t.Mapping[int, t.Sequence[Nic]]) -> list[tuple[list[int], 
 
 
 def _even(gpus: t.Sequence[int], ports: list[Nic], found: Choice) -> list[Nic]:
-    """Of more NICs than GPUs those that are the rails', by what they have in common and the others have not."""
+    """Of more NICs than GPUs the rail ports, by a trait that they share and the others do not."""
     if len(ports) <= len(gpus) or _planes(gpus, ports) > 1:
         return ports
     for what, key in _TRAITS:
@@ -107,7 +107,7 @@ def _even(gpus: t.Sequence[int], ports: list[Nic], found: Choice) -> list[Nic]:
             kinds.setdefault(key(nic), []).append(nic)
         fits = [kind for value, kind in kinds.items() if value and (len(kind) == len(gpus) or _planes(gpus, kind) > 1)]
         if len(kinds) > 1 and fits:
-            # Of several that fit, the fastest: compute fabrics are.
+            # Of several that match, the fastest, because compute fabrics are fastest.
             kept = max(fits, key=lambda kind: max(nic.speed or 0 for nic in kind))
             out = [nic for nic in ports if nic not in kept]
             message = "%s %s the rails by %s, for %s" % (_names(out), _not_on(out), what, _gpus(gpus))
@@ -122,7 +122,7 @@ def _not_on(out: t.Sequence[Nic]) -> str:
     return "is not on" if len(out) == 1 else "are not on"
 
 
-# What tells compute ports from others where both are as near, the surest first.
+# Traits that distinguish compute ports from others at the same distance, the most reliable first.
 _TRAITS: tuple[tuple[str, t.Callable[[Nic], t.Any]], ...] = (
     ("link layer", lambda nic: nic.layer),
     ("model", lambda nic: nic.model),
@@ -132,7 +132,7 @@ _TRAITS: tuple[tuple[str, t.Callable[[Nic], t.Any]], ...] = (
 
 
 def _planes(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> int:
-    """Ports of one card for each GPU: 2 or 4 where they are planes, else 1."""
+    """The number of ports of one card for each GPU: 2 or 4 for planes, else 1."""
     cards: dict[str, int] = {}
     for nic in ports:
         cards[nic.card] = cards.get(nic.card, 0) + 1
@@ -166,7 +166,7 @@ def _paired(
 
 
 def _by_models(able: t.Sequence[Nic], found: Choice) -> None:
-    """Without GPUs: the ports of the model that there are most of, of several the fastest."""
+    """Without GPUs: the ports of the most common model, of several the fastest."""
     kinds: dict[tuple[str, str], list[Nic]] = {}
     for nic in able:
         kinds.setdefault((nic.model, nic.layer), []).append(nic)

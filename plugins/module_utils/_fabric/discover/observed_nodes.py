@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What ``rail_info`` told of a node, in the shape that discovery compares: NICs with all that is theirs."""
+"""The result of ``rail_info`` on a node in the form that discovery compares: NICs with all of their facts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Nic:
     """One port of a node. ``near``: GPU's index -> how near it is; ``speed`` in Gb/s, ``mtu`` in bytes.
 
     ``leased``: an address that it was given for a time, by family. ``routed``: whether it has a default route in the
-    main table, whoever gave it; ``routes`` are those that somebody has set.
+    main table, whatever set it; ``routes`` are those that were configured.
     ``card``: what its functions have in common. ``carries``: why it must not be touched. ``soft``: the type of its soft
     RDMA device. ``vfs``: attributes of each. ``table`` and ``priority``: the routing table that rules lead to.
     """
@@ -69,7 +69,7 @@ class Nic:
 
     @property
     def hidden(self) -> bool:
-        """Whether the node shows nothing of the port: a pod or a virtual machine holds it, or its driver is missing."""
+        """Whether the port is not visible: a pod or a virtual machine uses it, or its driver is missing."""
         return self.netdev is None and self.rdma is None
 
     @property
@@ -89,16 +89,16 @@ class Seen:
     models: tuple[str, ...] = ()
 
 
-def see(name: str, address: str | None, told: Row, lldp: Row, findings: Findings) -> Seen:
-    """A node from what ``rail_info`` returned of it. ``lldp``: netdev -> ``{chassis, port}``."""
-    gpus = {int(row["index"]): str(row["pci"]) for row in told.get("gpus") or ()}
+def see(name: str, address: str | None, info: Row, lldp: Row, findings: Findings) -> Seen:
+    """A node from its ``rail_info``. ``lldp``: netdev -> ``{chassis, port}``."""
+    gpus = {int(row["index"]): str(row["pci"]) for row in info.get("gpus") or ()}
     near: dict[str, dict[int, str]] = {}
-    for row in told.get("gpus") or ():
+    for row in info.get("gpus") or ():
         for pci, how in (row.get("nics") or {}).items():
             near.setdefault(pci, {})[int(row["index"])] = how
-    ports = _by_netdev(told.get("rdma") or ())
+    ports = _by_netdev(info.get("rdma") or ())
     nics: dict[str, Nic] = {}
-    for row in told.get("nics") or ():
+    for row in info.get("nics") or ():
         if row["pci"] in nics:
             message = "%s has the netdevs %s and %s" % (row["pci"], nics[row["pci"]].netdev, row.get("netdev"))
             findings.add(
@@ -107,16 +107,16 @@ def see(name: str, address: str | None, told: Row, lldp: Row, findings: Findings
             continue
         nics[row["pci"]] = _nic(row, near.get(row["pci"], {}), ports)
     by_name = {nic.netdev: nic for nic in nics.values() if nic.netdev}
-    for vf in told.get("vfs") or ():
+    for vf in info.get("vfs") or ():
         if vf["pf"] in nics:
             nics[vf["pf"]].vfs.append(vf.get("attributes") or {})
-    _ip(name, told.get("ip") or {}, by_name, findings)
-    heard = {row["netdev"]: row for row in told.get("lldp") or ()}
+    _ip(name, info.get("ip") or {}, by_name, findings)
+    heard = {row["netdev"]: row for row in info.get("lldp") or ()}
     for netdev, row in dict(heard, **lldp).items():
         if netdev in by_name and row.get("chassis"):
             by_name[netdev].leaf = shown(str(row["chassis"]))
-    system = told.get("system") or {}
-    models = tuple("%s:%s" % (row.get("maker"), row.get("device")) for row in told.get("gpus") or ())
+    system = info.get("system") or {}
+    models = tuple("%s:%s" % (row.get("maker"), row.get("device")) for row in info.get("gpus") or ())
     return Seen(name, address, system.get("rdma_mode"), gpus, nics, models)
 
 
@@ -154,19 +154,19 @@ def _nic(row: Row, near: dict[int, str], ports: t.Mapping[tuple[str | None, str 
     )
 
 
-# GT/s of a lane -> the generation of PCIe.
+# GT/s of a lane -> PCIe generation
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def _pcie(link: Row) -> tuple[int, int] | None:
-    """Generation and lanes of a link that is as fast and wide as it can be."""
+    """Generation and lanes of a link at its full speed and width."""
     whole = link.get("speed") == link.get("max_speed") and link.get("width") == link.get("max_width")
     generation = _GENERATIONS.get(link.get("speed") or 0.0)
     return (generation, int(link["width"])) if whole and generation and link.get("width") else None
 
 
-def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], findings: Findings) -> None:
-    for row in told.get("addresses") or ():
+def _ip(node: str, info: Row, nics: t.Mapping[str, Nic], findings: Findings) -> None:
+    for row in info.get("addresses") or ():
         nic = nics.get(row["netdev"])
         if nic is None:
             continue
@@ -183,7 +183,7 @@ def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], findings: Findings) -> 
                 )
             continue
         nic.held[bits] = Held(address, network(address, plain.network.prefixlen, bits))
-    for row in told.get("routes") or ():
+    for row in info.get("routes") or ():
         nic = nics.get(row["netdev"])
         if nic is None:
             continue
@@ -195,7 +195,7 @@ def _ip(node: str, told: Row, nics: t.Mapping[str, Nic], findings: Findings) -> 
         via = int(ipaddress.ip_address(row["via"])) if row.get("via") else None
         nic.routes.append(Route(net, via, row.get("table"), to.max_prefixlen))
     owners = {(held.address, bits): nic for nic in nics.values() for bits, held in nic.held.items()}
-    for row in told.get("rules") or ():
+    for row in info.get("rules") or ():
         source = ipaddress.ip_network(row["from"]) if row.get("from") else None
         owner = (
             owners.get((int(source.network_address), source.max_prefixlen)) if source else nics.get(row.get("oif", ""))

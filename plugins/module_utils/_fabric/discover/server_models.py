@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Nodes that have the same are one server model; and which port of each model is on which rail."""
+"""Server models of nodes with the same hardware, and the rail of each port of each model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.o
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import Template
 
-# A device's name that says its rail: mlx5_gpu01, rxe_gpu01; and a netdev's: rail01, ibrail01, r1p2.
+# Device names that contain the rail: mlx5_gpu01, rxe_gpu01; and a netdev's: rail01, ibrail01, r1p2.
 _RDMA = re.compile(r"[a-z][a-z0-9]*_((?:gpu|rail|r)[0-9]{1,3}(?:p[1-4])?)\Z")
 _NETDEV = re.compile(r"(?:ib)?((?:gpu|rail|r)[0-9]{1,3}(?:p[1-4])?)\Z")
 _PARTS = re.compile(r"([a-z]+)([0-9]+)(?:p([1-4]))?\Z")
@@ -50,7 +50,7 @@ class Named(t.NamedTuple):
 
 
 def models(nodes: t.Sequence[Seen], name: str, findings: Findings) -> list[Model]:
-    """The server models, that of the most nodes first. Nodes without a port for a rail are left out, and said."""
+    """The server models, the most common first. Nodes without a rail port are omitted and reported."""
     groups = _alike(nodes)
     found: list[Model] = []
     for members in groups:
@@ -84,7 +84,7 @@ def _alike(nodes: t.Sequence[Seen]) -> list[list[Seen]]:
     """
     groups: dict[t.Any, list[tuple[dict[t.Any, t.Any], list[int]]]] = {}
     traits = [_traits(node) for node in nodes]
-    # Those that show most first, for the others to fit in with.
+    # Nodes that show the most traits first, so that the others can match them.
     for at in sorted(range(len(nodes)), key=lambda at: -len(traits[at])):
         node, own = nodes[at], traits[at]
         cards = sorted((nic.pci, nic.model, tuple(sorted(nic.near.items()))) for nic in node.nics.values())
@@ -102,7 +102,7 @@ def _alike(nodes: t.Sequence[Seen]) -> list[list[Seen]]:
 
 
 def _traits(node: Seen) -> dict[t.Any, t.Any]:
-    """What tells models with the same cards apart, as far as the node shows it."""
+    """Visible traits that distinguish models with the same cards."""
     found: dict[t.Any, t.Any] = {}
     for nic in node.nics.values():
         if not nic.hidden:
@@ -118,7 +118,7 @@ def _common(nics: t.Sequence[Nic]) -> Nic:
     carrier = None if all(nic.carrier is None for nic in nics) else any(nic.carrier for nic in nics)
     first = next((nic for nic in nics if nic.netdev), None) or next((nic for nic in nics if not nic.hidden), nics[0])
     device = next((nic for nic in nics if nic.rdma), first)
-    # A serial number is a card's own: only that functions have it in common holds for a model.
+    # A serial number belongs to one card: a model has only the fact that functions share it.
     return replace(
         first,
         speed=speeds.most_common(1)[0][0] if speeds else None,
@@ -129,7 +129,7 @@ def _common(nics: t.Sequence[Nic]) -> Nic:
 
 
 def _compare(one: Model, other: Model, findings: Findings) -> bool:
-    """Two models that are nearly the same: a card in another slot, or one that is missing."""
+    """Report two nearly equal models: a card in another slot, or a missing card."""
     left, right = set(one.nics), set(other.nics)
     apart = sorted(left ^ right)
     near = 0 < len(apart) <= max(2, len(left) // 4) and one.nodes[0].gpus == other.nodes[0].gpus
@@ -141,7 +141,7 @@ def _compare(one: Model, other: Model, findings: Findings) -> bool:
 
 
 def _slots(model: Model, findings: Findings) -> None:
-    """One address is one slot on all nodes of a model, and two cards are not in one."""
+    """A PCI address has one slot on all nodes of a model, and a slot has one card."""
     for pci in sorted(model.nics):
         slots = Counter(node.nics[pci].slot for node in model.nodes if node.nics[pci].slot)
         for slot, _count in slots.most_common()[1:]:
@@ -168,7 +168,7 @@ def assign(found: t.Sequence[Model], template: str | None, findings: Findings) -
     if not found:
         return []
     first = found[0]
-    named = _told(first)
+    named = _by_names(first)
     order = list(named) if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
     rails = _named(named, order, first, template)
     _give(first, dict(zip((rail.name for rail in rails), order)))
@@ -190,7 +190,7 @@ def assign(found: t.Sequence[Model], template: str | None, findings: Findings) -
 
 
 def _free(names: Template, rails: t.Sequence[Named]) -> str:
-    """The first name after the rails' number that none of them has, nor a rail of which they are planes."""
+    """The first name after the number of rails that no rail or plane uses."""
     taken = {name for rail in rails for name in (rail.name, rail.base)}
     number = len(rails) + 1
     while names.fill({"n": number}) in taken:
@@ -199,14 +199,14 @@ def _free(names: Template, rails: t.Sequence[Named]) -> str:
 
 
 def _of_name(name: str) -> Named:
-    """A rail, or a plane, of a name that a device has."""
+    """The rail or plane with a name that was found on a device."""
     part = _PARTS.match(name)
     plane = part.group(3) if part else None
     return Named(name, name.rpartition("p")[0], int(plane)) if plane else Named(name, name, 1)
 
 
 def _in_order(rails: list[Named]) -> list[Named]:
-    """By the numbers in their names, where all are of one kind: a further model may have one that the first lacks."""
+    """Sorted by the numbers in their names if all have one form: a further model may have additional rails."""
     parts = [_PARTS.match(rail.name) for rail in rails]
     keys = [(part.group(1), int(part.group(2)), int(part.group(3) or 1)) for part in parts if part]
     if len(keys) != len(rails) or len({key[0] for key in keys}) != 1:
@@ -221,7 +221,7 @@ def _give(model: Model, ports: t.Mapping[str, str]) -> None:
 
 
 def rail_name(nic: Nic) -> str | None:
-    """The rail that a port's own names say."""
+    """The rail in the names of a port."""
     for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.netdev)):
         said = pattern.match(text or "")
         if said:
@@ -230,13 +230,13 @@ def rail_name(nic: Nic) -> str | None:
 
 
 def _shown(model: Model, pci: str) -> list[Nic]:
-    """A port on the nodes that show it; on all where none does."""
+    """A port on the nodes where it is visible; on all nodes if it is visible on none."""
     ports = [node.nics[pci] for node in model.nodes]
     return [nic for nic in ports if nic.netdev] or [nic for nic in ports if not nic.hidden] or ports
 
 
-def _told(model: Model) -> dict[str, str]:
-    """PCI address -> the rail that names of devices say, in the rails' order; empty where not all do."""
+def _by_names(model: Model) -> dict[str, str]:
+    """PCI address -> the rail in device names, in the order of rails; empty unless all have one."""
     found: dict[str, str] = {}
     for nic, _gpus in model.choice.rails:
         said = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
@@ -252,7 +252,7 @@ def _told(model: Model) -> dict[str, str]:
 
 
 def _by_tables(model: Model) -> list[str]:
-    """Ports by the routing tables that they have; empty where not each has its own."""
+    """Ports in the order of their routing tables; empty unless each has its own table."""
     tables: dict[str, int] = {}
     for nic, _gpus in model.choice.rails:
         said = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
@@ -266,13 +266,13 @@ def _default(model: Model, template: str | None) -> Template:
     return Template(template or ("gpu{n:02}" if model.nodes[0].gpus else "rail{n:02}"))
 
 
-def _named(told: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
+def _named(by_name: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
     planes = model.choice.planes
-    if told and template is None:
-        parts = [_PARTS.match(name) for name in told.values()]
+    if by_name and template is None:
+        parts = [_PARTS.match(name) for name in by_name.values()]
         if all(part and part.group(3) for part in parts):
-            return [_of_name(name) for name in told.values()]
-        return [Named(name, name, 1) for name in told.values()]
+            return [_of_name(name) for name in by_name.values()]
+        return [Named(name, name, 1) for name in by_name.values()]
     names = _default(model, template)
     found = []
     for at in range(len(order)):
@@ -291,12 +291,12 @@ def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None
 
 
 def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[str, str], str]:
-    """PCI address -> rail, empty for one that is none of these; and by what it was found."""
-    told = _told(model)
+    """PCI address -> rail, empty for a port on none of these rails; and the criterion that was used."""
+    by_name = _by_names(model)
     names = [rail.name for rail in rails]
-    renamed = any(first.rails.get(rail) != pci for pci, rail in _told(first).items())
-    if not renamed and set(told.values()) & set(names):
-        return dict(told), "names"
+    renamed = any(first.rails.get(rail) != pci for pci, rail in _by_names(first).items())
+    if not renamed and set(by_name.values()) & set(names):
+        return dict(by_name), "names"
     for how, traits in (("networks", _nets), ("leaves", _leafs)):
         known = {rail: traits(first, first.rails[rail]) for rail in names if rail in first.rails}
         found: dict[str, str] = {}
@@ -312,7 +312,7 @@ def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[s
 
 
 def _nets(model: Model, pci: str) -> set[Network]:
-    """The networks that a port's addresses are in; those of links are each port's own."""
+    """The networks of a port's addresses, without links, which every port has for itself."""
     return {
         held.net
         for node in model.nodes
@@ -326,7 +326,7 @@ def _leafs(model: Model, pci: str) -> set[str]:
 
 
 def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], findings: Findings) -> None:
-    """A leaf belongs to the rail on which most nodes hear it."""
+    """A leaf belongs to the rail on which most nodes receive its LLDP."""
     heard = [
         (rail.name, node.name, nic.leaf)
         for rail in rails

@@ -31,7 +31,10 @@ PLUGIN = "railyard.fabric.rails"
 
 def read(document: Document, report: Report) -> Fabric:
     """The fabric, as far as it can be read; everything unreadable has gone to ``report``."""
-    top = Section(document.root, (), report)
+    return read_sections(Section(document.root, (), report), report)
+
+
+def read_sections(top: Section, report: Report) -> Fabric:
     plugin = top.text("plugin", "begin the file with plugin: %s" % PLUGIN)
     if plugin not in (None, PLUGIN):
         message = "%s is not %s" % (shown(plugin or ""), PLUGIN)

@@ -28,13 +28,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ATTACHMENTS,
     ETHERNET,
     EXCLUSIVE,
+    HOST,
     INFINIBAND,
     SHARED,
     link_layer_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Lowering
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS, facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     RailTemplates,
     Template,
@@ -52,9 +53,14 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
     if fabric.name is not None:
         label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
     kinds = tuple(ATTACHMENTS)
-    fabric.attachment = section.choice("attachment", kinds, "say how pods get onto the rails: %s" % ", ".join(kinds))
+    section.value("attachment")
     providers = tuple(PROVIDERS)
     fabric.provider = section.choice("provider", providers, "say who serves the attachments: %s" % ", ".join(providers))
+    pods = facts_of(fabric.provider).kubernetes
+    ways = "say how pods get onto the rails: %s" % ", ".join(kind for kind in kinds if kind != HOST)
+    fabric.attachment = section.choice("attachment", kinds, ways if pods else "")
+    if not pods and not section.has("attachment"):
+        fabric.attachment = HOST
     fabric.link_layer = section.choice("link_layer", (ETHERNET, INFINIBAND))
     # Where the attachment could not be read, the link layer may be either.
     followed = fabric.attachment is not None or not (section.has("attachment") or section.misspelt("attachment"))
@@ -133,8 +139,7 @@ def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
             file_rules.KIND, ("lint",), message, "write - {rule: no-host-addresses, place: rails.gpu01, reason: ...}"
         )
         return
-    for at, item in enumerate(value.items):
-        section = section_of(item, ("lint", at), report)
+    for section in top.items("lint") or ():
         if section:
             _suppression(fabric, section, report)
 

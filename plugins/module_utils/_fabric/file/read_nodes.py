@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     make_port,
     port_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import bad_range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of, host_range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_variables import (
     read_groups_of,
     read_variables,
@@ -28,21 +28,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
 
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
     known: dict[str, str] = {}
     total = 0
-    for pattern in section.mapping.entries:
-        path = section.path + (pattern,)
-        own = section.section(pattern, "say its profile, such as {profile: hgx}")
-        try:
-            spread = name_syntax.HostRange(pattern)
-        except name_syntax.BadRange as error:
-            bad_range(pattern, path, error, report)
-            continue
+    for pattern, path, spread, own in entries_of(section, "set its profile, such as {profile: hgx}", report):
         total += len(spread)
         if total > rail_rules.MAX_NODES:
             message = "with {} there are {:,} nodes; {:,} are the most".format(
@@ -165,11 +157,10 @@ class _Pattern:
         found: dict[str, list[Port | None]] = {}
         for rail, (_key, value) in own.mapping.entries.items() if own else ():
             path = self.path + ("ports", rail)
-            found[rail] = [None] if value.null else self._override(rail, path, value)
+            found[rail] = [None] if value.null else self._override(rail, path, own.section(rail) if own else None)
         return found
 
-    def _override(self, rail: str, path: Path, value: Value) -> list[Port | None]:
-        section = section_of(value, path, self.report)
+    def _override(self, rail: str, path: Path, section: Section | None) -> list[Port | None]:
         if section is None:
             return []
         texts = port_texts(section)
@@ -206,10 +197,8 @@ def along(
     if text is None:
         return []
     count = len(nodes)
-    try:
-        spread = name_syntax.HostRange(text)
-    except name_syntax.BadRange as error:
-        bad_range(text, path, error, report)
+    spread = host_range(text, path, report)
+    if spread is None:
         return []
     size = len(spread)
     if not spread.ranges or size == count:

@@ -39,7 +39,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Profile,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping
 
 
@@ -91,7 +91,7 @@ def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
     if not isinstance(value, Mapping):
         count = section.number("gpus", 0, MAX_GPU + 1, "GPUs")
         return None if count is None else {number: None for number in range(count)}
-    own = section_of(value, path, report)
+    own = section.section("gpus")
     found: dict[int, str | None] = {}
     for key in own.mapping.entries if own else ():
         text = own.text(key) if own else None
@@ -131,7 +131,7 @@ def _group_ports(section: Section, report: Report) -> dict[str, Port | None]:
         if value.null:
             found[rail] = None
             continue
-        port = section_of(value, path, report)
+        port = own.section(rail) if own else None
         if port:
             found[rail] = make_port(rail, path, port_texts(port), report)
             port.done()

@@ -44,7 +44,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, section_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
@@ -54,7 +54,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     is_offset,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar, Sequence
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
 MAX_RAILS = 64
 PLANES = (1, 2, 4)
@@ -211,21 +211,21 @@ class _Reader:
 
     def _planes(self, section: Section) -> list[Section | None]:
         """A section a plane, None where a plane has no words of its own."""
-        value = section.value("planes")
+        section.value("planes")
         path = section.path + ("planes",)
-        if value is None:
+        if not section.has("planes"):
             return [None]
         found: list[Section | None] = []
-        if isinstance(value, Sequence):
-            for at, item in enumerate(value.items):
-                found.append(section_of(item, path + (at,), self.report))
+        items = section.items("planes")
+        if items is not None:
+            found = items
         else:
             text = section.text("planes")
             if text is None:
                 return [None]
             found = [None] * int(text) if text in ("1", "2", "4") else []
         if len(found) not in PLANES:
-            number = str(len(found)) if isinstance(value, Sequence) else shown(section.text("planes") or "")
+            number = str(len(found)) if items is not None else shown(section.text("planes") or "")
             message = "%s is not a number of planes" % number
             self.report.add(rail_rules.PLANES, path, message, "write 1, 2 or 4, or a list of as many planes")
             return [None]

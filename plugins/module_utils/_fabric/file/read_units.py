@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import name_rules, unit_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import label, template
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
@@ -21,21 +23,32 @@ PORT_FIELDS = ("n", "p", "k", "u", "i")
 LEAF_TEXTS = ("rail", "unit")
 
 
-def bad_range(text: str, path: Path, error: name_syntax.BadRange, report: Report) -> None:
-    message = "%s cannot be expanded: %s" % (shown(text), error)
-    report.add(name_rules.HOST_RANGE, path, message, "write it as [1:16] or [01:16]")
+def host_range(text: str, path: Path, report: Report) -> name_syntax.HostRange | None:
+    """The names of a pattern; None for an invalid range, which is a finding."""
+    try:
+        return name_syntax.HostRange(text)
+    except name_syntax.BadRange as error:
+        message = "%s cannot be expanded: %s" % (shown(text), error)
+        report.add(name_rules.HOST_RANGE, path, message, "write it as [1:16] or [01:16]")
+        return None
+
+
+def entries_of(
+    section: Section, remedy: str, report: Report
+) -> t.Iterator[tuple[str, Path, name_syntax.HostRange, Section | None]]:
+    """Each entry of a section whose keys are names or ranges: the key, its path, its names and its value."""
+    for pattern in section.mapping.entries:
+        path = section.path + (pattern,)
+        own = section.section(pattern, remedy)
+        names = host_range(pattern, path, report)
+        if names is not None:
+            yield pattern, path, names, own
 
 
 def read_units(fabric: Fabric, section: Section, report: Report) -> None:
     total = 0
-    for pattern in section.mapping.entries:
-        path = section.path + (pattern,)
-        own = section.section(pattern, "say how many nodes it has room for, such as {nodes: 32}")
-        try:
-            spread = name_syntax.HostRange(pattern)
-        except name_syntax.BadRange as error:
-            bad_range(pattern, path, error, report)
-            continue
+    remedy = "set the number of nodes that it has room for, such as {nodes: 32}"
+    for pattern, path, spread, own in entries_of(section, remedy, report):
         total += len(spread)
         if total > MAX_UNITS:
             message = "with %s there are %d units; %d are the most" % (shown(pattern), total, MAX_UNITS)

@@ -127,7 +127,7 @@ def read_texts(
 
     :param fill: what fills in a text's numbers.
     """
-    value, path, report = section.value(key), section.path + (key,), section.report
+    value, path, report = section.value(key, lists=True), section.path + (key,), section.report
     if value is None:
         return None
     if not isinstance(value, Sequence):

@@ -67,8 +67,8 @@ def register(
     code, _space, name = known.partition(" ")
     if not name or code in rules or rule_of(rules, name):
         raise ValueError("%s has no name, or its code or name is registered already" % header)
-    examples = [text.strip("\n") + "\n" for text in (bad, good)]
-    rules[code] = Rule(code, name, severity, title, *examples, why, suppressible)
+    bad, good = (text.strip("\n") + "\n" for text in (bad, good))
+    rules[code] = Rule(code, name, severity, title, bad, good, why, suppressible)
     return rules[code]
 
 
@@ -84,7 +84,7 @@ def label(name: str, code: str) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """``place`` is the dotted path of the value; ``line`` and ``column`` count from 1, and are 0 where there is none.
+    """``place`` is the dotted path of the value; ``line`` and ``column`` count from 1, and are 0 if unknown.
 
     ``message`` and ``remedy`` end without a full stop. ``reason``: why the file suppresses it, for a note.
     """

@@ -43,7 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 
-# Each family looks at the fabric as far as it could be read; what could not is None there, and is not said again.
+# Each family checks the values that could be read. Others are None and were reported before.
 FAMILIES = (
     check_names.check,
     check_units.check,
@@ -61,7 +61,7 @@ FAMILIES = (
     check_host.check,
     check_scale.check,
 )
-# These look at the plan, which a fabric with errors does not have.
+# These check the plan, which a fabric with errors does not have.
 PLAN_CHECKS = (check_sriov.check_plan, check_rendered.check_plan)
 
 
@@ -77,7 +77,7 @@ class Outcome(t.NamedTuple):
 
 
 def lint(raw: bytes) -> Outcome:
-    """Read, check and plan a fabric file. Never raises for anything that the bytes hold."""
+    """Read, check and plan a fabric file. Never raises, whatever the bytes contain."""
     with _growing():
         return _lint(raw)
 

@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Path,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 
 
@@ -42,6 +43,8 @@ def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Pa
 
 def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Path]:
     """How many pods of a node need an address on a rail, and where that is said."""
+    if not facts_of(fabric.provider).kubernetes:
+        return None, ()
     if fabric.pods_per_node is not None:
         return fabric.pods_per_node, ("fabric", "pods_per_node")
     if variant.has_vfs:

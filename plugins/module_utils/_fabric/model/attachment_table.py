@@ -52,8 +52,12 @@ ATTACHMENTS: dict[str, Attachment] = {
             (EXCLUSIVE, SHARED),
             wide="the RDMA device stays behind when its netdev moves into a pod, where every other pod sees it",
         ),
+        # without Kubernetes: the processes of the node use its ports
+        Attachment("host", (ETHERNET, INFINIBAND), (SHARED, EXCLUSIVE)),
     )
 }
+
+HOST = "host"
 
 # Why an attachment does not take a link layer or an rdma mode.
 LINK_LAYER_REASONS = {

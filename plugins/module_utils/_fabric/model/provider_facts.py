@@ -11,12 +11,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS, HOST
 
 
 @dataclass(frozen=True)
 class ProviderFacts:
-    """The defaults hold where the provider is unknown.
+    """The defaults hold where the provider is unknown. ``kubernetes``: whether there are pods at all.
 
     ``refused_attachments`` and ``refused_modes``: what it does not serve -> why. ``namespace``: of the networks;
     ``operator_namespace``: of its operator. ``sriov_operator``: which SR-IOV operator reads its policies,
@@ -49,9 +49,14 @@ class ProviderFacts:
     link_local_gateway: bool = True
     driver_container: bool = True
     node_features: bool = False
+    kubernetes: bool = True
 
     def refused(self, attachment: str | None) -> str | None:
         """Why it does not serve an attachment; None where it does."""
+        if attachment == HOST and self.kubernetes:
+            return "it is for nodes without Kubernetes, whose processes use the ports themselves"
+        if attachment and attachment != HOST and not self.kubernetes:
+            return "without Kubernetes there are no pods to attach"
         return self.refused_attachments.get(attachment or "")
 
     def mode_refused(self, mode: str | None) -> str | None:
@@ -105,7 +110,15 @@ CNI = ProviderFacts(
     shared_netdevs=False,
     driver_container=False,
 )
-PROVIDERS = {each.name: each for each in (SPIDERPOOL, OPERATOR, CNI)}
+# Nodes without Kubernetes, such as those of Slurm.
+NO_KUBERNETES = ProviderFacts(
+    "none",
+    refused_modes={"block": "it divides the addresses of pods"},
+    pools=False,
+    driver_container=False,
+    kubernetes=False,
+)
+PROVIDERS = {each.name: each for each in (SPIDERPOOL, OPERATOR, CNI, NO_KUBERNETES)}
 _UNKNOWN = ProviderFacts()
 
 

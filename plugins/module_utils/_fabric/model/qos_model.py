@@ -172,7 +172,7 @@ def _buffers(section: Section, pfc: t.Sequence[int], report: Report) -> Buffers:
 
 def _numbers(section: Section, key: str, report: Report) -> tuple[int, ...] | None:
     """A list of priorities or classes, in order and each once; None where the file does not say it."""
-    value = section.value(key)
+    value = section.value(key, lists=True)
     if value is None:
         return None
     path = section.path + (key,)

@@ -41,6 +41,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
     derived as _infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
@@ -84,6 +85,7 @@ class Handout:
             for rail in fabric.rails
         }
         self._source = fabric.routing.mode == "source"
+        self._kubernetes = facts_of(fabric.provider).kubernetes
         # (variant, rail) -> the parts of a port that all of its nodes have.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -110,8 +112,8 @@ class Handout:
             "max_nodes": fabric.max_nodes,
             "pods_per_node": fabric.pods_per_node,
             "routing": {"mode": fabric.routing.mode, "cross_rail": fabric.routing.cross_rail},
-            "resource_prefix": self.naming.common("resource_prefix"),
-            "namespace": self.naming.common("namespace"),
+            "resource_prefix": self.naming.common("resource_prefix") if self._kubernetes else None,
+            "namespace": self.naming.common("namespace") if self._kubernetes else None,
             "qos": qos_model.derived(fabric.qos) if fabric.qos else None,
             "infiniband": _infiniband(fabric.infiniband),
             "rails": [rail.name for rail in fabric.rails],
@@ -199,7 +201,7 @@ class Handout:
             own = self._own_pools[rail.name] = [
                 kind
                 for kind in self.naming.pools(rail.schemes)
-                if rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
+                if self._kubernetes and rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
             ]
         if own:
             values = self._values.get(key)
@@ -259,6 +261,8 @@ class Handout:
 
     def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
         """A port's objects; a pool whose name has the node in it is None here."""
+        if not self._kubernetes:
+            return dict.fromkeys(("resource", "network", "pool", "pool6", "policy", "interface"))
         values = self.naming.values(rail, variant.attachment or "", variant.name)
         return {
             "resource": self.naming.name("resource", values),
@@ -271,7 +275,7 @@ class Handout:
 
     def _rail_pool(self, kind: str, rail: Rail, values: t.Mapping[str, t.Any]) -> str | None:
         """The one pool of a rail; None where each node has its own, or the rail has none of the kind."""
-        if rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
+        if not self._kubernetes or rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
             return None
         return None if self.naming.own_pools(kind, rail.mode) else self.naming.name(kind, values, rail.mode)
 
@@ -297,7 +301,7 @@ class Handout:
         if routes:
             found["routes"] = routes
         found["leaf"] = leaf
-        found["pods"] = pods
+        found["pods"] = pods if self._kubernetes else None
 
     def _leaf(self, unit: Unit | None, rail: Rail, node: Node) -> dict[str, t.Any] | None:
         key = (unit.name if unit else None, rail.name)
@@ -405,7 +409,7 @@ class Handout:
     def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:
         found: dict[str, dict[str, t.Any]] = {}
         for variant in self.variants:
-            if rail.name in self._served[id(variant)]:
+            if self._kubernetes and rail.name in self._served[id(variant)]:
                 names = self._names(variant, rail)
                 found.setdefault(
                     names["network"],

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which PCI function of a live node is which rail port, where the plan says it by slot, serial, MAC or RDMA device.
+"""Which PCI function of a live node is which rail port, if the plan identifies it by slot, serial, MAC or RDMA device.
 
-All that the plan says of a port must hold at once; nothing is guessed. The order in which it is looked at is the order
-in which what is wrong is told: the PCI address, the card by its serial number, the card by its slot, the function among
-the card's by its port number, the permanent hardware address, the RDMA device's name.
+Everything that the plan contains about a port must match; nothing is guessed. Values are compared, and mistakes are
+reported, in this order: PCI address, serial number and slot of the card, port number on the card, permanent hardware
+address, name of the RDMA device.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ KEYS = ("pci", "serial", "slot", "mac", "rdma")
 CARD = ("serial", "slot")
 WORDS = {"pci": "PCI address", "serial": "serial number", "slot": "slot", "mac": "MAC", "rdma": "RDMA device"}
 WHERE = "compare the plan with the nics that railyard.fabric.rail_info reports for the node"
-UNTOLD = "no NIC of the node reports its %s: use another identity (mac, slot, pci), or run with become"
+UNREPORTED = "no NIC of the node reports its %s: use another identity (mac, slot, pci), or run with become"
 
 
 def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> Row:
     """The node with ``pci`` and ``netdev`` of the ports that have ``match`` filled in.
 
-    What the plan itself says of them is kept under ``identified``, so that it can be done again after a reboot.
+    What the plan itself found_by of them is kept under ``identified``, so that it can be done again after a reboot.
 
     :param node: a node's plan, ``railyard_node``.
     :param nics: what ``rail_info`` tells as ``nics``.
@@ -61,35 +61,35 @@ def _planned(port: Port) -> Row:
 
 
 def _function(port: Port, place: str, functions: t.Mapping[str, list[Row]], errors: list[RailyardError]) -> str | None:
-    """The function that is the port; None where there is none, which is told, or it cannot be seen here."""
+    """The function of the port; None if it was not found, which is reported, or is not visible here."""
     match = {key: value for key, value in (port.get("match") or {}).items() if value is not None}
     if not match:
         return _by_itself(port, functions)
-    wishes = dict({"pci": port["pci"]} if port.get("pci") else {}, **match)
-    number = wishes.pop("port", None)
-    told = len(errors)
+    spec = dict({"pci": port["pci"]} if port.get("pci") else {}, **match)
+    number = spec.pop("port", None)
+    known = len(errors)
     left = set(functions)
     said: list[str] = []
     for key in KEYS:
-        if key not in wishes:
+        if key not in spec:
             continue
-        fits = {pci for pci, rows in functions.items() if any(_fits(key, wishes[key], row) for row in rows)}
+        fits = {pci for pci, rows in functions.items() if any(_fits(key, spec[key], row) for row in rows)}
         if not fits:
             untold = key in ("serial", "slot") and not any(row.get(key) for rows in functions.values() for row in rows)
-            message = "no NIC has the %s %s" % (WORDS[key], wishes[key])
-            errors.append(RailyardError(message, "%s.%s" % (place, key), UNTOLD % WORDS[key] if untold else WHERE))
+            message = "no NIC has the %s %s" % (WORDS[key], spec[key])
+            errors.append(RailyardError(message, "%s.%s" % (place, key), UNREPORTED % WORDS[key] if untold else WHERE))
             continue
         if key in CARD and number is not None:
             fits = _numbered(sorted(left & fits or fits), number, "%s.port" % place, errors)
-        says = "%s %s is %s" % (WORDS[key], wishes[key], _listed(fits))
+        found_by = "%s %s is %s" % (WORDS[key], spec[key], _listed(fits))
         if fits and not left & fits:
-            message = "%s, but %s" % (says, " and ".join(said))
+            message = "%s, but %s" % (found_by, " and ".join(said))
             remedy = "correct one of them: two cards, or two cables, may have changed places; " + WHERE
             errors.append(RailyardError(message, "%s.%s" % (place, key), remedy))
             continue
         left &= fits
-        said.append(says)
-    if len(errors) > told:
+        said.append(found_by)
+    if len(errors) > known:
         return None
     if len(left) > 1:
         message = "several functions match: %s" % ", ".join(sorted(left))
@@ -114,14 +114,14 @@ def _numbered(card: t.Sequence[str], number: int, place: str, errors: list[Raily
     return set()
 
 
-def _fits(key: str, wish: t.Any, row: Row) -> bool:
+def _fits(key: str, value: t.Any, row: Row) -> bool:
     if key == "mac":
         # a bond or an administrator may have given the netdev another one
-        return _bare(str(wish)) == _bare(row.get("permanent_mac") or row.get("mac") or "")
+        return _bare(str(value)) == _bare(row.get("permanent_mac") or row.get("mac") or "")
     if key == "rdma":
-        return wish in (row.get("rdma") or ())
+        return value in (row.get("rdma") or ())
     held = row.get(key)
-    return held is not None and str(held).lower() == str(wish).lower()
+    return held is not None and str(held).lower() == str(value).lower()
 
 
 def _bare(mac: str) -> str:
@@ -146,7 +146,7 @@ def _check_shared(
     functions: t.Mapping[str, list[Row]],
     errors: list[RailyardError],
 ) -> None:
-    """No function is two ports, nor a rail port and one that is none."""
+    """No function may be two ports, or both a rail port and another port."""
     first: dict[str, str] = {}
     for other in node.get("other_ports") or ():
         pci = _by_itself(other, functions)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_rows
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import (
     as_csv,
@@ -80,7 +81,12 @@ def head(document: Document) -> list[str]:
         if number
     ]
     modes = dict.fromkeys(str(node.get("rdma_mode") or fabric.get("rdma_mode")) for node in document["nodes"])
-    words = [kinds, fabric.get("provider"), "rdma mode %s" % " and ".join(modes), fabric.get("link_layer")]
+    kubernetes = facts_of(fabric.get("provider")).kubernetes
+    words = [
+        *([kinds, fabric.get("provider")] if kubernetes else ["without Kubernetes"]),
+        "rdma mode %s" % " and ".join(modes),
+        fabric.get("link_layer"),
+    ]
     return [
         "fabric %s: %s" % (fabric["name"], ", ".join(numbers)),
         "%s, MTU %s" % (", ".join(word for word in words if word), fabric.get("mtu")),
@@ -144,6 +150,8 @@ def as_table(document: Document, most: int, directory: str = "") -> str:
     """
     lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  ")]
     capacity = table(_CAPACITY, _capacity_rows(document), indent="  ")
+    if not facts_of(document["fabric"].get("provider")).kubernetes:
+        capacity = []  # it counts the addresses of pods
     lines.extend(["", "CAPACITY", *capacity] if capacity else [])
     lines.extend(["", "PORTS"])
     left = most

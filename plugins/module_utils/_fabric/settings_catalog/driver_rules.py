@@ -70,7 +70,7 @@ UNSIGNED = rule(
     why="Without a key the origin of the packages is not verified, and they run as root.",
 )
 
-NOBODY = rule(
+NOT_DEPLOYED = rule(
     "RY524 driver-container-missing: Driver container that nothing deploys",
     "fabric: {name: ai, provider: cni, attachment: macvlan, mtu: 4200}\n"
     + _RAILS

@@ -177,3 +177,19 @@ INJECTED = rule(
     why="Where Spiderpool injects networks by itself, it sorts them by the names of their masters, so net1 of a pod"
     " is then not rail 1. Pods that name their networks in the annotation are not affected.",
 )
+
+_NO_PODS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .1-.253}\n'
+
+WITHOUT_PODS = rule(
+    "RY830 pods-without-kubernetes: Setting for pods in a fabric without Kubernetes",
+    _fabric("provider: none") + _rails(".1-.200"),
+    _fabric("provider: none") + _NO_PODS,
+    why="With provider: none nothing is planned for Kubernetes, and such a setting would have no effect.",
+)
+
+WITHOUT_OPERATOR = rule(
+    "RY831 driver-container-without-kubernetes: Driver container in a fabric without Kubernetes",
+    _fabric("provider: none, gpudirect: {gpu_driver: container}") + _NO_PODS,
+    _fabric("provider: none, gpudirect: {gpu_driver: host}") + _NO_PODS,
+    why="The GPU Operator, which runs the driver in a container, needs Kubernetes.",
+)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY7xx: QoS, that what is marked, kept apart and slowed down is the same traffic everywhere."""
+"""RY7xx: QoS: the same traffic must be marked, separated and slowed down everywhere."""
 
 from __future__ import annotations
 

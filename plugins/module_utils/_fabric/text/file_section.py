@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One mapping of a fabric file, read key by key into typed values; what nobody reads is a misspelt key."""
+"""One mapping of a fabric file, read key by key into typed values; keys that are not read are unknown."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Section:
         """Whether the key is given a value, right or wrong."""
         return key in self.mapping.entries and not self.mapping.entries[key][1].null
 
-    def value(self, key: str, required: str = "") -> Value | None:
-        """The value as it stands. ``required`` says, as a remedy, what to write when it is missing.
+    def value(self, key: str, required: str = "", lists: bool = False) -> Value | None:
+        """The value as written. ``required``: as a remedy, what to write when it is missing. ``lists`` declares for the
+        schema that the value is one text or a list of them.
 
         That it is missing is reported by :meth:`done`: only then it is known which other keys are none, and may be it.
         """
@@ -120,6 +121,13 @@ class Section:
             if text is not None:
                 found.append(text)
         return found
+
+    def items(self, key: str) -> list[Section | None] | None:
+        """The items of a list, each as a section, or None for one that is not a mapping. None without a list."""
+        value = self.value(key)
+        if not isinstance(value, Sequence):
+            return None
+        return [section_of(item, self.path + (key, at), self.report) for at, item in enumerate(value.items)]
 
     def done(self) -> None:
         """Report the keys that no getter asked for, and those that were asked for and are missing."""

@@ -89,7 +89,7 @@ def show(address: int, bits: int = IPV4) -> str:
 def parse_address(text: str, within: Network | None = None, bits: int = IPV4) -> int | None:
     """``172.16.11.254``, or ``.254`` for the address with these last octets in ``within``; None for anything else.
 
-    In an IPv6 network, ``::fe`` stands for the address with these last groups. In both, ``+10`` is the tenth address
+    In an IPv6 network, ``::fe`` is the address with these last groups. In both, ``+10`` is the tenth address
     after the network's own. The family is that of ``within``, and without it that of ``bits``.
     """
     offset = _OFFSET.match(text) if within else None

@@ -18,7 +18,7 @@ NODE = re.compile(r"(?=.{1,253}\Z)(?:%s\.)*%s\Z" % ((r"[a-z0-9](?:[a-z0-9-]{0,61
 HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # IFNAMSIZ holds 15 bytes and a zero; the kernel refuses the slash, the colon and white space, and fills in a number for
-# %d. lo is the loopback; all and default stand for every netdev in sysctl; bonding_masters is a file beside netdevs.
+# %d. lo is the loopback; all and default mean every netdev in sysctl; bonding_masters is a file beside netdevs.
 NETDEV = re.compile(r"(?!(?:\.{1,2}|lo|all|default|bonding_masters)\Z)[!-$&-.0-9;-~]{1,15}\Z")
 # What the kernel calls netdevs before udev names them: a rename to such a name collides with another card's.
 NETDEV_OF_KERNEL = re.compile(r"(?:eth|ib|usb|wlan|wwan)\d+\Z")
@@ -89,7 +89,7 @@ class BadRange(ValueError):
 class HostRange:
     """A text with Ansible's host ranges: ``ai-[01:16]``, ``rack[a:c]-[1:8:2]``; the last range counts fastest.
 
-    :raises BadRange: for a range that is none. The message says why.
+    :raises BadRange: for an invalid range, with the reason as message.
     """
 
     def __init__(self, text: str) -> None:
@@ -163,7 +163,7 @@ class HostRange:
 
 
 class BadTemplate(ValueError):
-    """A template with a field that is none."""
+    """A template with an invalid field."""
 
 
 class Template:
@@ -172,7 +172,7 @@ class Template:
     A field is a name, for numbers with what to add to it (``{n+10}``) and the digits to fill up to (``{n:02}``).
 
     :param fields: the names that it may have: ``n p`` and so on for numbers, those in ``texts`` for texts.
-    :raises BadTemplate: with the field that is none.
+    :raises BadTemplate: with the invalid field.
     """
 
     def __init__(self, text: str, fields: t.Collection[str] = ("n",), texts: t.Collection[str] = ()) -> None:

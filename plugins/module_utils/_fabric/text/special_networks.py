@@ -84,7 +84,7 @@ def host_problem(text: str) -> str | None:
 
 
 def network_problem(net: Network) -> tuple[str, bool] | None:
-    """Why a rail cannot have this network, and whether it could where somebody insists; None where it may."""
+    """Why a rail cannot have this network, and whether that finding can be suppressed; None if it can."""
     for known, seldom in ((_NEVER, False), (_LINK_LOCAL6, False), (_SELDOM, True)):
         for other, what in known:
             if other.bits == net.bits and Range(net.first, net.last, net.bits).overlap(other):

@@ -4,7 +4,7 @@
 
 """The text of a fabric file as values that know their line and column.
 
-Scalars stay as they are written: what a value means depends on the key it stands at, so ``pci: 0000:11:00.0`` is
+Scalars stay as they are written: their meaning depends on their key, so ``pci: 0000:11:00.0`` is
 never taken for a number in base 60, nor a rail called ``on`` for a truth value.
 """
 
@@ -59,7 +59,7 @@ class Sequence:
 
 
 class Mapping:
-    """``entries``: key -> (the key as it stands in the file, the value), in the file's order."""
+    """``entries``: key -> (the key as written in the file, the value), in the file's order."""
 
     __slots__ = ("column", "depth", "entries", "line", "merged", "size")
     kind = "a mapping"
@@ -317,7 +317,7 @@ class _Builder:
                 self._stop(rules.KEY, event, "%s instead of a key" % value.kind, "write a plain word")
             self._key(Scalar(value.text, False, *_mark(event)), event)
         else:
-            # Each alias may stand for all the levels that there may be, and for one that does.
+            # Each alias can contain all levels that are allowed, and one alias does.
             if len(self._stack) + value.depth > MAX_DEPTH:
                 self._deep(event)
             self._put(value, event)
@@ -370,7 +370,7 @@ def _mark(event: t.Any) -> tuple[int, int]:
 def plain(value: Value) -> t.Any:
     """A value as YAML 1.1 understands it, for what is handed on untouched (a node's own variables).
 
-    :raises ValueError: for a scalar that has the form of a number or a date and is none.
+    :raises ValueError: for a scalar that looks like a number or a date and is invalid.
     """
     import yaml
 

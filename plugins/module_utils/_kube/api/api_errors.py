@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import first_of
 
 # Worth another try after a while: too many requests, and a proxy without a server behind it.
 PASSING = (429, 502, 503, 504)
@@ -218,8 +219,4 @@ def _owners(answer: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
 
 
 def _several(names: t.Sequence[str], verb: str) -> str:
-    """The first names, and how many more."""
-    if len(names) == 1:
-        return names[0]
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (" and %d more" % more if more > 0 else "") + verb
+    return names[0] if len(names) == 1 else first_of(names, _SHOWN) + verb

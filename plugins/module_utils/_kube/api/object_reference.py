@@ -44,6 +44,17 @@ class Key(t.NamedTuple):
         return "%s %s" % (self.kind, place)
 
 
+def first_of(names: t.Sequence[str], shown: int) -> str:
+    """The first names, and how many more."""
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (" and %d more" % more if more > 0 else "")
+
+
+def sent_as_one() -> None:
+    """The action of a change that a request for the whole object made."""
+    raise NotImplementedError("objects are sent as a whole")
+
+
 def group(api: str) -> str:
     """The group of an apiVersion; empty for the core's."""
     return api.partition("/")[0] if "/" in api else ""

@@ -15,7 +15,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, selected
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
+    Key,
+    first_of,
+    selected,
+    sent_as_one,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
 
 KIND = ("v1", "Node")
@@ -66,7 +71,7 @@ class Labelling:
         name, labels, before = patch
         self.server.merge(NODES, Key(*KIND, "", name), {"metadata": {"labels": labels}}, self.manager, check)
         self.done.extend(
-            Change("Node " + name, "metadata.labels.%s" % key, before.get(key), value, lambda: None)
+            Change("Node " + name, "metadata.labels.%s" % key, before.get(key), value, sent_as_one)
             for key, value in labels.items()
         )
 
@@ -79,10 +84,9 @@ def _anothers(wanted: t.Iterable[str], live: t.Mapping[str, Labels], ours: Label
             if carried != value:
                 found.setdefault((key, carried), []).append(name)
     for (key, carried), names in found.items():
-        more = " and %d more" % (len(names) - _SHOWN) if len(names) > _SHOWN else ""
         yield Refused(
             "in this plan, and labelled for another one: %s=%s" % (key, carried),
-            "Node %s%s" % (", ".join(names[:_SHOWN]), more),
+            "Node %s" % first_of(names, _SHOWN),
             "remove the nodes from the fabric file of %s and apply that first, or tear %s down; if that fabric is"
             " gone: kubectl label node NODE %s-" % (carried, carried, key),
         )

@@ -23,7 +23,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.replacemen
     overlapping,
     value_at,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Kind, selected
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
+    Key,
+    Kind,
+    first_of,
+    selected,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
     DesiredObjects,
     Live,
@@ -290,6 +295,4 @@ def _short(value: t.Any) -> str:
 
 
 def _some(names: t.Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(names))
-    more = len(distinct) - _SHOWN
-    return ", ".join(distinct[:_SHOWN]) + (" and %d more" % more if more > 0 else "")
+    return first_of(list(dict.fromkeys(names)), _SHOWN)

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     adopted,
     marked,
     selected,
+    sent_as_one,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
     Difference,
@@ -59,6 +60,11 @@ class DesiredObjects:
     rules: t.Mapping[Kind, Rule] = field(default_factory=dict)
     replace: bool = False
 
+    @property
+    def own_kinds(self) -> list[Kind]:
+        """The kinds of the objects, in their order."""
+        return list(dict.fromkeys((each["apiVersion"], each["kind"]) for each in self.objects))
+
     def by_hand(self, found: t.Mapping[str, t.Any]) -> bool:
         return any(selected(found, labels) for labels in self.started)
 
@@ -88,21 +94,17 @@ class Write:
     def changes(self) -> list[Change]:
         """As our modules report changes. They carry no action, because whole objects are sent."""
         subject, fields = str(self.key), [] if self.adopts else self.fields
-        found = [Change(subject, each.path, each.before, each.after, _sent_as_one) for each in fields]
+        found = [Change(subject, each.path, each.before, each.after, sent_as_one) for each in fields]
         if self.adopts:
-            return [Change(subject, "object", "made by another", "adopted", _sent_as_one)]
+            return [Change(subject, "object", "made by another", "adopted", sent_as_one)]
         if self.releases:
-            return [Change(subject, "object", "adopted", "released", _sent_as_one)]
+            return [Change(subject, "object", "adopted", "released", sent_as_one)]
         if self.replaces:
-            return [Change(subject, "object", "present", "replaced", _sent_as_one), *found]
+            return [Change(subject, "object", "present", "replaced", sent_as_one), *found]
         if self.wanted is None or self.live is None:
             there = None if self.live is None else "present", None if self.wanted is None else "present"
-            return [Change(subject, "object", *there, _sent_as_one)]
+            return [Change(subject, "object", *there, sent_as_one)]
         return found
-
-
-def _sent_as_one() -> None:
-    raise NotImplementedError("objects are sent as a whole, by send_writes")
 
 
 def served(server: Server, desired: DesiredObjects) -> dict[Kind, Resource]:
@@ -110,7 +112,7 @@ def served(server: Server, desired: DesiredObjects) -> dict[Kind, Resource]:
 
     :raises RailyardError: for each desired kind that it does not have.
     """
-    wanted = list(dict.fromkeys((each["apiVersion"], each["kind"]) for each in desired.objects))
+    wanted = desired.own_kinds
     found = server.resources(dict.fromkeys([*wanted, *desired.kinds]))
     raise_all(
         [

@@ -57,9 +57,7 @@ def problems(
         resources = served(server, desired)
     except RailyardError as error:
         found.extend(getattr(error, "errors", [error]))
-        resources = server.resources(
-            [*desired.kinds, *((each["apiVersion"], each["kind"]) for each in desired.objects)]
-        )
+        resources = server.resources([*desired.kinds, *desired.own_kinds])
     found.extend(_namespaces(server, desired, say))
     found.extend(secrets.problems(server, read))
     found.extend(_permissions(server, desired, resources, labels_nodes, say, later))
@@ -118,7 +116,7 @@ def _permissions(
     later: Later,
 ) -> list[RailyardError]:
     """Kinds that only an earlier plan may have had are only listed, unless objects of them are deleted."""
-    used = {(each["apiVersion"], each["kind"]) for each in desired.objects}
+    used = set(desired.own_kinds)
     asked = {(verb, each) for kind, each in resources.items() for verb in (_WRITE if kind in used else _WRITE[:1])}
     asked |= {(verb, NODES) for verb in _NODES if labels_nodes}
     if later.wait:

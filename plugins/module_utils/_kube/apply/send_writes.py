@@ -113,8 +113,7 @@ class Apply:
 
         :param timeout: seconds for each kind. :raises RailyardError: for objects that do not disappear.
         """
-        kinds = [*self.desired.kinds, *((each["apiVersion"], each["kind"]) for each in self.desired.objects)]
-        resources = self.server.resources(dict.fromkeys(kinds))
+        resources = self.server.resources(dict.fromkeys([*self.desired.kinds, *self.desired.own_kinds]))
         whole = frozenset(self.desired.rules)
         live = observed(self.server, resources, self.desired.family, self.say, keeper(self.desired), whole=whole)
         goes = going(self.desired, resources, live, all_of=True)

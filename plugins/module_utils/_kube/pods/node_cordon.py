@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, sent_as_one
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import KIND, NODES
 
 BAD = "health.railyard.fabric/bad-rails"
@@ -83,12 +83,10 @@ def _changes(name: str, metadata: t.Mapping[str, t.Any], made: Object) -> list[C
     subject = "Node " + name
     labels = made.get("metadata", {}).get("labels", {})
     before = metadata.get("labels") or {}
-    done = [Change(subject, "metadata.labels." + key, before.get(key), value, _sent) for key, value in labels.items()]
+    done = [
+        Change(subject, "metadata.labels." + key, before.get(key), value, sent_as_one) for key, value in labels.items()
+    ]
     if "spec" in made:
         to = bool(made["spec"]["unschedulable"])
-        done.append(Change(subject, "spec.unschedulable", not to, to, _sent))
+        done.append(Change(subject, "spec.unschedulable", not to, to, sent_as_one))
     return done
-
-
-def _sent() -> None:
-    raise NotImplementedError("a patch is sent as one")

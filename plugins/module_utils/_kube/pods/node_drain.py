@@ -20,7 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Gone
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import PODS, Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Object
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
+    Key,
+    Object,
+    first_of,
+    sent_as_one,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import KIND, NODES
 
 OURS = "reboot.railyard.fabric/cordoned"
@@ -145,7 +150,7 @@ class Drain:
             names = [pod.name for pod in pods if way in pod.ways and not pod.leaving]
             if names and not given:
                 remedy = "move their work elsewhere, or allow to delete them with %s" % remedy
-                errors.append(Refused("%s: %s" % (message, _few(names)), "Node %s" % self.node, remedy))
+                errors.append(Refused("%s: %s" % (message, first_of(names, _SHOWN)), "Node %s" % self.node, remedy))
         raise_all(errors)
 
     def _evict(self, pods: t.Sequence[Pod], end: float, timeout: float) -> None:
@@ -162,7 +167,7 @@ class Drain:
                     continue
                 self.waits.pop(pod.name, None)
                 asked.add(pod.uid)
-                self.done.append(Change("Pod " + pod.name, "state", "on %s" % self.node, "evicted", _sent))
+                self.done.append(Change("Pod " + pod.name, "state", "on %s" % self.node, "evicted", sent_as_one))
             if self.check:
                 return
             left = self._left(pods)
@@ -198,7 +203,7 @@ class Drain:
 
     def _patch(self, made: Object, before: bool, after: bool) -> None:
         self.server.merge(NODES, Key(*KIND, "", self.node), made, self.manager, self.check)
-        self.done.append(Change("Node " + self.node, "spec.unschedulable", before, after, _sent))
+        self.done.append(Change("Node " + self.node, "spec.unschedulable", before, after, sent_as_one))
 
     def _give_back(self) -> None:
         """After a failure, which is the error that is reported even if this fails too."""
@@ -206,12 +211,3 @@ class Drain:
             self.restored()
         except RailyardError as error:
             self.say("%s stays cordoned: %s" % (self.node, error))
-
-
-def _few(names: t.Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (" and %d more" % more if more > 0 else "")
-
-
-def _sent() -> None:
-    raise NotImplementedError("a request is sent as one")

@@ -27,7 +27,7 @@ UNIFIED = ("/boot/EFI/Linux", "/efi/EFI/Linux", "/boot/efi/EFI/Linux")
 KERNEL_CMDLINE = "/etc/kernel/cmdline"
 TIMEOUT = 600.0
 WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
-REMEDY = "mend what it says and run the task again"
+REMEDY = "fix what it reports and run again"
 
 
 def words(text: str) -> list[str]:
@@ -63,7 +63,7 @@ class Loader:
         return [word for word in entries[0] if all(word in each for each in entries)] if entries else []
 
     def _ours(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[str]:
-        """Those of the wanted ones that nobody else put there."""
+        """The desired ones that no other program set."""
         own = self.own()
         return [word for word in wanted if word in own or word not in next_boot]
 
@@ -77,7 +77,7 @@ class Grub(Loader):
     CONFIG = "/boot/grub/grub.cfg"
     HEAD = "# Written by railyard.fabric.kernel_arguments.\n"
     LINE = re.compile(r'^GRUB_CMDLINE_LINUX="\$GRUB_CMDLINE_LINUX (.*)"$', re.MULTILINE)
-    # The part for this system's own kernels; others on the disk, and what a person added, are no affair of ours.
+    # The part for this system's own kernels; others on the disk, and what a user added, are left alone.
     OWN_KERNELS = re.compile(r"^### BEGIN \S+/10_linux\w* ###$(.*?)^### END ", re.MULTILINE | re.DOTALL)
     # GRUB's own script ends a command at these
     QUOTED = re.compile(r"[;|&{}<>]")
@@ -279,7 +279,7 @@ def edited(line: str, missing: t.Sequence[str], stale: t.Sequence[str]) -> str:
 
 
 def find(system: System) -> Loader | None:
-    """The boot loader of this node; None where it is none of those known. Raises :class:`RailyardError`."""
+    """The boot loader of this node; None where it is unknown. Raises :class:`RailyardError`."""
     directories = [each for each in ENTRIES if any(name.endswith(".conf") for name in system.listdir(each))]
     info = (system.read_bytes(LOADER_INFO) or b"").decode("utf-16-le", "replace")
     if "systemd-boot" in info and directories:
@@ -298,7 +298,7 @@ def unknown(system: System) -> RailyardError:
             return Unsupported(
                 "the kernels are unified images, which have their arguments inside",
                 directory,
-                "write %s and build the images anew with 'kernel-install add-all'" % KERNEL_CMDLINE,
+                "write %s and build the images again with 'kernel-install add-all'" % KERNEL_CMDLINE,
             )
     return Unsupported(
         "no boot loader is here that is known: GRUB with update-grub or grubby, or systemd-boot",

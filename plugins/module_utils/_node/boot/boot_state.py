@@ -142,7 +142,7 @@ class BootState:
         return [each for each in held if isinstance(each, dict)] if isinstance(held, list) else []
 
     def staying(self, more: t.Sequence[Staying]) -> list[Staying]:
-        """What stays live until the next boot though it is taken back: what earlier runs told, and ``more``."""
+        """What stays live until the next boot though it is taken back: what earlier runs reported, and ``more``."""
         if self._system.exists(self.file) and self.read() is None:
             more = [Staying("options", (self.file,)), *more]
         return self._until_boot.read(more)
@@ -161,9 +161,9 @@ class BootState:
 
         :param again: udev(7) matches of the devices at whose coming the same is laid down once more, such as
             ``ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"``.
-        :param staying: where something is taken back, all that is to be told until the boot (:meth:`staying`). None:
-            the options are set up again, and of what earlier runs told no more than ``left`` waits for a boot.
-        :param new: what no earlier run told of ``left``.
+        :param staying: where something is taken back, what is reported until the boot (:meth:`staying`). None:
+            the options are set up again, and of what earlier runs reported, only ``left`` waits for a boot.
+        :param new: what no earlier run reported of ``left``.
         """
         # noted first: what the options tell is lost with them
         if staying is None:
@@ -224,7 +224,7 @@ class BootState:
         return changes
 
     def _rules_changes(self, again: t.Sequence[str]) -> list[Change]:
-        """udev reads its rules anew by itself, for the next event."""
+        """udev reads its rules again by itself, for the next event."""
         system = self._system
         if not again:
             if not system.exists(self.rules):

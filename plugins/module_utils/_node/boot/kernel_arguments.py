@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_b
 
 COMMAND_LINE = "/proc/cmdline"
 ARGUMENT = re.compile(r"[^\s\"'`$\\]+\Z")
-# Arguments that may stand there several times, each with its own value.
+# Arguments that may be given several times, each with its own value.
 SEVERAL = frozenset(
     ("console", "earlycon", "earlyprintk", "hugepages", "hugepagesz", "initcall_blacklist", "module_blacklist", "pci")
 )
@@ -117,17 +117,17 @@ class KernelArguments(Subsystem):
         self.warnings += [str(error) for error in others]
         if changes:
             stale = [word for word in state["own"] if word not in self._wanted]
-            told = ["it lacks %s" % word for word in state["missing_next_boot"]] + [
+            reasons = ["it does not have %s" % word for word in state["missing_next_boot"]] + [
                 "it still has %s" % x for x in stale
             ]
             self.warnings.append(
                 "The boot loader (%s) is not as planned: %s. Remedy: set allow_change: true, and reboot."
-                % (loader.name, ", ".join(told) or "kernels to come would lack some")
+                % (loader.name, ", ".join(reasons) or "kernels installed later would not have some")
             )
         return []
 
     def _others(self, state: State, loader: boot_loader.Loader) -> list[RailyardError]:
-        """Those with another value that somebody else put there: which of two counts is each argument's own affair."""
+        """Those with another value that another program set: which of two values counts differs by argument."""
         errors: list[RailyardError] = []
         for word in self._wanted:
             key, equals, _value = word.partition("=")

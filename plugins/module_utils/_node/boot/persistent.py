@@ -53,7 +53,7 @@ class Kept(Subsystem):
             raise RailyardError(message, "ports", "leave ports out, or give those that stay, with state: present")
 
     def _all_taken_back(self, staying: t.Sequence[Staying]) -> list[Change]:
-        """What is kept goes as a whole. ``staying``: what its options have set and nobody can undo before a boot."""
+        """Remove all persistent options. ``staying``: what they set and what stays until the next boot."""
         boot = self._boot()
         self._staying = boot.staying(staying if self._persist else [])
         return boot.changes(None, staying=self._staying) if self._persist else []

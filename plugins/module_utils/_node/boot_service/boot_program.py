@@ -48,7 +48,7 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
 
         return RoceQos.from_options(options, system)
     raise RailyardError(
-        "is not a module that can be applied at boot", module, "run the playbook again to write the file anew"
+        "is not a module that can be applied at boot", module, "run the playbook again to replace the file"
     )
 
 
@@ -63,13 +63,13 @@ def read(path: str, system: System) -> tuple[str, dict[str, t.Any]]:
         held = json.loads(system.read(path) or "")
         return str(held["module"]), dict(held["options"])
     except (ValueError, KeyError, TypeError):
-        raise RailyardError("is not a file of boot options", path, "run the playbook again to write it anew") from None
+        raise RailyardError("is not a file of boot options", path, "run the playbook again to replace it") from None
 
 
 def apply(path: str, system: System, check: bool, until: float = 0) -> list[str]:
     """Apply one file of options. Returns a line for each change. Raises :class:`RailyardError`.
 
-    :param until: when to wait no more for another one who is at work, on the monotonic clock; 0 waits for nobody.
+    :param until: when to wait no more for another one who is at work, on the monotonic clock; 0 waits for no one.
     """
     return _apply(*read(path, system), system=system, check=check, until=until)
 

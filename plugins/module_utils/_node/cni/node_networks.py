@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A node's CNI networks: the files that Multus reads, and the plugins that they name.
+"""A node's CNI networks: the files that Multus reads, and their plugins.
 
-``railyard-*.conflist`` in Multus's ``confDir`` are ours, and all else there is not. Of plugins, ours are
-``railyard-rail`` and those that we put there because they were missing; ``/var/lib/railyard/cni.json`` knows them.
+This module owns ``railyard-*.conflist`` in Multus's ``confDir``, the plugin ``railyard-rail``, and the missing plugins
+that it installed, which are recorded in ``/var/lib/railyard/cni.json``.
 """
 
 from __future__ import annotations
 
 import json
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
@@ -19,15 +20,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import r
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import Plugins
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
 CONF_DIR = "/etc/cni/multus/net.d"
 PLUGIN_DIR = "/opt/cni/bin"
 PREFIX, SUFFIX = "railyard-", ".conflist"
-# Where runtimes are told of networks; Multus's own file there names its directories where they are not the usual.
+# Configuration directories of runtimes. Multus's own file in them has its directories, if they are not the defaults.
 RUNTIME_DIRS = ("/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d")
 MULTUS = ("00-multus.conf", "00-multus.conflist")
-# K3s has its own place for plugins, since the releases of October 2024 and before; RKE2 has the usual one.
+# K3s has its own directories for plugins (since October 2024, and before); RKE2 has the default.
 K3S_PLUGIN_DIRS = ("/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/data/current/bin")
 READ_BY_MULTUS = (".conf", ".json", ".conflist")
 Document = t.Dict[str, t.Any]
@@ -51,7 +53,7 @@ class CniNetworks(Subsystem):
         return cls(options, system)
 
     def _multus(self) -> Document:
-        """What Multus's own file says of its directories; nothing where it says nothing, or is not there yet."""
+        """The directories in Multus's own file; empty without them, or if the file does not exist yet."""
         for directory in RUNTIME_DIRS:
             for name in MULTUS:
                 conf = self._read("%s/%s" % (directory, name))
@@ -65,12 +67,12 @@ class CniNetworks(Subsystem):
 
     def _read(self, path: str) -> Document:
         try:
-            held = json.loads(self._system.read(path) or "{}")
+            document = json.loads(self._system.read(path) or "{}")
         except ValueError:
             return {}
-        return held if isinstance(held, dict) else {}
+        return document if isinstance(document, dict) else {}
 
-    # -- observing ----------------------------------------------------------------------------------------------------
+    # -- observed state -----------------------------------------------------------------------------------------------
 
     def observe(self) -> State:
         return {
@@ -84,7 +86,7 @@ class CniNetworks(Subsystem):
         names = self._system.listdir(self.directory)
         return [name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
 
-    # -- changing -----------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         self._check()
@@ -92,24 +94,20 @@ class CniNetworks(Subsystem):
         changes = self._plugins.changes(wanted)
         files = {file_name(each): each for each in self._networks}
         for name, conf in files.items():
-            # after the plugins: a pod that comes meanwhile finds what its network names
+            # after the plugins: a pod that starts meanwhile finds the plugins of its network
             path, text = "%s/%s" % (self.directory, name), json.dumps(conf, indent=2) + "\n"
             if self._system.read_file(path) != text:
                 before = self._read(path) or None
-                changes.append(Change(path, "network", before, conf, self._writer(path, text)))
+                changes.append(
+                    Change(path, "network", before, conf, partial(self._system.write_file, path, text, 0o644))
+                )
         for name in self._own_files():
             if name not in files:
                 path = "%s/%s" % (self.directory, name)
-                changes.append(Change(path, "network", self._read(path), None, self._remover(path)))
+                changes.append(Change(path, "network", self._read(path), None, partial(self._system.remove_file, path)))
         return changes + self._plugins.leftovers(wanted, self._absent)
 
-    def _writer(self, path: str, text: str) -> t.Callable[[], None]:
-        return lambda: self._system.write_file(path, text, 0o644)
-
-    def _remover(self, path: str) -> t.Callable[[], None]:
-        return lambda: self._system.remove_file(path)
-
-    # -- refusing -----------------------------------------------------------------------------------------------------
+    # -- refusals -----------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         errors: list[RailyardError] = []
@@ -120,22 +118,22 @@ class CniNetworks(Subsystem):
             place = "networks[%d]" % number
             name, chain = conf.get("name"), conf.get("plugins")
             if not name or not isinstance(chain, list) or not all(isinstance(x, dict) and x.get("type") for x in chain):
-                text = "is no CNI configuration: it needs a name, and plugins with a type each"
-                errors.append(RailyardError(text, place, "give what the plan's hand-over gives"))
+                text = "is not a CNI configuration: it requires name, and plugins with a type each"
+                errors.append(RailyardError(text, place, "use the networks of the plan"))
                 continue
             if name in seen:
                 text = "has the name of networks[%d], %s" % (seen[name], name)
-                errors.append(RailyardError(text, place, "give each network a name of its own"))
+                errors.append(RailyardError(text, place, "give each network another name"))
             seen[name] = number
             if name in others:
-                text = "network %s is in %s too, and Multus takes the first that it finds" % (name, others[name])
-                errors.append(RailyardError(text, place, "remove that file, or name the plan's networks otherwise"))
+                text = "network %s is in %s too, and Multus uses the first that it finds" % (name, others[name])
+                errors.append(RailyardError(text, place, "remove that file, or rename the plan's networks"))
             errors += self._check_first(chain[0], place, branch)
         errors += self._plugins.errors(needed(self._networks), {str(x.get("cniVersion")) for x in self._networks})
         raise_all(errors)
 
     def _check_first(self, plugin: Document, place: str, branch: Branch) -> t.Iterator[RailyardError]:
-        """Whether the node has what the chain's first plugin makes the pod's interface of."""
+        """Check what the chain's first plugin creates the pod's interface from."""
         master, function = plugin.get("master"), plugin.get("pciBusID")
         if master:
             mtu = self._system.read_int("/sys/class/net/%s/mtu" % master)
@@ -143,23 +141,23 @@ class CniNetworks(Subsystem):
                 yield RailyardError("there is no netdev %s" % master, place, "see 'ip link', and run rail_ports first")
             elif plugin.get("mtu") and int(plugin["mtu"]) > mtu:
                 yield RailyardError(
-                    "its MTU %d is more than that of %s, %d" % (plugin["mtu"], master, mtu),
+                    "its MTU %d is larger than that of %s, %d" % (plugin["mtu"], master, mtu),
                     place,
-                    "run rail_ports first, which gives the port the plan's MTU",
+                    "run rail_ports first, which sets the plan's MTU on the port",
                 )
         elif function and not self._system.exists("/sys/bus/pci/devices/" + function):
-            yield RailyardError("there is no PCI function %s" % function, place, "see 'lspci -D'")
+            yield port_reference.missing_function(function, place)
         device = plugin.get("device")
         why = branch.why_netdev(device) if device else branch.why_function(function) if function else None
         if why and not master:
             yield Refused(
-                "%s would go into a pod, and %s" % (device or function, why),
+                "%s would be moved into a pod, but %s" % (device or function, why),
                 place,
-                "take another port for the rail",
+                "use another port for the rail",
             )
 
     def _others(self) -> dict[str, str]:
-        """Network -> the file that has it, of files that are not ours."""
+        """Network -> its file, of files that this module does not own."""
         found: dict[str, str] = {}
         own = self._own_files()
         for name in self._system.listdir(self.directory):
@@ -177,7 +175,7 @@ def file_name(conf: t.Mapping[str, t.Any]) -> str:
 
 
 def needed(networks: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
-    """The plugins that networks name, address managers among them, each once."""
+    """The plugins of networks, with their address managers, each once."""
     found: dict[str, None] = {}
     for conf in networks:
         for plugin in conf.get("plugins") or []:

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The CNI plugin ``railyard-rail``: a pod's interface on a rail is set as the rail's port on the node is.
+"""The CNI plugin ``railyard-rail``: it configures a pod's interface on a rail as the rail's port on the node.
 
-It stands last in a chain, and is a program of its own on the node (:mod:`cni_plugins` packs it). The released plugins
-are no help: up to 1.5 ``sbr`` knows no table and takes the first free one, from 1.6 on it adds rules that point to a
-table which nothing fills; and up to 1.2 ``tuning`` fails each CHECK of an interface's sysctls.
+It is the last plugin of a chain, and a separate program on the node (:mod:`cni_plugins` packs it). The released plugins
+cannot be used: up to 1.5 ``sbr`` does not have an option for the table and takes the first free one, from 1.6 on it
+adds rules to a table that stays empty; and up to 1.2 ``tuning`` fails each CHECK of an interface's sysctls.
 
-Its configuration, beside ``type``: ``sysctl``, the interface's in ``net.ipv4.conf``; ``mtu``; ``table``, which what
-comes from the pod's addresses is looked up in, ``priority`` of the rules for that, and ``routes``, ``[{dst, gw}]``, of
-the table beside that of the address's own network. What is not said is left alone. Source: the CNI specification 1.1.0,
+Its configuration, beside ``type``: ``sysctl`` of the interface in ``net.ipv4.conf``; ``mtu``; ``table``, the routing
+table of the pod's addresses, ``priority`` of its rules, and ``routes``, ``[{dst, gw}]``, of the table beside the route
+to the address's own network. A missing key is not changed. Source: the CNI specification 1.1.0,
 https://www.cni.dev/docs/spec/.
 """
 
@@ -31,7 +31,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     Interface,
-    Network,
     Route,
     Rtnetlink,
     Rule,
@@ -43,13 +42,13 @@ VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 CLONE_NEWNET = 0x40000000
 # A pod that is attached to one rail several times needs a table for each attachment.
 NEXT_TABLE = 1000
-# Error codes of the specification; from 100 on they are the plugin's own.
+# Error codes of the specification, and of this plugin (from 100).
 BAD_ENVIRONMENT, BAD_INPUT, BAD_CONFIGURATION, FAILED = 4, 6, 7, 100
 Document = t.Dict[str, t.Any]
 
 
 class Failure(Exception):
-    """What the runtime is told: one of the specification's codes, and a line for people."""
+    """An error for the runtime: a code of the specification, and a line for users."""
 
     def __init__(self, code: int, text: str, remedy: str = "") -> None:
         super().__init__(text)
@@ -59,7 +58,7 @@ class Failure(Exception):
 
 
 class RailSpec:
-    """The configuration. ``table`` is None where the pod has no table of its own for the rail."""
+    """The configuration. ``table`` is None if the rail does not have a routing table in the pod."""
 
     def __init__(self, conf: Document) -> None:
         try:
@@ -77,17 +76,15 @@ class RailSpec:
             raise Failure(
                 BAD_CONFIGURATION,
                 "%s: sysctl, mtu, table, priority or routes are wrong: %r" % (NAME, error),
-                "run the playbook again to write the file anew",
+                "run the playbook again, which rewrites the file",
             ) from None
 
     def rules(self, addresses: t.Iterable[Interface], table: int) -> list[Rule]:
         return [Rule(each.version, self.priority, ipaddress.ip_network(each.ip), "", table, True) for each in addresses]
 
     def table_routes(self, addresses: t.Sequence[Interface], table: int, index: int) -> list[Route]:
-        """The networks of the addresses, then what is reached through a gateway. Of families without an address
-        nothing.
-        """
-        found = [Route(table, _of(each), index, None, None, 0, PROTOCOL_STATIC, _scope(each)) for each in addresses]
+        """The networks of the addresses, then the routes through gateways, of the families that have an address."""
+        found = [Route(table, each.network, index, None, None, 0, PROTOCOL_STATIC, _scope(each)) for each in addresses]
         versions = {each.version for each in addresses}
         for destination, gateway in self.routes:
             if destination.version in versions:
@@ -95,17 +92,13 @@ class RailSpec:
         return found
 
 
-def _of(address: Interface) -> Network:
-    return address.network
-
-
 def _scope(address: Interface) -> int:
-    # the kernel knows no scope of IPv6 routes, and tells it as universe
+    # IPv6 routes do not have a scope: the kernel reports universe
     return SCOPE_LINK if address.version == 4 else SCOPE_UNIVERSE
 
 
 def add(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
-    """Set the interface, fill the table and point the addresses to it, in the caller's namespace."""
+    """Configure the interface, the table and the rules of the addresses, in the current namespace."""
     with Rtnetlink() as kernel:
         link = _link(kernel, name)
         for key, value in spec.sysctl.items():
@@ -118,7 +111,7 @@ def add(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
         table = _table(kernel, spec, spec.table, addresses)
         for route in spec.table_routes(addresses, table, link.ifindex):
             kernel.add_route(route)
-        # last: an address that is looked up finds a whole table
+        # last: addresses use the table only when it is complete
         for rule in spec.rules(addresses, table):
             if not _present(kernel, rule):
                 kernel.add_rule(rule)
@@ -129,9 +122,9 @@ def check(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
         link = _link(kernel, name)
         for key, value in spec.sysctl.items():
             with open(SYSCTL % (name, key)) as stream:
-                held = stream.read().strip()
-            if held != value:
-                raise Failure(FAILED, "%s: %s of %s is %s, not %s" % (NAME, key, name, held, value))
+                observed = stream.read().strip()
+            if observed != value:
+                raise Failure(FAILED, "%s: %s of %s is %s, not %s" % (NAME, key, name, observed, value))
         if spec.mtu is not None and link.mtu != spec.mtu:
             raise Failure(FAILED, "%s: the MTU of %s is %s, not %d" % (NAME, name, link.mtu, spec.mtu))
         if spec.table is not None:
@@ -142,23 +135,20 @@ def _check_table(kernel: Rtnetlink, spec: RailSpec, planned: int, index: int, ad
     table = _table(kernel, spec, planned, addresses)
     for rule in spec.rules(addresses, table):
         if not _present(kernel, rule):
-            raise Failure(FAILED, "%s: %s %s is not there" % (NAME, rule.selector, rule.action))
-    held = {
+            raise Failure(FAILED, "%s: the rule %s %s is missing" % (NAME, rule.selector, rule.action))
+    observed = {
         (route.destination, route.gateway)
         for version in {each.version for each in addresses}
         for route in kernel.routes(version)
         if (route.table, route.oif) == (table, index)
     }
     for route in spec.table_routes(addresses, table, index):
-        if (route.destination, route.gateway) not in held:
-            raise Failure(FAILED, "%s: %s %s is not in table %d" % (NAME, route.destination, route, table))
+        if (route.destination, route.gateway) not in observed:
+            raise Failure(FAILED, "%s: route %s %s is missing in table %d" % (NAME, route.destination, route, table))
 
 
 def delete(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
-    """Take the rules away; the routes go with the interface, whoever takes it away or moves it.
-
-    What ADD has not come to is passed over.
-    """
+    """Remove the rules; the routes are removed with the interface. Rules that ADD did not create are skipped."""
     if spec.table is None:
         return
     with Rtnetlink() as kernel:
@@ -176,12 +166,12 @@ def delete(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
 def _link(kernel: Rtnetlink, name: str) -> Link:
     link = kernel.link(name)
     if link is None:
-        raise Failure(FAILED, "%s: there is no interface %s in the pod" % (NAME, name))
+        raise Failure(FAILED, "%s: the interface %s does not exist in the pod" % (NAME, name))
     return link
 
 
 def _table(kernel: Rtnetlink, spec: RailSpec, planned: int, addresses: t.Sequence[Interface]) -> int:
-    """The table that the addresses have; else the planned one, or the next, where another of the pod's has it."""
+    """The table that the addresses use already, or the planned one, or the next one that the pod does not use."""
     own = {each.ip for each in addresses}
     others = set()
     for version in (4, 6):
@@ -209,7 +199,7 @@ def _present(kernel: Rtnetlink, wanted: Rule) -> bool:
 
 
 def addresses_of(result: Document | None, name: str) -> list[Interface]:
-    """The addresses that a previous result gives an interface. One without an index is taken for it."""
+    """The addresses of an interface in a previous result, including those without an interface index."""
     found = []
     interfaces = (result or {}).get("interfaces") or []
     for each in (result or {}).get("ips") or []:
@@ -222,9 +212,9 @@ def addresses_of(result: Document | None, name: str) -> list[Interface]:
 
 @contextlib.contextmanager
 def within(path: str) -> t.Iterator[None]:
-    """In a network namespace, and alone in it among these plugins.
+    """Enter a network namespace, as the only one of these plugins.
 
-    :raises FileNotFoundError: where there is no namespace any more.
+    :raises FileNotFoundError: if the namespace does not exist any more.
     """
     with open(path, "rb") as stream, open("/proc/self/ns/net", "rb") as home:
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -247,9 +237,9 @@ def _enter(fd: int) -> None:
 
 
 def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document | None:
-    """Do what the runtime asks; what it is answered."""
+    """Execute a command of the runtime, and return its result."""
     if command in ("GC", "STATUS"):
-        # nothing outlives a pod's namespace, and nothing is needed but the kernel
+        # all state is in the pod's namespace, and only the kernel is required
         return None
     spec = RailSpec(conf)
     path, name = environ.get("CNI_NETNS", ""), environ.get("CNI_IFNAME", "")
@@ -268,8 +258,8 @@ def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document 
     if not addresses and spec.table is not None:
         raise Failure(
             BAD_INPUT,
-            "%s: no plugin before it gave %s an address" % (NAME, name),
-            "let it stand behind the plugin that makes the interface",
+            "%s: the plugins before it did not give %s an address" % (NAME, name),
+            "place it after the plugin that creates the interface",
         )
     with within(path):
         (add if command == "ADD" else check)(spec, name, addresses)
@@ -285,7 +275,7 @@ def answer(environ: t.Mapping[str, str], text: str) -> tuple[int, Document | Non
             conf = json.loads(text or "{}")
             version = str(conf.get("cniVersion") or version)
         except (ValueError, AttributeError):
-            raise Failure(BAD_INPUT, "%s: standard input is no JSON object" % NAME) from None
+            raise Failure(BAD_INPUT, "%s: standard input is not a JSON object" % NAME) from None
         if command == "VERSION":
             return 0, {"cniVersion": version, "supportedVersions": list(VERSIONS)}
         if command not in ("ADD", "CHECK", "DEL", "GC", "STATUS"):
@@ -300,12 +290,12 @@ def answer(environ: t.Mapping[str, str], text: str) -> tuple[int, Document | Non
 
 
 def _error(version: str, code: int, text: str, remedy: str = "") -> Document:
-    said = {"cniVersion": version, "code": code, "msg": text}
-    return dict(said, details="Remedy: %s." % remedy) if remedy else said
+    document = {"cniVersion": version, "code": code, "msg": text}
+    return dict(document, details="Remedy: %s." % remedy) if remedy else document
 
 
 def main() -> int:
-    status, said = answer(os.environ, "" if sys.stdin.isatty() else sys.stdin.read())
-    if said is not None:
-        sys.stdout.write(json.dumps(said) + "\n")
+    status, document = answer(os.environ, "" if sys.stdin.isatty() else sys.stdin.read())
+    if document is not None:
+        sys.stdout.write(json.dumps(document) + "\n")
     return status

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One after the other: all who lay down what is kept for boot, a module, the boot, or a device's return; and whatever
+"""Runs that change persistent state exclude each other: a module, the boot, or a device's return; and whatever
 else on a node must not be done twice at the same time.
 
-It is a lock of the kernel's (flock(2)) on a file that names its holder. Who dies in the midst holds up nobody; where
-nobody is at work there is no file, so that a run which has nothing to change writes nothing.
+It is a lock of the kernel's (flock(2)) on a file that names its holder. Who dies in the midst holds up no one; where
+no one is at work there is no file, so that a run which has nothing to change writes nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Busy(RailyardError):
 
 @contextlib.contextmanager
 def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterator[None]:
-    """Wait until nobody else is at work, and be the one who is.
+    """Wait for the lock and hold it.
 
-    :param who: what others are told of the holder. :param seconds: how long to wait.
+    :param who: what others are reported the holder. :param seconds: how long to wait.
     :param file: another one for another kind of work.
     :raises Busy: where that is not enough. :raises RailyardError: where the file cannot be made.
     """
@@ -58,7 +58,7 @@ def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterat
 
 
 def wait(system: System, seconds: float) -> None:
-    """Wait until nobody is at work: what is seen in the midst of it is neither the old nor the new.
+    """Wait until the lock is free: state observed during a run is neither the old nor the new one.
 
     :raises Busy: where ``seconds`` are not enough.
     """

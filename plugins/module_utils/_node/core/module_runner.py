@@ -97,8 +97,8 @@ def _exit(module: AnsibleModule, subsystem: Subsystem, changes: t.Sequence[Chang
 
 def _told(module: AnsibleModule, **results: t.Any) -> dict[str, t.Any]:
     """What the module ends with, without passwords of URLs. Ansible would add the options as they were given."""
-    told: dict[str, t.Any] = all_masked(dict(results, invocation={"module_args": module.params}))
-    return told
+    masked: dict[str, t.Any] = all_masked(dict(results, invocation={"module_args": module.params}))
+    return masked
 
 
 def _unforeseen(error: Exception) -> RailyardError:

@@ -25,7 +25,7 @@ GENERAL_PYTHON = "/usr/bin/python3"
 def interpreter(system: System, kept: str | None) -> str:
     """The Python for a program that stays: the ``kept`` one as long as it is there, else the one that runs us.
 
-    A later run may come by another interpreter, which is no reason to change the program.
+    A later run may come by another interpreter, which is not a reason to change the program.
     """
     if kept and system.exists(kept):
         return kept
@@ -63,7 +63,7 @@ def pack(modules: t.Sequence[str], entry: str, compiled: bool = False) -> bytes:
 
 
 def _bytecode(name: str, text: str) -> bytes:
-    """As ``.pyc`` files are (PEP 552): found by its source's hash, which nobody checks again."""
+    """As a ``.pyc`` file of PEP 552: identified by the hash of its source, which is not checked again."""
     code = marshal.dumps(compile(text, name, "exec", dont_inherit=True))
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(text.encode()) + code
 
@@ -88,7 +88,7 @@ def _essence(program: bytes, wanted: bytes) -> t.Any:
 
 
 def _members(program: bytes) -> dict[str, bytes]:
-    """What is in a program; nothing in what is none."""
+    """What is in a program; empty for another file."""
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
             return {name: archive.read(name) for name in archive.namelist()}

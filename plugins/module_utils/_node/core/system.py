@@ -78,7 +78,7 @@ class System:
         return None if data is None else data.decode("utf-8", "replace")
 
     def read_exact(self, path: str) -> str | None:
-        """As :meth:`read_file`, to edit another's file: :meth:`edit_file` writes what is no UTF-8 as it was."""
+        """As :meth:`read_file`, to edit another's file: :meth:`edit_file` preserves bytes that are not UTF-8."""
         data = self.read_bytes(path)
         return None if data is None else data.decode("utf-8", "surrogateescape")
 

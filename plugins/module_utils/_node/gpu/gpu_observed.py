@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node says of GPUs, their driver, the RDMA core and the modules between them."""
+"""The observed state of GPUs, their driver, the RDMA core and the modules between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kern
 NVIDIA = "nvidia"
 PEERMEM = "nvidia_peermem"
 GDRDRV = "gdrdrv"
-#: nvidia-peermem of old, a package of its own
+#: the predecessor of nvidia-peermem, a separate package
 OLD_PEERMEM = "nv_peer_mem"
 DEVICE = "/dev/gdrdrv"
 DRIVER_CONTAINER = "/run/nvidia/driver/usr/bin"
@@ -36,7 +36,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Seen(t.NamedTuple):
-    """One look at the node."""
+    """The observed state of the node."""
 
     inputs: choice.Inputs
     modules: KernelModules
@@ -49,7 +49,7 @@ class Seen(t.NamedTuple):
 
 
 def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | None = None) -> Seen:
-    """Read all that the choice needs; nothing is loaded or asked of a GPU."""
+    """Read the facts that the choice depends on. No module is loaded, and no GPU is accessed."""
     architecture = architecture or os.uname().machine
     modules = KernelModules(system, architecture)
     gpus = _gpus(system)
@@ -89,7 +89,7 @@ def _gpus(system: System) -> list[Row]:
 
 
 def _driver(system: System, modules: KernelModules) -> Row | None:
-    """The running GPU driver, or the one on disk; None where there is neither."""
+    """The running GPU driver, or the one on disk, or None."""
     loaded = modules.loaded(NVIDIA)
     on_disk = modules.path(NVIDIA)
     if not loaded and not on_disk:
@@ -113,18 +113,18 @@ def _driver(system: System, modules: KernelModules) -> Row | None:
 
 
 def _rdma(system: System, modules: KernelModules) -> Row | None:
-    """The RDMA core that is loaded, or would be; None where there is none."""
+    """The RDMA core that is loaded, or would be, or None."""
     path = modules.path("ib_core")
     loaded = modules.loaded("ib_core")
     built_in = not path and (modules.built_in("ib_core") or system.exists("/sys/module/ib_core"))
     if not path and not loaded and not built_in:
         return None
-    # mlx_compat is OFED's own, and comes with it alone
+    # only OFED has mlx_compat
     ofed_runs = modules.loaded("mlx_compat")
     ofed_on_disk = bool(path) and "/kernel/drivers/" not in str(path)
     stack = choice.OFED if ofed_runs or (ofed_on_disk and not loaded) else choice.INBOX
     if loaded and ofed_runs != ofed_on_disk:
-        # what runs came from a container, or OFED was installed and not started yet
+        # the running one came from a container, or OFED was installed and not started yet
         exported = _exported(system)
     elif path:
         exported = {
@@ -147,7 +147,7 @@ def _rdma(system: System, modules: KernelModules) -> Row | None:
 
 
 def _exported(system: System) -> dict[str, bool]:
-    """What the running kernel exports; the listing is long, and read only where no file describes what runs."""
+    """What the running kernel exports. The list is long, and read only if the files on disk do not match what runs."""
     text = system.read_file("/proc/kallsyms") or ""
     if not text:
         return {}
@@ -193,7 +193,7 @@ def _peermem(
 
 
 def _signed(info: t.Mapping[str, str]) -> bool | None:
-    """Whether modinfo tells of a signature, whose key it may not be able to name."""
+    """Whether modinfo reports a signature, possibly without the name of its key."""
     return any(info.get(field) for field in ("signer", "sig_id", "signat")) if info else None
 
 
@@ -227,9 +227,8 @@ def _shared_buffer(system: System, release: str) -> bool | None:
 
 
 def in_use(system: System, modules: KernelModules, name: str) -> list[str]:
-    """Who uses nvidia-peermem: its count says nothing of memory that is registered through it.
-
-    So whoever has a verbs file open may have GPU memory registered.
+    """The users of nvidia-peermem. Its use count does not include registered memory, so each process with an open verbs
+    file counts.
     """
     found = modules.users(name)
     for entry in system.listdir("/proc"):
@@ -243,7 +242,7 @@ def in_use(system: System, modules: KernelModules, name: str) -> list[str]:
     return found
 
 
-# -- what ought to be done before it hurts -----------------------------------------------------------------------------
+# -- notices -----------------------------------------------------------------------------------------------------------
 
 
 def _notices(
@@ -258,29 +257,29 @@ def _notices(
     found = []
     if driver and driver["from"] == HOST and driver["on_disk"] not in (None, driver["version"]):
         found.append(
-            "The GPU driver %s runs, and %s is on disk: reboot, or unload the old one, before anything else is loaded"
-            " against it." % (driver["version"], driver["on_disk"])
+            "The GPU driver %s is running, but %s is on disk. Remedy: reboot, or unload the old one, before other"
+            " modules are loaded." % (driver["version"], driver["on_disk"])
         )
     live, disk = modules.attribute(PEERMEM, "srcversion"), modules.info(PEERMEM).get("srcversion")
     if peermem["loaded"] and live and disk and live != disk:
         found.append(
-            "The loaded nvidia_peermem (srcversion %s) is not the one on disk (%s): it counts from the next boot."
+            "The loaded nvidia_peermem (srcversion %s) differs from the one on disk (%s), which the next boot uses."
             % (live, disk)
         )
     if peermem["module"] == choice.BUILT and not peermem["symbol_versions"]:
         found += _older(system, modules)
     found += unbuilt(system, architecture, modules.release)
     if rdma and rdma["loaded"] and rdma["stack"] == choice.INBOX and rdma["on_disk"] == choice.OFED:
-        found.append("The inbox RDMA core runs, and OFED's is on disk: it counts from the next boot.")
+        found.append("The inbox RDMA core is running, but OFED's is on disk. It is used from the next boot.")
     if rdma and rdma["on_disk"] == choice.OFED:
         found += _inbox_elsewhere(system, modules, architecture)
     if gdrdrv["loaded"] and not gdrdrv["device"]:
-        found.append("gdrdrv is loaded and there is no %s: enable gdrcopy.service, which makes it." % DEVICE)
+        found.append("gdrdrv is loaded, but %s is missing. Remedy: enable gdrcopy.service, which creates it." % DEVICE)
     return found
 
 
 def _older(system: System, modules: KernelModules) -> list[str]:
-    """Whether nvidia-peermem is older than what it is built against, where versions of symbols do not tell."""
+    """Whether nvidia-peermem is older than the module that it was built against, without symbol versions to compare."""
     exporter = modules.exporter(choice.EXPORT_PEERMEM)
     paths = [modules.path(PEERMEM), modules.path(exporter) if exporter else None]
     try:
@@ -289,14 +288,14 @@ def _older(system: System, modules: KernelModules) -> list[str]:
         return []
     if len(made) == 2 and made[0] < made[1] and "modversions" not in modules.info(PEERMEM).get("vermagic", ""):
         return [
-            "nvidia-peermem was built before the %s that is installed: if it will not load (Invalid argument), build"
-            " the GPU driver's modules anew." % exporter
+            "nvidia-peermem was built before the installed %s. If it does not load (Invalid argument), rebuild the GPU"
+            " driver's modules." % exporter
         ]
     return []
 
 
 def unbuilt(system: System, architecture: str, running: str) -> list[str]:
-    """DKMS's modules of the GPU driver, the NIC driver and gdrcopy that a kernel which may be booted lacks."""
+    """DKMS modules of the GPU driver, the NIC driver and gdrcopy that are missing for an installed kernel."""
     found = []
     for name in system.listdir(DKMS):
         if not re.match(r"(nvidia|gdrdrv|mlnx-ofed-kernel|mlnx-ofa_kernel|nvidia-fs)", name):
@@ -310,8 +309,8 @@ def unbuilt(system: System, architecture: str, running: str) -> list[str]:
             link = "%s/%s/kernel-%s-%s" % (DKMS, name, release, architecture)
             if versions and not system.exists(link):
                 found.append(
-                    "DKMS has not built %s for the kernel %s%s: dkms install %s/%s -k %s."
-                    % (name, release, ", which runs" if release == running else "", name, versions[-1], release)
+                    "DKMS has not built %s for the kernel %s%s. Remedy: dkms install %s/%s -k %s."
+                    % (name, release, ", which is running" if release == running else "", name, versions[-1], release)
                 )
     return found
 
@@ -325,7 +324,7 @@ def _inbox_elsewhere(system: System, modules: KernelModules, architecture: str) 
         path = other.path("ib_core")
         if path and "/kernel/drivers/" in path:
             found.append(
-                "The kernel %s has the inbox RDMA core and this one OFED's: build OFED for it before it is booted."
+                "The kernel %s has the inbox RDMA core, this one OFED's. Remedy: build OFED for it before it is booted."
                 % release
             )
     return found

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""GPUDirect RDMA on a node: which way GPU memory takes to the NIC, the modules for it, and their place at boot."""
+"""GPUDirect RDMA on a node: the path from GPU memory to the NIC, its modules, and their loading at boot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
-from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu import gpu_observed as seen
+from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu import gpu_observed as observed
 from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpu_observed import Seen
 
 LOAD_FILE = "/etc/modules-load.d/railyard-gpudirect.conf"
@@ -29,17 +29,17 @@ DROP_IN = "/etc/systemd/system/openibd.service.d/railyard-gpudirect.conf"
 OPENIBD = ("/etc/systemd/system/", "/usr/lib/systemd/system/", "/lib/systemd/system/")
 FILES = ((LOAD_FILE, "modules"), (ORDER_FILE, "softdep"), (DROP_IN, "ExecStartPost"))
 HEAD = "# Written by railyard.fabric.gpudirect.\n"
-# As modprobe(8) and the file's own name have it; the kernel has an underscore.
-NAMES = {seen.PEERMEM: "nvidia-peermem", seen.GDRDRV: "gdrdrv"}
-# The peer memory interface is ib_core's or, in newer OFED, ib_uverbs's: dependencies name the right one, but for a
-# module that was built for neither. GPUs must be there before nvidia-peermem registers itself.
+# The names for modprobe(8); the kernel's have an underscore.
+NAMES = {observed.PEERMEM: "nvidia-peermem", observed.GDRDRV: "gdrdrv"}
+# The peer memory interface is in ib_core or, in newer OFED, in ib_uverbs: dependencies name the right one, except for a
+# module that was built without it. The GPU driver must be loaded before nvidia-peermem registers itself.
 ORDER = "softdep nvidia_peermem pre: ib_core ib_uverbs nvidia\n"
-# openibd takes the RDMA core's users out with it, and knows nothing of bringing this one back.
+# openibd unloads the users of the RDMA core, and does not load this one again.
 DROP_IN_TEXT = HEAD + "[Service]\nExecStartPost=-%s nvidia-peermem\n"
 
 
 class Look(t.Dict[str, t.Any]):
-    """The state in option shape, and the look that it was made from."""
+    """The state in the shape of the options, and the observed facts."""
 
     seen: Seen
 
@@ -47,7 +47,7 @@ class Look(t.Dict[str, t.Any]):
 class GpuDirect(Subsystem):
     """GPUDirect RDMA of the node. See the module's documentation for the options.
 
-    :param architecture: for tests; this machine's unless given.
+    :param architecture: for tests; default: this machine's.
     """
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System, architecture: str | None = None) -> None:
@@ -68,11 +68,11 @@ class GpuDirect(Subsystem):
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> GpuDirect:
         return cls(options, system)
 
-    # -- observing ----------------------------------------------------------------------------------------------------
+    # -- observed state -----------------------------------------------------------------------------------------------
 
     def observe(self) -> Look:
-        """``path`` and ``gdrcopy`` as they are now, the ``choice`` with its reasons, and what it was made from."""
-        found = seen.look(self._system, self._cuda_dmabuf, self._architecture)
+        """The current ``path`` and ``gdrcopy``, the ``choice`` with its reasons, and the facts behind it."""
+        found = observed.look(self._system, self._cuda_dmabuf, self._architecture)
         made = choice.choose(found.inputs)
         now = choice.NONE
         if not made.obstacles[choice.DMABUF] and found.driver and found.driver["loaded"]:
@@ -102,32 +102,29 @@ class GpuDirect(Subsystem):
             notices=found.notices,
         )
         look.seen = found
-        self.warnings = self._told(found) if self._gather else []
+        self.warnings = self._notices(found) if self._gather else []
         return look
 
-    def _told(self, found: Seen) -> list[str]:
-        told = list(found.notices)
+    def _notices(self, found: Seen) -> list[str]:
         flavour = found.driver["flavour"] if found.driver else None
-        if self._flavour and flavour not in (None, self._flavour):
-            told.append(
-                "The GPU driver has the %s kernel modules, and %s ones are wanted. Remedy: install those and reboot."
-                % (flavour, self._flavour)
-            )
-        return told
+        if not self._flavour or flavour in (None, self._flavour):
+            return list(found.notices)
+        text = "The GPU driver has the %s kernel modules, not the %s ones. Remedy: install those and reboot."
+        return [*found.notices, text % (flavour, self._flavour)]
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         if self._absent:
-            return self._taken_back(t.cast(Look, state).seen)
+            return self._reverted(t.cast(Look, state).seen)
         found = t.cast(Look, state).seen
-        self.warnings = self._told(found)
+        self.warnings = self._notices(found)
         wanted = self._wanted(state)
         errors: list[RailyardError] = []
         changes: list[Change] = []
         for name, row, is_wanted in (
-            (seen.PEERMEM, found.peermem, wanted == choice.PEERMEM),
-            (seen.GDRDRV, found.gdrdrv, self._gdrcopy),
+            (observed.PEERMEM, found.peermem, wanted == choice.PEERMEM),
+            (observed.GDRDRV, found.gdrdrv, self._gdrcopy),
         ):
             try:
                 if is_wanted:
@@ -135,7 +132,7 @@ class GpuDirect(Subsystem):
                     if not row["loaded"]:
                         changes.append(self._load(name, found))
                 elif is_wanted is False and row["loaded"]:
-                    changes += self._leave(name, row, found)
+                    changes += self._unwanted(name, row, found)
             except RailyardError as error:
                 errors.append(error)
         if self._path not in (choice.AUTO, choice.NONE):
@@ -152,16 +149,16 @@ class GpuDirect(Subsystem):
             changes += self._boot_changes(wanted, found)
         return changes + self._until_boot.keep([])
 
-    def _taken_back(self, found: Seen) -> list[Change]:
-        """No file of ours is left, and of the modules that they load none that is unloaded with leave."""
+    def _reverted(self, found: Seen) -> list[Change]:
+        """Remove the files of this module and, if ``unload`` is set, unload the modules that they load."""
         noted = self._until_boot.read()
-        contained = bool(found.driver and found.driver["from"] == seen.CONTAINER)
+        contained = bool(found.driver and found.driver["from"] == observed.CONTAINER)
         listed = (self._system.read(LOAD_FILE) or "").splitlines()
         errors: list[RailyardError] = []
         changes: list[Change] = []
         staying: list[Staying] = []
         ended: list[Staying] = []
-        for name, row in ((seen.PEERMEM, found.peermem), (seen.GDRDRV, found.gdrdrv)):
+        for name, row in ((observed.PEERMEM, found.peermem), (observed.GDRDRV, found.gdrdrv)):
             stays = Staying("gpu-module", (str(row.get("name", name)),))
             ours = (NAMES[name] in listed or stays in noted) and not contained
             if not row["loaded"]:
@@ -169,7 +166,7 @@ class GpuDirect(Subsystem):
             elif ours and self._unload:
                 ended.append(stays)
                 try:
-                    changes += self._leave(name, row, found)
+                    changes += self._unwanted(name, row, found)
                 except RailyardError as error:
                     errors.append(error)
             elif ours:
@@ -182,81 +179,81 @@ class GpuDirect(Subsystem):
         if self._absent:
             return self._until_boot.outcome()
         unwanted = self._path == choice.NONE and state["peermem"]["loaded"] and not self._gather
-        if not unwanted or any(change.subject == seen.PEERMEM for change in pending):
+        if not unwanted or any(change.subject == observed.PEERMEM for change in pending):
             return {"reboot_required": False, "reboot_reasons": []}
         return {
             "reboot_required": True,
-            "reboot_reasons": ["nvidia_peermem is loaded, is not wanted, and goes with a reboot"],
+            "reboot_reasons": ["nvidia_peermem is loaded until the next boot, although path: none is set"],
         }
 
     def _wanted(self, state: State) -> str:
         return str(state["choice"]["path"]) if self._path == choice.AUTO else self._path
 
-    def _check(self, name: str, row: seen.Row, found: Seen) -> None:
+    def _check(self, name: str, row: observed.Row, found: Seen) -> None:
         """Refusals before a module is loaded."""
-        if found.driver and found.driver["from"] == seen.CONTAINER:
-            # of nvidia-peermem the choice has spoken
-            if name == seen.PEERMEM or row["loaded"]:
+        if found.driver and found.driver["from"] == observed.CONTAINER:
+            # for nvidia-peermem the choice has decided
+            if name == observed.PEERMEM or row["loaded"]:
                 return
             raise Refused(
-                "the GPU driver comes from a container, with modules of its own that the host cannot load",
+                "the GPU driver comes from a container, whose modules the host cannot load",
                 NAMES[name],
                 "set the GPU Operator's gdrcopy.enabled: true",
             )
         if row["barred"]:
-            raise Refused("is kept from being loaded by %s" % row["barred"], NAMES[name], "take that line out")
-        if name != seen.GDRDRV or row["loaded"]:
+            raise Refused("is not loaded because of %s" % row["barred"], NAMES[name], "remove that line")
+        if name != observed.GDRDRV or row["loaded"]:
             return
         if not row["installed"]:
             raise Unsupported(
-                "is not there for the kernel %s" % found.inputs.kernel,
+                "is missing for the kernel %s" % found.inputs.kernel,
                 NAMES[name],
                 "install gdrcopy's package gdrdrv-dkms (gdrcopy-kmod on EL)",
             )
         if found.driver and row["flavour"] and found.driver["flavour"] not in (None, row["flavour"]):
             raise Refused(
-                "is built for %s kernel modules of the GPU driver, and they are %s"
+                "is built for %s kernel modules of the GPU driver, but they are %s"
                 % (row["flavour"], found.driver["flavour"]),
                 NAMES[name],
-                "build it anew: dkms remove and dkms install gdrdrv",
+                "rebuild it: dkms remove and dkms install gdrdrv",
             )
 
     def _load(self, name: str, found: Seen) -> Change:
         return Change(name, "loaded", False, True, lambda: found.modules.load(NAMES[name]))
 
-    def _leave(self, name: str, row: seen.Row, found: Seen) -> list[Change]:
-        """What is done about a module that is loaded and not wanted."""
+    def _unwanted(self, name: str, row: observed.Row, found: Seen) -> list[Change]:
+        """The changes for a module that is loaded but not desired."""
         loaded = row.get("name", name)
-        if self._unload and not (found.driver and found.driver["from"] == seen.CONTAINER):
+        if self._unload and not (found.driver and found.driver["from"] == observed.CONTAINER):
             users = (
-                seen.in_use(self._system, found.modules, loaded)
-                if name == seen.PEERMEM
+                observed.in_use(self._system, found.modules, loaded)
+                if name == observed.PEERMEM
                 else found.modules.users(loaded)
             )
             if users:
                 raise Refused("is in use: %s" % ", ".join(users), loaded, "drain the node, or set unload: false")
             return [Change(loaded, "loaded", True, False, lambda: found.modules.unload(loaded))]
-        if self._path == choice.NONE or name == seen.GDRDRV:
+        if self._path == choice.NONE or name == observed.GDRDRV:
             self.warnings.append("%s stays loaded until the next boot, or set unload: true." % loaded)
         return []
 
     # -- the next boot ------------------------------------------------------------------------------------------------
 
     def _boot_changes(self, wanted: str, found: Seen) -> list[Change]:
-        contained = bool(found.driver and found.driver["from"] == seen.CONTAINER)
+        contained = bool(found.driver and found.driver["from"] == observed.CONTAINER)
         peermem = wanted == choice.PEERMEM and not contained
         gdrdrv = bool(self._gdrcopy) and not contained
         if self._gdrcopy is None:
             gdrdrv = found.gdrdrv["at_boot"] == LOAD_FILE
         if self._path == choice.NONE and found.peermem["at_boot"] not in (None, LOAD_FILE):
-            self.warnings.append("nvidia-peermem is not wanted, and %s loads it." % found.peermem["at_boot"])
+            self.warnings.append("path: none is set, but %s loads nvidia-peermem at boot." % found.peermem["at_boot"])
         names = [
             NAMES[name]
             for name, row, needed in (
-                (seen.PEERMEM, found.peermem, peermem),
-                (seen.GDRDRV, found.gdrdrv, gdrdrv),
+                (observed.PEERMEM, found.peermem, peermem),
+                (observed.GDRDRV, found.gdrdrv, gdrdrv),
             )
-            # another's file will do
+            # unless another file loads it
             if needed and row["at_boot"] in (None, LOAD_FILE)
         ]
         texts = (
@@ -272,8 +269,8 @@ class GpuDirect(Subsystem):
         return DROP_IN_TEXT % (self._system.which("modprobe") or "/sbin/modprobe")
 
     def _file(self, path: str, attribute: str, text: str | None) -> list[Change]:
-        held = self._system.read_file(path)
-        if held == text:
+        before = self._system.read_file(path)
+        if before == text:
             return []
 
         def act() -> None:
@@ -285,14 +282,14 @@ class GpuDirect(Subsystem):
                 self._system.write_file(path, text)
             systemctl = self._system.which("systemctl") if path == DROP_IN else None
             if systemctl:
-                # openibd may be restarted before the next boot; without systemd running there is nothing to tell
+                # openibd may be restarted before the next boot
                 self._system.run([systemctl, "daemon-reload"])
 
-        return [Change(path, attribute, _body(held), _body(text), act)]
+        return [Change(path, attribute, _body(before), _body(text), act)]
 
 
 def _body(text: str | None) -> str | None:
-    """A file's lines without its comments, as one line."""
+    """A file's lines without comments, joined."""
     if text is None:
         return None
     return ", ".join(line for line in text.splitlines() if line and line[0] not in "#[")

@@ -7,7 +7,7 @@
 iptables of these days writes nftables too, so that its rules are here as well. What a rule asks of a packet and only
 the packet can answer (an address, a mark, a rate) is neither true nor false here. Source: libnftables-json(5).
 
-RoCE v2 in a NIC's hardware passes by the kernel and its firewall; what is told here is for soft RDMA.
+RoCE v2 in a NIC's hardware passes by the kernel and its firewall; what is reported here is for soft RDMA.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Packet(t.NamedTuple):
 
 
 class Rules:
-    """A listing of ``nft -j list ruleset``. Raises ValueError where it is none."""
+    """A listing of ``nft -j list ruleset``. Raises ValueError where it is invalid."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -199,7 +199,7 @@ class _Walk:
             }
             return known.get(said.get("key"), UNKNOWN)
         if kind == "ct":
-            # nobody translates the addresses of what is on a rail
+            # addresses on a rail are not translated
             return {"state": "new", "status": NEVER}.get(said.get("key"), UNKNOWN)
         if kind == "payload":
             return self._field(said.get("protocol"), said.get("field"))

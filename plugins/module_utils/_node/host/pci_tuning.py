@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host import pci_tuning_spec
-from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning_spec import DISABLED, Port, Wish
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning_spec import DISABLED, PciSpec, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import ACS_IN_THE_WAY, Config
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
@@ -50,7 +50,7 @@ class Bridge(t.NamedTuple):
 class Seen(t.Dict[str, t.Any]):
     """One look: in the shape of the options, with the ports' and the bridges' configuration spaces beside it."""
 
-    wish: Wish
+    spec: PciSpec
     configs: dict[str, Config]
     bridges: list[Bridge]
 
@@ -71,12 +71,12 @@ class PciTuning(Kept):
 
     def observe(self) -> Seen:
         seen = Seen()
-        wish = seen.wish = Wish({} if self._absent else self._options, self._system)
-        seen.configs = {port.pci: Config(self._system, port.pci) for port in wish.ports}
-        seen.bridges = self._bridges(wish.ports)
-        rows = [self._port_row(port, seen.configs[port.pci]) for port in wish.ports]
-        findings = [{"port": None, "attribute": "gpus", "expected": "there", "found": each} for each in wish.missing]
-        for port, row in zip(wish.ports, rows):
+        spec = seen.spec = PciSpec({} if self._absent else self._options, self._system)
+        seen.configs = {port.pci: Config(self._system, port.pci) for port in spec.ports}
+        seen.bridges = self._bridges(spec.ports)
+        rows = [self._port_row(port, seen.configs[port.pci]) for port in spec.ports]
+        findings = [{"port": None, "attribute": "gpus", "expected": "there", "found": each} for each in spec.missing]
+        for port, row in zip(spec.ports, rows):
             findings += self._findings(port, row)
         self.warnings = [self._sentence(each) for each in findings]
         open_ = bool(seen.bridges) and not any(bridge.in_the_way() for bridge in seen.bridges)
@@ -181,9 +181,9 @@ class PciTuning(Kept):
         branch = Branch.observe(self._system)
         errors: list[RailyardError] = []
         changes: list[Change] = []
-        for port in seen.wish.ports:
+        for port in seen.spec.ports:
             changes += self._request_changes(port, seen.configs[port.pci], branch, errors)
-        if seen.wish.acs == DISABLED:
+        if seen.spec.acs == DISABLED:
             changes += self._acs_changes(seen, branch, errors)
         if changes and not errors:
             errors += self._locked(changes[0])
@@ -196,7 +196,7 @@ class PciTuning(Kept):
         if size is None or size == held:
             return []
         if held is None:
-            text = "%s is no PCI Express function, and has no read request size" % port.pci
+            text = "%s is not a PCI Express function, and has no read request size" % port.pci
             errors.append(RailyardError(text, port.place, "leave max_read_request out for it"))
             return []
         why = branch.why_card(port.pci)
@@ -279,7 +279,7 @@ class PciTuning(Kept):
     # -- boot ---------------------------------------------------------------------------------------------------------
 
     def _left_live(self) -> list[Staying]:
-        """What was set by what is kept. Nobody knows what the registers were before: none is touched."""
+        """What was set by what is kept. The former values of the registers are unknown: no register is changed."""
         kept = [port for port in self._boot().ports() if port.get("pci")]
         sized = [str(port["pci"]) for port in kept if port.get("max_read_request")]
         opened = [str(port["pci"]) for port in kept if port.get("gpus")]
@@ -291,8 +291,8 @@ class PciTuning(Kept):
         devices: list[str] = []
         # what is kept already stays: a default route over a rail's port may be a passing mistake
         before = [each.get("pci") for each in self._boot().ports()]
-        for port in seen.wish.ports:
-            open_ = bool(port.gpus) and seen.wish.acs == DISABLED
+        for port in seen.spec.ports:
+            open_ = bool(port.gpus) and seen.spec.acs == DISABLED
             if (port.pci not in before and branch.why_card(port.pci)) or not (open_ or port.max_read_request):
                 continue
             kept: Row = {"pci": port.pci}
@@ -310,7 +310,7 @@ class PciTuning(Kept):
             devices += [bridge.pci for bridge in seen.bridges if bridge.config.acs]
         # once where a device comes to the bus, and once where its driver, which may have reset it, is done
         match = 'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"'
-        options: Row = {"ports": ports, "acs": seen.wish.acs}
+        options: Row = {"ports": ports, "acs": seen.spec.acs}
         if gpus:
             options["gpus"] = gpus
         again = [match % each for each in sorted(set(devices))]

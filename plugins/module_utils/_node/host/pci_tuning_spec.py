@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What is wanted of the rail ports on the PCI bus: read from a module's options, and found on the node."""
+"""The spec of the rail ports on the PCI bus: read from a module's options, and resolved on the node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAVE, DISABLED = "leave", "disabled"
 
 
 class Port(t.NamedTuple):
-    """One rail port. ``place`` is where its options stand; ``gpus`` are number and PCI address of those beside it."""
+    """One rail port. ``place`` is the place of its options; ``gpus`` are number and PCI address of those beside it."""
 
     place: str
     pci: str
@@ -28,7 +28,7 @@ class Port(t.NamedTuple):
     expect: dict[str, t.Any]
 
 
-class Wish:
+class PciSpec:
     """The options, with the names in them found on the node. Raises :class:`RailyardError`, all at once.
 
     ``missing`` tells of GPUs that the plan has and the bus has not: a GPU that died must not keep the others' settings
@@ -66,7 +66,7 @@ class Wish:
         gpus = [self._gpu(str(number), place + ".gpus", errors) for number in options.get("gpus") or []]
         expect = {key: value for key, value in (options.get("expect") or {}).items() if value is not None}
         if expect.get("gpu_distance", pci.PROXIMITIES[0]) not in pci.PROXIMITIES:
-            text = "%r is no distance" % expect["gpu_distance"]
+            text = "%r is not a distance" % expect["gpu_distance"]
             errors.append(RailyardError(text, place + ".expect", "give one of " + ", ".join(pci.PROXIMITIES)))
         if len(errors) > before or function is None:
             return None
@@ -93,7 +93,7 @@ class Wish:
             self.missing.append("GPU %s, %s, is not on the PCI bus" % (number, address))
             return None
         if not number.isdigit():
-            errors.append(RailyardError("%r is no GPU's number" % number, place, "give numbers, from 0"))
+            errors.append(RailyardError("%r is not a GPU number" % number, place, "give numbers, from 0"))
         elif int(number) < len(self._found):
             # the plan knows no address: GPUs count in the order of theirs, as their drivers count them
             return number, self._found[int(number)]
@@ -115,7 +115,7 @@ class Wish:
     def _check_size(size: int | None, place: str, errors: list[RailyardError]) -> None:
         if size is not None and size not in SIZES:
             known = ", ".join(str(each) for each in SIZES)
-            errors.append(RailyardError("%d is no size of a read request" % size, place, "give one of " + known))
+            errors.append(RailyardError("%d is not a size of a read request" % size, place, "give one of " + known))
 
 
 def distance(system: System, one: str, other: str) -> str:

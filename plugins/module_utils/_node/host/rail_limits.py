@@ -5,7 +5,7 @@
 """What the rest of a node allows the rails: locked memory, hugepages, neighbour tables; who else sets the ports.
 
 Kept by the distribution's own files (systemd drop-ins, tmpfiles.d, sysctl.d, NetworkManager's and cloud-init's). What
-is only told: reverse path filter, firewall, clock, processors' governor.
+is only reported: reverse path filter, firewall, clock, processors' governor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ MEMORY = re.compile(r"^MemTotal:\s+([0-9]+) kB$", re.MULTILINE)
 # What is left beside hugepages, in kB at the least, and as a part of all memory.
 LEFT_KB, LEFT_PART = 512 << 10, 16
 UNMANAGED, DISABLED = "unmanaged", "disabled"
-# What stays live when it is taken back: nobody knows what there was before.
 SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
 STRICT = 1
 Row = t.Dict[str, t.Any]
@@ -99,7 +98,7 @@ class RailLimits(Subsystem):
             "clock_synchronized": self._clock(),
             "governors": self._governors(),
         }
-        self.warnings = [] if self._absent else self._told(state)
+        self.warnings = [] if self._absent else self._findings(state)
         return state
 
     def _check(self) -> None:
@@ -121,7 +120,7 @@ class RailLimits(Subsystem):
                 text = "the kernel has no hugepages of %d kB" % page["size_kb"]
                 errors.append(RailyardError(text, place + ".size_kb", "give one of those that it has: " + known))
             if page["count"] < 0:
-                errors.append(RailyardError("%d is no number of pages" % page["count"], place, "give 0 or more"))
+                errors.append(RailyardError("%d is not a number of pages" % page["count"], place, "give 0 or more"))
         errors += self._too_many()
         wanted = self._thresholds()
         given = [wanted[key] for key in THRESHOLDS if key in wanted]
@@ -217,17 +216,17 @@ class RailLimits(Subsystem):
                     found[kind] = found.get(kind, 0) + 1
         return found
 
-    def _told(self, state: State) -> list[str]:
-        told = []
+    def _findings(self, state: State) -> list[str]:
+        found = []
         strict = [netdev for netdev, value in state["rp_filter"].items() if value == STRICT]
         if strict:
-            told.append(
+            found.append(
                 "%s: rp_filter is 1 (strict) in effect, which drops what comes in on one rail and would go out on "
                 "another. Remedy: set the port's own to 2, or both its own and that of 'all' to 0." % ", ".join(strict)
             )
         for drop in _together(state["firewall"] or []):
             rule = "the policy" if drop["handle"] is None else "rule %d" % drop["handle"]
-            told.append(
+            found.append(
                 "%s: %s of nftables' chain %s %s %s %s RoCE (UDP 4791, %s) that the kernel handles. Remedy: accept it "
                 "on the rails; RoCE in a NIC's hardware passes the firewall by."
                 % (
@@ -241,8 +240,8 @@ class RailLimits(Subsystem):
                 )
             )
         if state["clock_synchronized"] is False:
-            told.append("The clock is not synchronized. Remedy: see chronyc tracking or timedatectl timesync-status.")
-        return told
+            found.append("The clock is not synchronized. Remedy: see chronyc tracking or timedatectl timesync-status.")
+        return found
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
@@ -394,7 +393,7 @@ class RailLimits(Subsystem):
                 )
             wanted = [port.netdev for port in self._ports if port.netdev]
             if not wanted:
-                raise RailyardError("which ports is not said", "ports", "give the rail ports")
+                raise RailyardError("no rail ports are given", "ports", "give the rail ports")
             branch = Branch.observe(system)
             why = [branch.why_netdev(each) for each in self._netdevs if branch.why_netdev(each)]
             if why:
@@ -431,7 +430,7 @@ class RailLimits(Subsystem):
 
 
 def _together(drops: t.Sequence[Row]) -> list[Row]:
-    """One row a rule, with all the ports and families that it is about."""
+    """One row per rule, with all the ports and families that it is about."""
     found: dict[tuple[t.Any, ...], Row] = {}
     for drop in drops:
         key = (drop["family"], drop["table"], drop["chain"], drop["handle"], drop["certain"])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""All that later steps and people need to know of a node, read from sysfs and two netlink dumps."""
+"""The state of a node that later steps and users need, read from sysfs and two netlink dumps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
     hardware_address,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
@@ -31,17 +30,16 @@ if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.ethtool import DriverInfo
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
-    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.verbs import Told
-    from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.verbs import DeviceReport
 
 SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip")
-# What takes time, sends something or is much, and so must be asked for by name.
+# Subsets that take time, send frames or are large: only when named.
 BY_NAME = ("sysctls", "counters", "lldp", "duplicates")
-# What nodes are given beside their rail ports, as the modules of those layers read it: likewise.
+# Host settings, read by the modules of those layers: only when named.
 HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
-# Settings of netdevs that decide whether several NICs in one node go together.
+# Settings of netdevs that matter where a node has several NICs.
 SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
-# Seconds in which a host on the same link answers, twice over.
+# Seconds to wait for ARP replies: twice what a host on the same link needs.
 ARP_PATIENCE = 0.5
 # Programs that are reported where they are installed.
 # fmt: off
@@ -50,7 +48,6 @@ TOOLS = (
     "lspci", "ibv_devinfo", "nvidia-smi", "networkctl", "netplan", "nmcli", "update-initramfs", "dracut",
 )
 # fmt: on
-BOOT_UNIT = "railyard-boot.service"
 Row = t.Dict[str, t.Any]
 
 
@@ -67,7 +64,7 @@ class Info:
         links: t.Callable[[], list[Link]] | None = None,
         rdma_socket: t.Callable[[System], NetlinkSocket | None] = rdma_netlink.connect,
         drivers: t.Callable[[t.Iterable[str]], dict[str, DriverInfo]] | None = None,
-        verbs: t.Callable[[t.Mapping[str, int]], dict[str, Told]] | None = None,
+        verbs: t.Callable[[t.Mapping[str, int]], dict[str, DeviceReport]] | None = None,
         branch_of: t.Callable[[System], Branch] = Branch.observe,
         permanent: t.Callable[[t.Iterable[str]], dict[str, bytes]] | None = None,
         table: t.Callable[[], Rtnetlink] | None = None,
@@ -92,7 +89,10 @@ class Info:
 
         :param listen: seconds in which neighbours that no daemon knows are listened for.
         """
-        self._check(netdevs, functions)
+        for name in netdevs or ():
+            port_reference.check_netdev(self._system, name, "netdevs")
+        for address in functions or ():
+            port_reference.check_function(self._system, address, "pci")
         every = netdevs is None and functions is None
 
         def selected(rows: t.Iterable[Row]) -> list[Row]:
@@ -131,7 +131,7 @@ class Info:
         if "duplicates" in subset:
             found["duplicates"] = self._duplicates(ethernet)
         if "lldp" in subset:
-            # what carries the connection is nobody's rail, and may never hear anything
+            # a management port is not a rail port, and may never receive a frame
             names = [row["netdev"] for row in ethernet]
             up = {name: self.links[name].ifindex for name in names if self.links[name].carrier}
             found["lldp"] = lldp.look(system, up, listen)
@@ -153,12 +153,6 @@ class Info:
             {"netdev": netdev, "address": address, "macs": macs}
             for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE, mine).items())
         ]
-
-    def _check(self, netdevs: t.Sequence[str] | None, functions: t.Sequence[str] | None) -> None:
-        for name in netdevs or ():
-            port_reference.check_netdev(self._system, name, "netdevs")
-        for address in functions or ():
-            port_reference.check_function(self._system, address, "pci")
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
@@ -197,11 +191,11 @@ class Info:
         return {name: path for name, path in found.items() if path}
 
     def _boot_service(self) -> str | None:
-        """``active``, ``failed`` and so on as systemd says; None where nothing is kept for boot."""
+        """systemd's state, such as ``active`` or ``failed``; None where no options are kept for boot."""
         if not self._system.listdir(boot_paths.BOOT_DIR) or not self._system.exists("/run/systemd/system"):
             return None
-        # is-active tells the state by its output, and by an exit status that is 0 for active alone
-        return self._system.run(["systemctl", "is-active", BOOT_UNIT]).out.strip() or None
+        # is-active prints the state; its exit status is 0 for active alone
+        return self._system.run(["systemctl", "is-active", "railyard-boot.service"]).out.strip() or None
 
     @functools.cached_property
     def branch(self) -> Branch:
@@ -232,6 +226,8 @@ class Info:
     @functools.cached_property
     def nics(self) -> list[Row]:
         """The network PFs: one row a netdev, and one for a function that shows none here."""
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+
         system = self._system
         functions = pci_functions.network_functions(system)
         functions += [
@@ -240,13 +236,11 @@ class Info:
         names = [name for each in functions for name in self.netdevs.get(each, [])]
         drivers, permanent = self._driver_infos(names), self._permanent_addresses(names)
         labels, cards = pci_functions.slots(system), self._cards(functions)
-        gpus = [
-            (row["index"], row["pci"], pci_functions.path(system, row["pci"]), row["numa_node"]) for row in self._gpus
-        ]
+        gpus = [(row["index"], pci_functions.path(system, row["pci"]), row["numa_node"]) for row in self._gpus]
         found = []
         for function in sorted(functions):
             place, node = pci_functions.path(system, function), pci_functions.numa_node(system, function)
-            near = {each: pci_functions.proximity(place, there, node, its) for each, _pci, there, its in gpus}
+            near = {each: pci_functions.proximity(place, there, node, its) for each, there, its in gpus}
             best = min(near.values(), key=pci_functions.PROXIMITIES.index) if near else None
             shared = {
                 "pci": function,
@@ -267,7 +261,8 @@ class Info:
                 "branch": self.branch.why_card(function),
             }
             here: list[str | None] = [*self.netdevs.get(function, [])]
-            moved = None if here else self._moved(function)
+            # who has taken its netdev into another network namespace
+            moved = None if here else vf_holders.moved(system, [function]).get(function)
             shared["holders"] = [moved.why] if moved else []
             rows = [dict(shared, **self._netdev(name, drivers, permanent)) for name in here or [None]]
             if moved:
@@ -276,27 +271,18 @@ class Info:
             found += rows
         return found
 
-    def _moved(self, function: str) -> Moved | None:
-        """Who has taken the function's netdev into another network namespace."""
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-
-        return vf_holders.moved(self._system, [function]).get(function)
-
     def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
-        """What the cards say of themselves, by function; a card of several functions is asked once."""
-        told: dict[str, vpd.Vpd | None] = {}
-        found: dict[str, vpd.Vpd] = {}
+        """The vital product data of each function; of a card with several functions it is read once."""
+        cards: dict[str, vpd.Vpd | None] = {}
         for function in sorted(functions):
             device = function.rpartition(".")[0]
-            if device not in told:
-                told[device] = vpd.read(self._system, pci_functions.attribute(function, "vpd"))
-            found[function] = told[device] or vpd.Vpd(None, None, None)
-        return found
+            if device not in cards:
+                cards[device] = vpd.read(self._system, pci_functions.attribute(function, "vpd"))
+        return {each: cards[each.rpartition(".")[0]] or vpd.Vpd(None, None, None) for each in functions}
 
     def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo], permanent: t.Mapping[str, bytes]) -> Row:
         link = self.links.get(name or "")
-        info = drivers.get(name or "")
-        made_with = permanent.get(name or "")
+        info, made_with = drivers.get(name or ""), permanent.get(name or "")
         speed = self._system.read_int("/sys/class/net/%s/speed" % name) if name else None
         return {
             "netdev": name,
@@ -326,7 +312,7 @@ class Info:
         if silent and self._permanent:
             found.update(self._permanent(silent))
         elif silent:
-            # kernels before 5.6 do not tell it over rtnetlink
+            # kernels before 5.6 do not report it over rtnetlink
             from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
 
             found.update(ethtool.permanent_addresses(silent))
@@ -343,8 +329,8 @@ class Info:
         return rdma_netlink.devices(self._rdma_socket) if self._rdma_socket else []
 
     @functools.cached_property
-    def _told(self) -> dict[str, Told]:
-        """What the devices themselves say; the library is loaded only where there is a device."""
+    def _reports(self) -> dict[str, DeviceReport]:
+        """What libibverbs reports of the devices; the library is loaded only where a device exists."""
         ports = {row["name"]: row["ports"] or 1 for row in self._devices}
         if not ports:
             return {}
@@ -366,8 +352,8 @@ class Info:
     def _port(self, link: Row, device: Row, kinds: t.Mapping[str, str]) -> Row:
         name, port = link["device"], link["port"]
         place = "/sys/class/infiniband/%s" % name
-        told = self._told.get(name)
-        most, active = told.mtus.get(port, (None, None)) if told else (None, None)
+        report = self._reports.get(name)
+        most, active = report.mtus.get(port, (None, None)) if report else (None, None)
         layer = self._system.read("%s/ports/%d/link_layer" % (place, port))
         rate = (self._system.read("%s/ports/%d/rate" % (place, port)) or "").split()
         return {
@@ -382,19 +368,14 @@ class Info:
             "active_mtu": active,
             "max_mtu": most,
             "netdev": link["netdev"],
-            "pci": self._device_pci(name, link["netdev"]),
+            # of a soft link, the function of its netdev
+            "pci": pci_functions.of_rdma_device(self._system, name)
+            or (management_path.netdev_pci(self._system, link["netdev"]) if link["netdev"] else None),
             "lid": link["lid"],
             "node_guid": device["node_guid"],
             "sys_image_guid": device["sys_image_guid"],
             "firmware": device["fw_version"],
         }
-
-    def _device_pci(self, name: str, netdev: str | None) -> str | None:
-        """The PCI function below; of a soft link that of its netdev."""
-        device = self._system.link_name("/sys/class/infiniband/%s/device" % name)
-        if device and is_pci_address(device):
-            return device
-        return management_path.netdev_pci(self._system, netdev) if netdev else None
 
     def gids(self) -> list[Row]:
         """What the GID tables hold, in the order of device, port and index."""
@@ -404,11 +385,11 @@ class Info:
         found: list[Row] = []
         for device in self._devices:
             name = device["name"]
-            told = self._told.get(name)
-            if told is None or told.gids is None:
+            report = self._reports.get(name)
+            if report is None or report.gids is None:
                 found += gids.from_sysfs(self._system, name)
             else:
-                found += [gids.row(name, g.port, g.place, g.gid, g.kind, names.get(g.netdev)) for g in told.gids]
+                found += [gids.row(name, g.port, g.place, g.gid, g.kind, names.get(g.netdev)) for g in report.gids]
         return found
 
     # -- GPUs and VFs -------------------------------------------------------------------------------------------------
@@ -500,12 +481,8 @@ def _attributes(table: Rtnetlink, netdev: str | None) -> dict[int, Row]:
 
 def _os_release(text: str) -> dict[str, str]:
     """See os-release(5)."""
-    found = {}
-    for line in text.splitlines():
-        key, equals, value = line.partition("=")
-        if equals and not key.startswith("#"):
-            found[key.strip()] = value.strip().strip("\"'")
-    return found
+    lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
+    return {key.strip(): value.strip().strip("\"'") for key, equals, value in lines if equals}
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> Row:

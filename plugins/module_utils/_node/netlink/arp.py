@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Who answers for an IPv4 address on a link, asked by ARP probes (RFC 5227), which nobody who hears them remembers."""
+"""Which hosts answer for an IPv4 address on a link, by ARP probes (RFC 5227), which no receiver caches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answer(frame: bytes) -> tuple[str, str] | None:
 
 
 def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
-    """Ask on all netdevs side by side; who answered, without those of whom nobody did.
+    """Probe on all netdevs in parallel. Returns only what was answered.
 
     :param ours: hardware addresses whose answers do not count: a NIC with VFs may hand a node its own question back.
     :param seconds: how long to wait for answers to each of two rounds of questions; less where all have answered.
@@ -88,8 +88,8 @@ def _hear(
     netdev: str, mouth: socket.socket, wanted: t.Mapping[str, set[str]], ours: t.Container[str], found: Answers
 ) -> None:
     with contextlib.suppress(OSError):
-        told = answer(mouth.recv(2048))
-        if told and told[0] in wanted[netdev] and told[1] not in ours:
-            macs = found.setdefault((netdev, told[0]), [])
-            if told[1] not in macs:
-                macs.append(told[1])
+        reply = answer(mouth.recv(2048))
+        if reply and reply[0] in wanted[netdev] and reply[1] not in ours:
+            macs = found.setdefault((netdev, reply[0]), [])
+            if reply[1] not in macs:
+                macs.append(reply[1])

@@ -173,7 +173,7 @@ class NetlinkSocket:
         self._sock.settimeout(timeout)
         if sock is None:
             self._sock.bind((0, 0))
-            # only better words for errors: kernels before 4.12 lack them
+            # only better words for errors: kernels before 4.12 do not have them
             for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK):
                 with contextlib.suppress(OSError):
                     self._sock.setsockopt(SOL_NETLINK, option, 1)

@@ -183,7 +183,7 @@ class DcbSocket:
         self._ieee(CMD_IEEE_SET, netdev, _table(app))
 
     def delete_app(self, netdev: str, app: App) -> None:
-        """Take an entry away; one that is gone already is none."""
+        """Delete an entry, if it exists."""
         try:
             self._ieee(CMD_IEEE_DEL, netdev, _table(app))
         except NetlinkError as error:
@@ -202,9 +202,9 @@ class DcbSocket:
 
     def _ieee(self, command: int, netdev: str, attribute: bytes) -> None:
         answer = self._ask(RTM_SETDCB, command, netdev, _nested(ATTR_IEEE, attribute))
-        told = codec.table(answer[MESSAGE.size :]).get(ATTR_IEEE, b"\0")
+        report = codec.table(answer[MESSAGE.size :]).get(ATTR_IEEE, b"\0")
         # an error number below zero, cut down to one byte
-        code = struct.unpack("=b", told[:1])[0]
+        code = struct.unpack("=b", report[:1])[0]
         if code:
             raise NetlinkError(-code, "", netdev)
 

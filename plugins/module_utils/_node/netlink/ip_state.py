@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 )
 
 Row = t.Dict[str, t.Any]
-# Routes that another host has told this one.
+# Routes learned from another host.
 _TOLD = (PROTOCOL_RA, PROTOCOL_DHCP, PROTOCOL_REDIRECT)
 
 
@@ -37,7 +37,7 @@ def _dynamic(address: Address) -> bool:
 def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
     """``addresses`` that reach further than their link, ``routes`` but the kernel's own, and plain ``rules``.
 
-    :param netdevs: index of an interface -> its name; only what is about these is told.
+    :param netdevs: index of an interface -> its name; only what is about these is reported.
     :raises NetlinkError: where the kernel refuses a dump.
     """
     addresses = [

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Links and their VFs as rtnetlink's messages tell of them: pure functions of :mod:`rtnetlink`.
+"""Links and their VFs as rtnetlink reports them: pure functions of :mod:`rtnetlink`.
 
-VFs are plain dicts; what the kernel does not tell is None. MTU is in bytes, rates are in Mb/s.
+VFs are plain dicts; what the kernel does not report is None. MTU is in bytes, rates are in Mb/s.
 
 Source: the kernel's ``include/uapi/linux/if_link.h``.
 """
@@ -47,7 +47,7 @@ class Link(t.NamedTuple):
     ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address,
     from kernels since 5.14. ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set where that
     link is in another network namespace. ``vfs``: rows of :func:`vf_row`, where they were asked for. ``alias``: what
-    somebody wrote beside its name, as the plugin host-device does with the name that it had before.
+    someone wrote beside its name, as the plugin host-device does with the name that it had before.
     """
 
     ifindex: int

@@ -222,7 +222,7 @@ def new_link(sock: NetlinkSocket, name: str, kind: str, netdev: str) -> None:
 
 
 def delete_link(sock: NetlinkSocket, index: int) -> None:
-    """Take a soft link away; EINVAL for hardware. The kernel may wait until nobody has the device open."""
+    """Take a soft link away; EINVAL for hardware. The kernel may wait until no process has the device open."""
     sock.request(message_type(CMD_DELLINK), codec.u32(ATTR_DEV_INDEX, index))
 
 

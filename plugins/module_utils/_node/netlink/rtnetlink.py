@@ -251,7 +251,7 @@ class Rtnetlink:
         self._quietly(RTM_NEWADDR, encode_address(index, interface), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
 
     def delete_address(self, index: int, interface: Interface) -> None:
-        """Take an address from an interface; nothing where it lacks it. Raises :class:`NetlinkError`."""
+        """Delete an address of an interface, if it has it. Raises :class:`NetlinkError`."""
         self._quietly(RTM_DELADDR, encode_address(index, interface), errno.EADDRNOTAVAIL)
 
     def add_route(self, route: Route) -> None:
@@ -324,7 +324,7 @@ def decode_rule(payload: bytes) -> Rule | None:
     held = codec.table(payload[RULE_HEADER.size :])
     source = held.get(FRA_SRC)
     selectors = set(held) - FRA_PLAIN
-    # -1 stands for "suppresses nothing"; the kernel tells it always
+    # -1 means "suppresses nothing"; the kernel always reports it
     selectors -= {key for key in FRA_SUPPRESS if held.get(key) == b"\xff\xff\xff\xff"}
     plain = action == FR_ACT_TO_TBL and not (selectors or dst_len or tos or flags & FIB_RULE_INVERT)
     return Rule(

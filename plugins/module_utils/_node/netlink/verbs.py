@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What only an RDMA device itself can tell: a port's MTU in force, and its GID table in one question.
+"""What only libibverbs reports of an RDMA device: a port's MTU in force, and its whole GID table at once.
 
 Neither netlink nor sysfs has the former, and sysfs has the latter only as thousands of files. Asked through libibverbs,
-which knows each driver's way: ``ibv_query_port(3)`` and what stands behind ``ibv_query_gid_table(3)``.
+which knows each driver's way: ``ibv_query_port(3)`` and what is behind ``ibv_query_gid_table(3)``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class GidEntry(ctypes.Structure):
     ]
 
 
-# The kernel is told the room for the answer in 16 bits (struct ib_uverbs_attr). More than fits is cut off without a
-# word, and then refused.
+# The kernel gets the size of the answer in 16 bits (struct ib_uverbs_attr). A larger one is cut off silently, and then
+# refused.
 MOST_GIDS = 0xFFFF // ctypes.sizeof(GidEntry)
 
 
@@ -59,14 +59,14 @@ class Gid(t.NamedTuple):
     netdev: int
 
 
-class Told(t.NamedTuple):
-    """What one device told: (max, active) MTU in bytes by port, and its GIDs; ``gids`` is None where it cannot."""
+class DeviceReport(t.NamedTuple):
+    """What one device reports: (max, active) MTU in bytes by port, and its GIDs; ``gids`` may be None."""
 
     mtus: dict[int, tuple[int | None, int | None]]
     gids: list[Gid] | None
 
 
-def ask(ports: t.Mapping[str, int]) -> dict[str, Told]:
+def ask(ports: t.Mapping[str, int]) -> dict[str, DeviceReport]:
     """Ask the devices of these names (-> count of ports). Devices that cannot be opened are missing in the answer.
 
     The answer is empty where libibverbs is not installed.
@@ -84,7 +84,7 @@ def ask(ports: t.Mapping[str, int]) -> dict[str, Told]:
     library.ibv_open_device.argtypes = [ctypes.c_void_p]
     library.ibv_close_device.argtypes = [ctypes.c_void_p]
     library.ibv_query_port.argtypes = [ctypes.c_void_p, ctypes.c_uint8, ctypes.POINTER(PortAttributes)]
-    found: dict[str, Told] = {}
+    found: dict[str, DeviceReport] = {}
     count = ctypes.c_int()
     devices = library.ibv_get_device_list(ctypes.byref(count))
     if not devices:
@@ -95,7 +95,7 @@ def ask(ports: t.Mapping[str, int]) -> dict[str, Told]:
             context = library.ibv_open_device(devices[number]) if name in ports else None
             if context:
                 try:
-                    found[name] = Told(_mtus(library, context, ports[name]), _gids(library, context))
+                    found[name] = DeviceReport(_mtus(library, context, ports[name]), _gids(library, context))
                 finally:
                     library.ibv_close_device(context)
     finally:

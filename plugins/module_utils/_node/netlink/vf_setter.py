@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 
 
 class VfSetter:
-    """``ip``: a pyroute2 ``IPRoute`` or what stands for it in tests; else one is made when it is first needed."""
+    """``ip``: a pyroute2 ``IPRoute`` or its fake in tests; else one is made when it is first needed."""
 
     def __init__(self, ip: t.Any = None) -> None:
         self._ip = ip

@@ -51,6 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Parameter, Tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
 # Lost at boot, which makes a reset unnecessary.
@@ -123,16 +124,13 @@ class Firmware(Subsystem):
         errors: list[RailyardError] = []
         for number, port in enumerate(ports):
             place = "ports[%d]" % number
-            function = str(port["pci"]).lower()
-            if not self._system.exists("%s/%s" % (pci_functions.DEVICES, function)):
-                errors.append(
-                    RailyardError("there is no PCI function %s" % function, place + ".pci", "see 'lspci -D -d 15b3:'")
-                )
+            reference = port_reference.read(port, place, errors)
+            if reference.pci is None:
                 continue
-            physical = pci_functions.physical_function(self._system, function)
-            if physical:
-                message = "%s is a VF, which has the firmware of its PF" % function
-                errors.append(RailyardError(message, place + ".pci", "name the PF, %s" % physical))
+            try:
+                function = port_reference.physical_function_of(self._system, reference)
+            except RailyardError as error:
+                errors.append(error)
                 continue
             card = self._card(function)
             self._by_port.append((function, card))

@@ -4,9 +4,9 @@
 
 """Rail ports in the files that the distribution itself reads at boot.
 
-Two kinds hold under every back-end: systemd ``.link`` files, which give a PCI address its netdev name, and one
-sysctl.d file. Addresses, routes and rules go to the back-end that rules the node: systemd-networkd, netplan or
-NetworkManager. Every file of ours is known by its name, so one that is no longer wanted is found and removed.
+Every back-end needs systemd ``.link`` files, which give a PCI address its netdev name, and one sysctl.d file.
+Addresses, routes and rules go to the back-end that manages the node's network: systemd-networkd, netplan or
+NetworkManager. The files are identified by their names, so that those which are no longer desired are removed.
 
 Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5), sysctl.d(5).
 """
@@ -37,30 +37,27 @@ NM_PREFIX = "railyard-"
 NETWORKD = "systemd-networkd.service"
 NETWORK_MANAGER = "NetworkManager.service"
 HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next run: change the fabric file instead."
-# systemd-networkd's states of a link on which it has done, or has given up
+# systemd-networkd's final states of a link
 CONFIGURED = "configured"
 GAVE_UP = "failed"
 SETTLED = (CONFIGURED, GAVE_UP)
-# seconds that a link gets for its second try at the least
+# minimal seconds for a link's second try
 RETRY = 10.0
-# seconds in which systemd-networkd begins with a link after a reload
+# seconds until systemd-networkd starts to configure a link after a reload
 BEGUN = 5.0
 # CLOCK_REALTIME_COARSE, which gives files their times (clock_gettime(2)); Python has no name for it
 CLOCK_OF_FILES = 5
 
 
 class File(t.NamedTuple):
-    """A file as it shall be. ``mode``: the permission bits."""
+    """A desired file. ``mode``: the permission bits."""
 
     text: str
     mode: int
 
 
 class Kept(t.NamedTuple):
-    """A rail port to be kept for the next boot: under this netdev name then.
-
-    ``ifindex`` is the interface's index where it has that name already, else None.
-    """
+    """A persistent rail port, with its netdev name at the next boot. ``ifindex``: None until it has that name."""
 
     port: Port
     netdev: str
@@ -69,7 +66,7 @@ class Kept(t.NamedTuple):
 
 
 def running(system: System, unit: str) -> bool:
-    """Whether systemd has a unit active now; it keeps one link here for each that is."""
+    """Whether a systemd unit is active: systemd keeps one link here for each of these."""
     return system.exists("/run/systemd/units/invocation:%s" % unit)
 
 
@@ -96,10 +93,10 @@ def our_common_files(system: System) -> list[str]:
 
 
 def _link_text(each: Kept) -> str:
-    # where the host bridge is no PCI device itself (most ARM servers), its own path comes before the PCI part
+    # where the host bridge is not a PCI device (most ARM servers), its own path comes before the PCI part
     match = "Path=pci-{0} *-pci-{0}".format(each.port.pci)
     link = ["Description=Rail %s" % each.port.rail, "Name=%s" % each.netdev]
-    # the first matching file is the only one that counts, so that the default's other names are asked for here
+    # only the first matching file is used, so it must repeat the default's alternative names
     link.append("AlternativeNamesPolicy=database onboard slot path")
     link += ["MTUBytes=%d" % each.port.mtu] if each.port.mtu else []
     return _ini([("Match", [match]), ("Link", link)])
@@ -122,7 +119,7 @@ def _present(system: System, path: str) -> list[str]:
 
 
 class Backend:
-    """What keeps addresses, routes and rules for the next boot; this one keeps nothing."""
+    """Makes addresses, routes and rules persistent; this one does nothing."""
 
     name = "none"
 
@@ -130,33 +127,29 @@ class Backend:
         self._system = system
 
     def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
-        """The files that shall be, by path."""
+        """The desired files, by path."""
         return {}
 
     def ours(self) -> list[str]:
-        """The paths of files of ours that are on the node."""
+        """The paths of Railyard's files on the node."""
         return []
 
     def is_running(self) -> bool:
-        """Whether it is there to load files now, and not only at the next boot."""
+        """Whether it can load files now, and not only at the next boot."""
         return False
 
     def check(self, path: str, text: str) -> None:
-        """Hold a file against the back-end's own reader before it is installed. Raises :class:`RailyardError`."""
+        """Let the back-end's own reader check a file before it is installed. Raises :class:`RailyardError`."""
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
-        """Let it read its files anew, and wait until it has done so.
-
-        :param changed: the paths of files that it has not read yet, as far as that is known.
-        :param timeout: in seconds.
-        """
+        """Reload its files and wait up to ``timeout`` seconds. ``changed``: the files that it has not read yet."""
 
     def warnings(self) -> list[str]:
         return []
 
 
 class Networkd(Backend):
-    """systemd-networkd: one ``.network`` file a rail."""
+    """systemd-networkd: one ``.network`` file per rail."""
 
     name = "networkd"
 
@@ -224,9 +217,9 @@ def _rule_sections(each: Kept, side: Side, selectors: t.Sequence[str]) -> list[t
 def _reload_networkd(
     system: System, wanted: t.Sequence[tuple[Kept, str]], changed: t.Collection[str], timeout: float
 ) -> None:
-    """Wait until systemd-networkd has configured each link by its file; one on which it gave up it tries once more."""
+    """Wait until systemd-networkd has configured each link by its file. A link that failed is tried once more."""
     asked = time.clock_gettime_ns(CLOCK_OF_FILES)
-    # 'reload' configures anew only the links whose files changed: the connection's is not among them
+    # 'reload' reconfigures only the links whose files changed: the management path is not among them
     system.check(["networkctl", "reload"], "see 'journalctl -u systemd-networkd' for what is wrong with the files")
     begin = time.monotonic()
     deadline = begin + timeout
@@ -244,7 +237,7 @@ def _reload_networkd(
             used, phase = _networkd_settled(system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,))
         if used != path:
             raise RailyardError(
-                "systemd-networkd takes %s for %s" % (used or "no file", each.netdev),
+                "systemd-networkd uses %s for %s" % (used or "no file", each.netdev),
                 path,
                 "remove that file or make it match fewer interfaces"
                 if used
@@ -252,7 +245,7 @@ def _reload_networkd(
             )
         if phase != CONFIGURED and not _waits_for_carrier(system, each, phase):
             raise RailyardError(
-                "systemd-networkd says %r of %s%s" % (phase, each.netdev, _networkd_said(system, each.netdev)),
+                "systemd-networkd reports %s as %r%s" % (each.netdev, phase, _networkd_error(system, each.netdev)),
                 path,
                 "see 'journalctl -u systemd-networkd' for the reason",
             )
@@ -261,7 +254,7 @@ def _reload_networkd(
 def _networkd_settled(
     system: System, each: Kept, path: str, deadline: float, settled: t.Sequence[str]
 ) -> tuple[str, str]:
-    """The file that systemd-networkd takes for a link, and its state of it, once that is settled or time is up."""
+    """The file that systemd-networkd uses for a link, and the link's state, once that is settled or time is up."""
     while True:
         state = _networkd_state(system, each)
         used, phase = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
@@ -271,8 +264,8 @@ def _networkd_settled(
         time.sleep(0.1)
 
 
-def _networkd_said(system: System, netdev: str) -> str:
-    """The last thing that systemd-networkd could not do with a link, to put after a message; nothing where unknown."""
+def _networkd_error(system: System, netdev: str) -> str:
+    """systemd-networkd's last error about a link, to append to a message; empty where unknown."""
     lines = system.run(["journalctl", "-b", "-u", NETWORKD, "-n", "200", "-o", "cat", "--no-pager"]).out.splitlines()
     said = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
     wrong = [text for text in said if text.startswith(("Could not", "Failed"))]
@@ -280,13 +273,13 @@ def _networkd_said(system: System, netdev: str) -> str:
 
 
 def _waits_for_carrier(system: System, each: Kept, phase: str) -> bool:
-    """Whether a link cannot be done: without a carrier the kernel does not find out if an IPv6 address is another's."""
+    """Whether a link cannot be finished: without a carrier the kernel does not detect duplicate IPv6 addresses."""
     carrier = system.read("/sys/class/net/%s/carrier" % each.netdev)
     return phase == "configuring" and each.port.side(6) is not None and carrier == "0"
 
 
 def _networkd_file(each: Kept) -> str:
-    """Where systemd-networkd tells of a link; it writes the file anew when that changes."""
+    """systemd-networkd's state file of a link, which it replaces when the state changes."""
     return "/run/systemd/netif/links/%d" % (each.ifindex or 0)
 
 
@@ -296,7 +289,7 @@ def _networkd_state(system: System, each: Kept) -> dict[str, str]:
 
 
 class Netplan(Backend):
-    """netplan over systemd-networkd: one YAML file, and what netplan cannot say in a drop-in a rail."""
+    """netplan over systemd-networkd: one YAML file, and one drop-in per rail for what netplan does not support."""
 
     name = "netplan"
 
@@ -332,16 +325,16 @@ class Netplan(Backend):
             scratch.write_file(NETPLAN_FILE, text, 0o600)
             system.check(
                 ["netplan", "generate", "--root-dir", root],
-                "mend what netplan names, in its own files or in the fabric file; nothing was changed",
+                "correct the file that netplan names, or the fabric file; nothing was changed",
             )
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         # not 'netplan apply': that restarts what carries the connection
-        self._system.check(["netplan", "generate"], "see what netplan says of the files in /etc/netplan")
+        self._system.check(["netplan", "generate"], "correct the file in /etc/netplan that netplan names")
         generated = [(each, "/run/systemd/network/10-netplan-%s.network" % each.netdev) for each in kept]
-        # netplan writes all files anew where one changes
+        # netplan replaces all files when one changes
         _reload_networkd(self._system, generated, [path for _each, path in generated] if changed else [], timeout)
 
 
@@ -384,7 +377,7 @@ def _netplan_route(route: Route) -> list[str]:
 
 
 class NetworkManager(Backend):
-    """NetworkManager: one keyfile a rail."""
+    """NetworkManager: one keyfile per rail."""
 
     name = "networkmanager"
 
@@ -473,7 +466,7 @@ BACKENDS: dict[str, type[Backend]] = {each.name: each for each in (Backend, Netw
 
 
 def choose(system: System, name: str) -> Backend:
-    """The back-end of that name; with ``auto`` the one that rules this node. Raises :class:`RailyardError`."""
+    """The back-end of that name, or with ``auto`` the detected one. Raises :class:`RailyardError`."""
     if name == "auto":
         name = detect(system)
     if name == "netplan" and not system.which("netplan"):
@@ -482,7 +475,7 @@ def choose(system: System, name: str) -> Backend:
 
 
 def detect(system: System) -> str:
-    """Who rules the node's network. Raises :class:`Unsupported` where none does that we can write for."""
+    """The back-end that manages the node's network. Raises :class:`Unsupported` where none does."""
     plans = [path for directory in NETPLAN_DIRS for path in _named(system, directory, "", ".yaml")]
     plans = [path for path in plans if path != NETPLAN_FILE or len(plans) > 1]
     if plans and system.which("netplan"):
@@ -495,7 +488,7 @@ def detect(system: System) -> str:
     if running(system, NETWORKD):
         return "networkd"
     raise Unsupported(
-        "neither netplan nor NetworkManager nor systemd-networkd rules this node's network",
+        "neither netplan nor NetworkManager nor systemd-networkd manages this node's network",
         "backend",
-        "enable systemd-networkd (it leaves alone what it has no file for), or set persist to false",
+        "enable systemd-networkd (it ignores interfaces without a file), or set persist to false",
     )

@@ -2,19 +2,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From one look at a node's interfaces to the live changes that make them the rail ports that are wanted."""
+"""The live changes from observed interfaces to the desired rail ports."""
 
 from __future__ import annotations
 
 import ipaddress
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
     Refused,
     Unsupported,
-    raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
@@ -51,28 +51,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_o
     rule_key,
     rule_keys,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
-    MTU_LEAST_6,
-    Port,
-    Side,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import MTU_LEAST_6, Port, Side
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
     Branch,
     connection_peer,
 )
 
-# -- which interface is a port ---------------------------------------------------------------------------------------
-
-
-# -- what belongs to a port in the kernel's tables -------------------------------------------------------------------
-
 
 class Plan:
-    """The live changes. ``errors`` and ``warnings`` gather what is found on the way.
+    """The live changes, with errors and warnings.
 
-    ``disturbed`` receives the indices of links whose carrier may go away for a moment, once that is done; ``tried``
-    the IPv6 addresses that were added, with their links' indices.
+    ``disturbed`` receives the indices of links whose carrier a change may interrupt; ``tried`` the IPv6 addresses that
+    were added, with their links' indices.
     """
 
     def __init__(
@@ -83,9 +74,9 @@ class Plan:
         self._seen = seen
         self._disturbed = disturbed
         self._tried = tried
-        # links that renaming takes down on the way, and with it their routes
+        # links that renaming sets down, which removes their routes
         self._downed: set[int] = set()
-        # links that lose their last IPv4 address on the way, and with it their IPv4 routes
+        # links that lose their last IPv4 address, and with it their IPv4 routes
         self._emptied: set[int] = set()
         self._lost: list[Address] = []
         self.changes: list[Change] = []
@@ -93,7 +84,7 @@ class Plan:
         self.warnings: list[str] = []
         self.reboot_reasons: list[str] = []
 
-    # -- before anything is decided: who is who, and what must not be ------------------------------------------------
+    # -- finding ports, and refusing ---------------------------------------------------------------------------------
 
     def targets(self, ports: t.Sequence[Port]) -> list[Target]:
         """The interface of each port; those that cannot be found or named become errors."""
@@ -105,7 +96,7 @@ class Plan:
             elif link and found.setdefault(link.ifindex, (port, link))[0] is not port:
                 other = found[link.ifindex][0]
                 key = "pci" if port.pci else "netdev"
-                message = "%s is the interface of %s (%s) too" % (link.name, other.place, other.rail)
+                message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.rail)
                 self.errors.append(RailyardError(message, at(port, key), "give each rail port its own"))
         movers = self._movers(found)
         self._rename({index: found[index] for index in movers})
@@ -115,29 +106,29 @@ class Plan:
         ]
 
     def _movers(self, found: t.Mapping[int, tuple[Port, Link]]) -> set[int]:
-        """The links that are renamed now; others that should be become errors, or wait for the next boot."""
-        wishes = {
+        """The links that are renamed now; the others become errors, or are renamed at the next boot."""
+        names = {
             index: str(port.netdev) for index, (port, link) in found.items() if port.netdev not in (None, link.name)
         }
-        for index, name in sorted(wishes.items()):
+        for index, name in sorted(names.items()):
             holder = self._holder(name, index)
-            if holder and (holder.ifindex not in wishes or holder.name != name):
+            if holder and (holder.ifindex not in names or holder.name != name):
                 port, link = found[index]
-                message = "%s is %s, and the name %s is taken by another interface (%s)"
+                message = "%s is %s, and another interface (%s) has the name %s"
                 self.errors.append(
                     RailyardError(
-                        message % (port.pci, link.name, name, holder.name),
+                        message % (port.pci, link.name, holder.name, name),
                         at(port, "netdev"),
-                        "compare the profile with the node: its pci or its netdev is that of another interface",
+                        "correct the profile: its pci or its netdev belongs to another interface",
                     )
                 )
-        waiting = {index: self._why_not_down(found[index][1]) for index in wishes}
+        waiting = {index: self._why_not_down(found[index][1]) for index in names}
         waiting = {index: why for index, why in waiting.items() if why}
-        movers = set(wishes) - set(waiting)
+        movers = set(names) - set(waiting)
         while True:
-            # a name that waits for the next boot keeps others waiting
+            # a name that changes at the next boot blocks the ports that get it
             held = {found[index][1].name for index in waiting}
-            blocked = [index for index in movers if wishes[index] in held]
+            blocked = [index for index in movers if names[index] in held]
             if not blocked:
                 break
             waiting.update((index, "the name is not free before") for index in blocked)
@@ -155,7 +146,7 @@ class Plan:
         return None
 
     def _why_not_down(self, link: Link) -> str | None:
-        """Why a link must not go down for a moment, which takes its routes; None where it may."""
+        """Why a link must not go down for a moment, which removes its routes; None where it may."""
         if not link.up:
             return None
         directory = "/sys/class/net/%s" % link.name
@@ -174,12 +165,12 @@ class Plan:
         names = {index: link.name for index, (_port, link) in sorted(movers.items())}
         while names:
             for index in names:
-                wish = str(movers[index][0].netdev)
-                if wish not in [name for other, name in names.items() if other != index]:
-                    self._rename_one(movers[index][1], names.pop(index), wish)
+                desired = str(movers[index][0].netdev)
+                if desired not in [name for other, name in names.items() if other != index]:
+                    self._rename_one(movers[index][1], names.pop(index), desired)
                     break
             else:
-                # a ring of names: one steps aside
+                # a cycle of names: one gets a temporary name
                 index = min(names)
                 aside = "railyard%d" % index
                 self._rename_one(movers[index][1], names[index], aside)
@@ -197,7 +188,7 @@ class Plan:
         self._change(before, "name", before, after, act)
 
     def guard(self, branch: Branch, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """Refuse what would touch the branch: its interfaces and functions, and the way back to who is connected."""
+        """Refuse changes of the management path, and routes that would cut off the connection."""
         for target in targets:
             why = branch.why_netdev(target.link.name)
             if why:
@@ -226,8 +217,8 @@ class Plan:
                 self._guard_network(branch, port, "routes[%d].to" % number, route.to, peer)
 
     def _guard_network(self, branch: Branch, port: Port, key: str, network: Network, peer: str | None) -> None:
-        """Refuse a route of the main table that would lead what goes over the branch to a rail."""
-        remedy = "plan another subnet for the rail: its route would lead this connection astray"
+        """Refuse a route of the main table that would move traffic from the management path to a rail."""
+        remedy = "plan another subnet for the rail: its route would cut off this connection"
         safe = False
         for netdev, why in branch.netdevs.items():
             link = self._seen.named(netdev)
@@ -236,22 +227,22 @@ class Plan:
                 if other.scope != SCOPE_UNIVERSE or not theirs.overlaps(network):
                     continue
                 if key.startswith("routes") and theirs.prefixlen > network.prefixlen:
-                    # the branch's own subnet is narrower, and so is found first
+                    # the longer prefix of the management path wins
                     safe = safe or (peer is not None and ipaddress.ip_address(peer) in theirs)
                     continue
                 message = "%s overlaps %s of %s, which %s" % (network, other.interface, netdev, why)
                 self.errors.append(Refused(message, at(port, key), remedy))
         if peer and ipaddress.ip_address(peer) in network and not safe:
-            message = "%s holds %s, from which this connection comes" % (network, peer)
+            message = "%s contains %s, the peer of this connection" % (network, peer)
             self.errors.append(Refused(message, at(port, key), remedy))
 
     def check(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """What the kernel or the driver would refuse half-way, said now. ``former``: as earlier runs set them."""
+        """Report early what the kernel or the driver would refuse. ``former``: ports as earlier runs set them."""
         leaving, before = self.leaving(former, targets), self.staying(former)
         for port, link, _name in targets:
             if port.mtu is not None and (port.mtu < link.min_mtu or (link.max_mtu and port.mtu > link.max_mtu)):
                 message = "%s takes an MTU from %d to %d, not %d" % (link.name, link.min_mtu, link.max_mtu, port.mtu)
-                self.errors.append(Unsupported(message, at(port, "mtu"), "plan an MTU that the NIC can do"))
+                self.errors.append(Unsupported(message, at(port, "mtu"), "plan an MTU that the NIC supports"))
             for key, value in port.sysctl.items():
                 self._check_sysctl(port, link, key, value)
             for side in port.sides:
@@ -271,12 +262,12 @@ class Plan:
                 continue
             if (other.ifindex, other.interface) not in leaving:
                 holder = self._name_of(other.ifindex)
-                message = "%s is the address of %s already" % (side.address.ip, holder)
-                self.errors.append(RailyardError(message, at(port, side.key), "take it from there first"))
+                message = "%s is already the address of %s" % (side.address.ip, holder)
+                self.errors.append(RailyardError(message, at(port, side.key), "remove it there first"))
         self.errors += duplicates(port, link, self._seen, self._tried) if side.version == 6 else []
 
     def _check_main_routes(self, port: Port, link: Link, former: t.Sequence[Target]) -> None:
-        """The main table is not ours alone: a route that another gave it is not taken away."""
+        """The main table is shared: the route of another program is not removed."""
         ours = [route for each in former for route in port_routes(each.port, each.link.ifindex)]
         for number, planned in enumerate(port.routes):
             for live in self._seen.routes if planned.table is None else []:
@@ -284,8 +275,8 @@ class Plan:
                     continue
                 if not any(is_same_route(live, route) for route in ours):
                     holder = self._name_of(live.oif) if live.oif else "several next hops"
-                    message = "the main table has a route to %s by %s already" % (planned.to, holder)
-                    remedy = "take it away, or plan the rail's route in the rail's own table"
+                    message = "the main table already has a route to %s by %s" % (planned.to, holder)
+                    remedy = "remove it, or plan the rail's route in the rail's own table"
                     self.errors.append(RailyardError(message, at(port, "routes[%d].to" % number), remedy))
 
     def _check_sysctl(self, port: Port, link: Link, key: str, value: str) -> None:
@@ -299,7 +290,7 @@ class Plan:
         message = "net.ipv4.conf.all.%s is %s, and the kernel takes the larger: %s planned would have no effect"
         message = message % (key, effective, value)
         if key == "rp_filter" and effective == 1:
-            # strict filtering drops what comes in by another rail than the answer would go out by
+            # strict filtering drops packets whose reply would leave by another rail
             remedy = "plan rp_filter 2, or set net.ipv4.conf.all.rp_filter to 0"
             self.errors.append(Unsupported(message, at(port, "sysctl"), remedy))
         else:
@@ -318,9 +309,8 @@ class Plan:
             if not link.up or link.ifindex in self._downed:
                 self._change(name, "state", "down", "up", self._disturbing(link, up=True))
             elif self._system.read("/sys/class/net/%s/carrier" % link.name) != "1":
-                self.warnings.append(
-                    "%s (%s) has no carrier: see its cable and the switch port" % (link.name, port.rail)
-                )
+                text = "%s (%s) has no carrier: see its cable and the switch port"
+                self.warnings.append(text % (link.name, port.rail))
             wanted = [("ipv4", key, value) for key, value in sorted(port.sysctl.items())]
             for key, value in sorted(SYSCTL_6.items()):
                 if sysctl.read(self._system, link.name, key, "ipv6") is not None:
@@ -328,7 +318,7 @@ class Plan:
             for family, key, value in wanted:
                 before = sysctl.read(self._system, link.name, key, family)
                 if before != value:
-                    act = _bound(sysctl.write, self._system, name, key, value, family)
+                    act = partial(sysctl.write, self._system, name, key, value, family)
                     self._change(name, "%s.%s" % (family, key), before, value, act)
 
     def _disturbing(self, link: Link, mtu: int | None = None, up: bool | None = None) -> t.Callable[[], None]:
@@ -348,10 +338,9 @@ class Plan:
         return addresses_of(self.staying(former)) - addresses_of(targets)
 
     def remove(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> None:
-        """Take away what was ours and is not wanted, and what stands in the way: rules, then routes, then addresses.
+        """Remove what earlier runs set (``former``) and is not desired, and what blocks ``targets``.
 
-        :param former: ports as earlier runs set them.
-        :param targets: the ports that shall be.
+        Rules go first, then routes, then addresses.
         """
         old = self.staying(former)
         self._remove_rules(former, old, targets)
@@ -361,7 +350,7 @@ class Plan:
     def _remove_rules(self, former: t.Sequence[Port], old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
         wanted = {key for target in targets for key in rule_keys(target.port, target.name)}
         priorities = {key[:2] for key in wanted}
-        # the former interface may be gone, or have another name by now
+        # the former interface may have disappeared, or have another name now
         gone = {key for port in former for key in rule_keys(port, str(port.netdev))}
         gone |= {key for each in old for key in rule_keys(each.port, each.name)}
         met: set[RuleKey | None] = set()
@@ -373,12 +362,16 @@ class Plan:
                 key not in wanted and (key in gone or (rule.version, rule.priority) in priorities)
             ):
                 self._change(
-                    "rule %d" % rule.priority, rule.selector, rule.action, None, _bound(self._rtnl.delete_rule, rule)
+                    "rule %d" % rule.priority,
+                    rule.selector,
+                    rule.action,
+                    None,
+                    partial(self._rtnl.delete_rule, rule),
                 )
 
     def _remove_routes(self, old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
         wanted = [route for target in targets for route in port_routes(target.port, target.link.ifindex)]
-        # of the main table only what is on the rail ports themselves is in the way
+        # in the main table, only routes of the rail ports themselves conflict
         places = {route_key(route) for route in wanted}
         gone = [route for each in old for route in port_routes(each.port, each.link.ifindex)]
         for route in self._routes():
@@ -386,7 +379,7 @@ class Plan:
                 continue
             if route_key(route) in places or any(is_same_route(route, each) for each in gone):
                 netdev = self._name_of(route.oif)
-                self._change(netdev, route_name(route), str(route), None, _bound(self._rtnl.delete_route, route))
+                self._change(netdev, route_name(route), str(route), None, partial(self._rtnl.delete_route, route))
 
     def _remove_addresses(self, leaving: t.Container[tuple[int, Interface]], targets: t.Sequence[Target]) -> None:
         wanted = {target.link.ifindex: target for target in targets if target.port.sides}
@@ -400,11 +393,11 @@ class Plan:
             if wrong_prefix or (address.ifindex, address.interface) in leaving:
                 removed.append(address)
                 netdev = target.name if target else self._name_of(address.ifindex)
-                act = _bound(self._rtnl.delete_address, address.ifindex, address.interface)
+                act = partial(self._rtnl.delete_address, address.ifindex, address.interface)
                 self._change(netdev, "address", str(address.interface), None, act)
             elif target and any(address.interface.ip in each.network for each in planned):
                 self.warnings.append(
-                    "%s (%s) also has %s, which is not planned and not ours: left as it is"
+                    "%s (%s) also has %s, which is not planned and which Railyard did not set: it stays"
                     % (target.link.name, target.port.rail, address.interface)
                 )
         self._lost = [address for address in self._seen.addresses if self._goes_with(address, removed)]
@@ -441,21 +434,21 @@ class Plan:
                 if (version, priority, source, oif, table) not in live_rules:
                     rule = Rule(version, priority, source, oif, table, True)
                     subject = "rule %d" % priority
-                    self._change(subject, rule.selector, None, rule.action, _bound(self._rtnl.add_rule, rule))
+                    self._change(subject, rule.selector, None, rule.action, partial(self._rtnl.add_rule, rule))
 
     def _add_address(self, target: Target, side: Side) -> None:
         address, link = side.address, target.link
         down = not link.up or link.ifindex in self._downed
         live = next((each for each in self._seen.of(link) if each.interface == address), None)
         if live and live.flags & IFA_F_DADFAILED:
-            # perhaps who had it has it no more: the kernel looks again only for an address that is new
+            # the other host may have dropped it; the kernel checks again only when the address is added
             before = "%s, which another host has" % address
             self._change(target.name, "address", before, str(address), self._adding(link, address, True))
             return
         if live is None or live in self._lost or (down and side.version == 6):
             self._change(target.name, "address", None, str(address), self._adding(link, address))
             return
-        # the kernel gives the route of an address back when its link comes up, unless it was told not to
+        # when the link comes up, the kernel restores the address' route, unless the address has noprefixroute
         by_kernel = down and not live.flags & IFA_F_NOPREFIXROUTE
         if side.has_subnet and not by_kernel:
             route = make_route(TABLE_MAIN, side, address.network, link.ifindex, None)
@@ -474,10 +467,10 @@ class Plan:
         return act
 
     def _add_route(self, netdev: str, route: Route) -> None:
-        self._change(netdev, route_name(route), None, str(route), _bound(self._rtnl.add_route, route))
+        self._change(netdev, route_name(route), None, str(route), partial(self._rtnl.add_route, route))
 
     def _routes(self) -> list[Route]:
-        """The routes that will be there when the links have been seen to, and what is to go is gone."""
+        """The routes that remain after the link changes and removals."""
         return [
             route
             for route in self._seen.routes
@@ -494,7 +487,7 @@ class Plan:
                 act()
             except NetlinkError as error:
                 what = "%s %r" % (attribute, before if after is None else after)
-                verb = "taken away" if after is None else "set"
+                verb = "removed" if after is None else "set"
                 raise RailyardError(
                     "%s could not be %s: %s" % (what, verb, error.message),
                     subject,
@@ -502,11 +495,3 @@ class Plan:
                 ) from None
 
         self.changes.append(Change(subject, attribute, before, after, checked))
-
-    def raise_errors(self) -> None:
-        raise_all(self.errors)
-
-
-def _bound(function: t.Callable[..., None], *arguments: t.Any) -> t.Callable[[], None]:
-    """A call with its arguments, for later: a lambda in a loop would see the last turn's."""
-    return lambda: function(*arguments)

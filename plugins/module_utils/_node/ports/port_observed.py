@@ -88,7 +88,7 @@ class Target(t.NamedTuple):
 
 
 def at(port: Port, key: str) -> str:
-    """Where a port's option stands, for errors."""
+    """The place of a port's option, for errors."""
     return "%s.%s (%s)" % (port.place, key, port.rail)
 
 
@@ -174,7 +174,7 @@ def is_same_route(live: Route, wanted: Route) -> bool:
 
 
 def route_key(route: Route) -> tuple[int, Network, int]:
-    """Where a route stands: the rails' own tables are theirs alone, the main table is on its interface."""
+    """What identifies a route: in a rail's own table the destination, in the main table the interface too."""
     return route.table, route.destination, route.oif if route.table == TABLE_MAIN else 0
 
 

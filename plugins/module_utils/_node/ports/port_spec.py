@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What is wanted of rail ports: read from a module's options, checked, and kept to know later what is ours."""
+"""The spec of rail ports: read from a module's options, checked, and recorded for later runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety impor
 RECORD = "/var/lib/railyard/rail_ports.json"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 SYSCTL = re.compile(r"[a-z0-9_]+\Z")
-# The kernel's own rules stand at 0, 32766 and 32767.
+# The kernel's own rules have the priorities 0, 32766 and 32767.
 PRIORITIES = range(1, 32766)
 MTU_LEAST = 68
 # The least that IPv6 works with (RFC 8200): below it the kernel takes IPv6 off the interface.
@@ -36,7 +36,7 @@ Wrong = t.Callable[[str, str, str], None]
 
 
 class Side(t.NamedTuple):
-    """One IP family's part of a port. ``key``: the option that its address stands in."""
+    """One IP family's part of a port. ``key``: the option of its address."""
 
     key: str
     address: Interface
@@ -69,7 +69,7 @@ class Via(t.NamedTuple):
 
 
 class Port(t.NamedTuple):
-    """One rail port as wanted. ``place`` is where its options stand; ``sysctl`` values are as procfs has them."""
+    """One desired rail port. ``place`` is the place of its options; ``sysctl`` values are as procfs has them."""
 
     place: str
     rail: str
@@ -244,7 +244,7 @@ def _not_a_next_hop(via: IP, address: Interface) -> str:
 def _route(
     route: t.Mapping[str, t.Any], place: str, option: t.Mapping[str, t.Any], port: Port, wrong: Wrong
 ) -> Via | None:
-    """Read one of a port's routes; what is wrong is told, and gives None."""
+    """Read one of a port's routes; None, with an error, where it is invalid."""
     try:
         to: Network = ipaddress.ip_network(str(route.get("to")))
     except ValueError as error:
@@ -264,7 +264,7 @@ def _route(
     elif table is None and not to.prefixlen:
         wrong(place + ".to", "a rail never gives the main table a default route", "plan a table for it")
     elif side is None:
-        # an address that is there and wrong has been told of
+        # an invalid address has its own error
         if not option.get("address6" if to.version == 6 else "address"):
             wrong(place + ".to", "the port has no IPv%d address" % to.version, "plan one, or no such route")
     elif not to.prefixlen and side.gateway:
@@ -272,7 +272,7 @@ def _route(
     elif to == side.address.network:
         wrong(place + ".to", "%s is the port's own subnet" % to, "leave it out: it comes with the address")
     elif via is not None and via.version != to.version:
-        wrong(place + ".via", "%s is no next hop to %s" % (via, to), "write an IPv%d address" % to.version)
+        wrong(place + ".via", "%s is not a next hop to %s" % (via, to), "write an IPv%d address" % to.version)
     elif via is not None and _not_a_next_hop(via, side.address):
         wrong(place + ".via", "%s %s" % (via, _not_a_next_hop(via, side.address)), "plan one in the rail's subnet")
     else:

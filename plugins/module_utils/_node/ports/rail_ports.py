@@ -51,13 +51,13 @@ NAMELESS = (
     "%s (%s) has no interface here: no file for the next boot is changed, its neighbours' neither. "
     "Remedy: run again once it has one"
 )
-UNREADABLE = "%s could not be read: addresses, routes and rules that it told of stay until the next boot"
+UNREADABLE = "%s could not be read: addresses, routes and rules that it recorded stay until the next boot"
 
 
 class RailPorts(Subsystem):
     """The subsystem of the module ``rail_ports``.
 
-    :param ports: what is wanted; with ``state`` ``absent`` what shall go, all that is ours where it is empty.
+    :param ports: what is wanted; with ``state`` ``absent`` what must go, all that is ours where it is empty.
     :param timeout: seconds to wait for carriers, and for the back-end.
     :param rtnl: the kernel's tables, for tests.
     """
@@ -191,7 +191,7 @@ class RailPorts(Subsystem):
             plan.check(targets, former)
         if absent and not (record.ports or record.former):
             self._check_recordless(record, plan)
-        plan.raise_errors()
+        raise_all(plan.errors)
         backend = self._choose_backend(wanted)
         self._decide(plan, targets, former)
         gone = [port for port in wanted if port.rail in held]
@@ -225,7 +225,7 @@ class RailPorts(Subsystem):
         return self._until_boot.keep(staying) + self._in_record(record, kept_ports, plan.changes, files, loaded)
 
     def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[Staying]:
-        """The rails whose ports are, or were, taken back: of what stays live, nobody knows what it was before."""
+        """The rails whose ports are, or were, taken back: the former values of what stays live are unknown."""
         rails = {rail for each in self._until_boot.read() for rail in each.subjects if NAME.match(rail)}
         if self._state == "absent":
             rails.update(port.rail for port in record.ports + record.former)
@@ -242,7 +242,7 @@ class RailPorts(Subsystem):
             plan.warnings.append(UNREADABLE % RECORD)
 
     def _decide(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """The live changes; ``targets`` are all that shall be, but for those that merely stay where state is absent."""
+        """The live changes; ``targets``: the desired ports, or with state absent those that stay."""
         if self._state != "absent":
             plan.link_changes(targets)
         plan.remove(former, targets)

@@ -44,7 +44,7 @@ IPV4 = _Family(socket.AF_INET, socket.IPPROTO_ICMP, socket.IPPROTO_IP, 10, 11, 8
 
 IPV6 = _Family(socket.AF_INET6, socket.IPPROTO_ICMPV6, socket.IPPROTO_IPV6, 23, 25, 128, 129, 48)
 
-# What an ICMPv6 socket is not to be told: everything but echo replies, a bit a type (RFC 3542).
+# ICMPv6 types that a socket does not receive: all but echo replies, one bit per type (RFC 3542).
 _ECHOES_ALONE = struct.pack(
     "=8I", *(0xFFFFFFFF & ~((1 << IPV6.reply % 32) * (each == IPV6.reply // 32)) for each in range(8))
 )
@@ -154,7 +154,7 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
                     "run the task with become",
                 ) from None
             except OSError as error:
-                # the port lacks its address, or is not there; the other rails are probed all the same
+                # the port has no address or does not exist; the other rails are still probed
                 mute[number] = "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror)
         poller = select.poll()
         by_fd = {ping.sock.fileno(): ping for ping in pings}

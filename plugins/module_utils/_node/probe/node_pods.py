@@ -7,7 +7,7 @@
 A pod's processes are those whose cgroup names its uid, as the kubelet names cgroups for systemd and for cgroupfs
 (``kubepods-burstable-pod1234_5678.slice``, ``kubepods/burstable/pod1234-5678``), of version 1 and 2. Their network
 namespace is entered by a child process. Of a container's environment and of its ``/etc/nccl.conf`` only the settings
-of NCCL and UCX are kept: the rest is nobody's concern, and may be secret.
+of NCCL and UCX are kept: others may be secret.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def processes(system: System, uids: t.Iterable[str]) -> dict[str, list[Process]]
 
 
 def uid_in(cgroup: str) -> str | None:
-    """Which pod a process is of, by its ``/proc/PID/cgroup``: the innermost, where clusters stand in each other."""
+    """Which pod a process is of, by its ``/proc/PID/cgroup``: the innermost one of nested clusters."""
     named = _UID.findall(cgroup)
     return named[-1].replace("_", "-") if named else None
 
@@ -209,8 +209,8 @@ def _settings(system: System, mine: t.Sequence[Process]) -> Row:
         seen.add(each.cgroup)
         with contextlib.suppress(RailyardError, OSError):
             held = system.read_bytes("/proc/%d/environ" % each.pid) or b""
-            told = settings(held.decode("utf-8", "replace").replace("\n", " ").replace("\0", "\n"))
-            for key, value in (told or {}).items():
+            values = settings(held.decode("utf-8", "replace").replace("\n", " ").replace("\0", "\n"))
+            for key, value in (values or {}).items():
                 environment.setdefault(key, value)
         if file is None:
             file = settings(_in_container(system, each.pid))

@@ -54,7 +54,7 @@ def _held(netdevs: t.Sequence[str]) -> list[str]:
 
 
 def nowhere(rail: str) -> RailyardError:
-    """The error of a node at which nobody can be met."""
+    """The error of a node that has no rendezvous address."""
     return RailyardError(
         "the port has no IP address, and the node no other than its rails' at which its partner could meet it",
         rail,
@@ -73,7 +73,7 @@ def arguments(system: System, program: str, address: str, serving: bool = False)
     known = system.run([program, "--help"], timeout=30).out
     if six and "--ipv6-addr" not in known:
         raise RailyardError(
-            "the ends of ib_write_bw meet over IPv4 alone, and %s is none of it" % address,
+            "the ends of ib_write_bw meet over IPv4 alone, and %s is not an IPv4 address" % address,
             "perftest",
             "install perftest 23.10 or newer, or name an IPv4 address of the nodes with proof_meet",
         )

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Several runs that prove rails on one node at the same time: whose the servers are, and who is told of whom.
+"""Several runs that prove rails on one node at the same time: who owns which server, and how the others are named.
 
 A run ends only servers of its own, by the mark in their notes. Those of a run that was cut off end by themselves, with
-``timeout``, and meanwhile are in nobody's way: each server has a TCP port of its own. What two runs measure at the same
+``timeout``, and meanwhile are in no one's way: each server has a TCP port of its own. What two runs measure at the same
 time is less than a rail can do, so each learns of the other from what they note on the node.
 
 perftest closes its listening socket once its client has come (``ethernet_server_connect`` in its
@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.netw
 SERVER_DIR = "/run/railyard/probe"
 RUNS_DIR = "/run/railyard/probe_runs"
 _LOCK = RUNS_DIR + "/lock"
-# What servers of somebody are called who gave no mark.
+# The owner of servers that have no mark.
 NAMELESS = "a run that gives no name"
 # Seconds for which one waits for another's servers to be started, and for which is known who was here.
 PATIENCE = 60.0
@@ -48,7 +48,7 @@ class Server(t.NamedTuple):
 
 
 def in_turn(system: System, run: str) -> t.ContextManager[None]:
-    """Starts of servers, and looks at them, one after the other; whoever dies in it holds up nobody.
+    """Starts of servers, and looks at them, under a lock that a killed process does not keep.
 
     :raises RailyardError: where another one does not come to an end.
     """
@@ -147,7 +147,7 @@ def _sends(system: System, record: Row) -> bool:
 
 
 def _lives(system: System, pid: int, ticks: str | None) -> bool:
-    """Whether it is the same process still, and one that has not ended: nobody may have asked how it did."""
+    """Whether it is the same process still, and has not ended; its parent may not have waited for it."""
     state = (system.read("/proc/%d/stat" % pid) or "").rpartition(")")[2].split()
     return bool(ticks) and started(system, pid) == ticks and state[:1] != ["Z"]
 

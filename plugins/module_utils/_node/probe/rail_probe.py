@@ -35,7 +35,7 @@ LATENCY = "ib_write_lat"
 SLACK = 60
 # Two bytes, as the tool does by itself: what is timed is the way, not the load.
 LATENCY_SIZES = ("-s", "2", "-n", "1000")
-# Sizes of packets, in bytes, by which the MTU of a path that is too small is told; the usual ones.
+# Sizes of packets, in bytes, that show a path MTU that is too small.
 USUAL_MTUS = (576, 1280, 1500, 2044, 4092, 4200, 9000)
 SMALL = 96
 ARP_PATIENCE = 0.5
@@ -106,8 +106,8 @@ def _below(system: System, port: Options) -> str | None:
 def _port_number(system: System, device: str, port: Options) -> int:
     """Which port of its device a rail port is: of several, the one after which IPoIB's netdev is numbered, from 0."""
     numbers = [int(name) for name in system.listdir("/sys/class/infiniband/%s/ports" % device) if name.isdigit()]
-    told = system.read("/sys/class/net/%s/dev_port" % port["netdev"]) if port.get("netdev") else None
-    number = int(told) + 1 if told and told.isdigit() else 1
+    port_number = system.read("/sys/class/net/%s/dev_port" % port["netdev"]) if port.get("netdev") else None
+    number = int(port_number) + 1 if port_number and port_number.isdigit() else 1
     return number if number in numbers else 1
 
 
@@ -165,7 +165,7 @@ def serve(options: Options, system: System) -> list[Result]:
             at = result["meet"] or port.get("address")
             if not at:
                 raise probe_rendezvous.nowhere(str(port["rail"]))
-            # a rail's own network is no place for strangers; elsewhere, nobody but the other nodes has to see it
+            # the service listens on a rail only for the other nodes of the run
             meeting = probe_rendezvous.arguments(system, program, at, serving=result["meet"] is not None)
         except RailyardError as error:
             result.update(error=error.message, remedy=error.remedy)
@@ -200,7 +200,7 @@ def _elsewhere(options: Options, system: System) -> str | None:
 
 
 def _start(system: System, argv: t.Sequence[str], tcp: int, lifetime: int, run: str) -> int:
-    """Start a server of perftest in the background; the TCP port that it is told to listen on."""
+    """Start a server of perftest in the background; the TCP port that it must listen on."""
     # 'timeout' ends a server whose client never comes; a session of its own outlives this module
     server = subprocess.Popen(
         ["timeout", str(lifetime), *argv, "-p", str(tcp), "-F"],
@@ -214,17 +214,19 @@ def _start(system: System, argv: t.Sequence[str], tcp: int, lifetime: int, run: 
 
 
 def _free_ports(said: str | None, count: int, others: t.Callable[[], str] = str) -> list[int]:
-    """TCP ports that nobody listens on, each once.
+    """TCP ports without a listener, each once.
 
     :param said: ``FIRST-LAST``; the kernel chooses where it is not given.
     :param others: whose servers wait here besides, in words.
-    :raises RailyardError: where it is no range of ports, or too few of it are free.
+    :raises RailyardError: where it is not a range of ports, or too few of it are free.
     """
     choice = [0] * count
     if said:
         ends = re.match(r"^\s*(\d{1,5})\s*-\s*(\d{1,5})\s*$", said)
         if not ends or not 1024 <= int(ends.group(1)) <= int(ends.group(2)) <= 65535:
-            raise RailyardError("%r is no range of TCP ports" % said, "tcp_ports", "give FIRST-LAST from 1024 to 65535")
+            raise RailyardError(
+                "%r is not a range of TCP ports" % said, "tcp_ports", "give FIRST-LAST from 1024 to 65535"
+            )
         choice = list(range(int(ends.group(1)), int(ends.group(2)) + 1))
     with contextlib.ExitStack() as held:
         found: list[int] = []
@@ -339,7 +341,7 @@ def probe(options: Options, system: System) -> list[Result]:
     """Reach every target that has an address, then move data by RDMA to each that answered and has a server.
 
     What does not answer is looked into: whether small packets pass, how large ones may be, and for which of the peer's
-    other rails somebody answers on this one.
+    other rails someone answers on this one.
 
     :return: a result for each target: ``rail``, ``peer``, ``ok``, ``error``, ``remedy``, ``reach`` (None without an
         address), ``reach6`` (None where it was not asked for), ``transfer``, ``found`` (None where all answered) and
@@ -397,7 +399,7 @@ def _addressed(target: Options) -> bool:
         raise RailyardError(
             "netdev, source and address go together, and without them the port needs meet",
             str(target["rail"]),
-            "give what lacks",
+            "give what is missing",
         )
     return False
 
@@ -427,7 +429,7 @@ def look_into(targets: t.Sequence[Options], timeout: float) -> dict[tuple[str, s
     """Why targets do not answer, by rail and peer.
 
     :return: ``small`` (whether packets of 96 bytes pass), ``path_mtu`` (the largest usual size that does, in bytes;
-        None where none does) and ``answers`` (rails of the peer for whose addresses somebody answers here).
+        None where none does) and ``answers`` (rails of the peer for whose addresses someone answers here).
     """
     found: dict[tuple[str, str], Result] = {}
     sizes = sorted({SMALL, *USUAL_MTUS})
@@ -442,11 +444,11 @@ def look_into(targets: t.Sequence[Options], timeout: float) -> dict[tuple[str, s
     for target in silent:
         theirs = [other["address"] for other in target.get("others") or ()]
         asked.setdefault(target["netdev"], set()).update(each for each in theirs if ":" not in each)
-    told = arp.ask(asked, ARP_PATIENCE) if any(asked.values()) else {}
+    replies = arp.ask(asked, ARP_PATIENCE) if any(asked.values()) else {}
     for target in silent:
         row = found.setdefault((target["rail"], target["peer"]), {"small": False, "path_mtu": None, "answers": []})
         row["answers"] = [
-            other["rail"] for other in target.get("others") or () if (target["netdev"], other["address"]) in told
+            other["rail"] for other in target.get("others") or () if (target["netdev"], other["address"]) in replies
         ]
     return found
 

@@ -13,22 +13,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import TSA_NUMBERS
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.port_reference import PortReference
 
 EIGHT = 8
 Options = t.Mapping[str, t.Any]
-
-
-class Port(t.NamedTuple):
-    """A rail port, by either name or both; ``place``: where its options are."""
-
-    place: str
-    pci: str | None
-    netdev: str | None
-
-    @property
-    def name(self) -> str:
-        return self.netdev or self.pci or "?"
 
 
 class Ets(t.NamedTuple):
@@ -58,18 +47,13 @@ class QosSpec(t.NamedTuple):
     global_pause: bool | None
 
 
-def ports(options: Options) -> list[Port]:
+def ports(options: Options) -> list[PortReference]:
     """The option ``ports``. Raises all errors at once."""
     errors: list[RailyardError] = []
-    found = []
-    for number, each in enumerate(options.get("ports") or []):
-        port = Port("ports[%d]" % number, each.get("pci"), each.get("netdev"))
-        if not (port.pci or port.netdev):
-            errors.append(RailyardError("netdev or pci is required", port.place, "give one of them"))
-        elif port.pci and not is_pci_address(port.pci):
-            message = "%r is not a PCI address" % port.pci
-            errors.append(RailyardError(message, port.place + ".pci", "write it in full, such as 0000:0b:00.0"))
-        found.append(port)
+    found = [
+        port_reference.read(each, "ports[%d]" % number, errors)
+        for number, each in enumerate(options.get("ports") or [])
+    ]
     raise_all(errors)
     return found
 

@@ -26,10 +26,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
     rdma_traffic_class,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.port_qos import LivePort, Tools
-from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.qos_spec import Port
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.port_reference import PortReference
 
 MODULE = "roce_qos"
 # After the VFs, and after the names of RDMA devices.
@@ -65,7 +65,7 @@ class RoceQos(Kept):
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RoceQos:
         return cls(options, system)
 
-    # -- observing -------------------------------------------------------------------------------------------------
+    # -- observed state --------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:
         """``ports`` in the shape of the options, and ``others``: other programs that configure DCB."""
@@ -76,7 +76,9 @@ class RoceQos(Kept):
         seen.live = []
         held = vf_holders.moved(self._system, [port.pci for port in self._ports])
         self._alone = [
-            vf_holders.left_alone(each.name, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
+            vf_holders.left_alone(str(port.netdev or port.pci), port.pci, held[port.pci].why)
+            for port in self._ports
+            if port.pci in held
         ]
         for port in self._ports or (self._every_port() if self._gather else []):
             if port.pci in held:
@@ -88,7 +90,7 @@ class RoceQos(Kept):
                 continue
             taken = [live for live in seen.live if live.netdev == netdev]
             if taken:
-                message = "%s is the netdev %s, as is %s" % (port.name, netdev, taken[0].place)
+                message = "%s is the netdev %s, as is %s" % (port.netdev or port.pci, netdev, taken[0].place)
                 errors.append(RailyardError(message, port.place, "name each port once"))
                 continue
             seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs))
@@ -97,56 +99,21 @@ class RoceQos(Kept):
         seen.update(ports=[live.state() for live in seen.live], others=others)
         return seen
 
-    def _every_port(self) -> list[Port]:
+    def _every_port(self) -> list[PortReference]:
         """The Ethernet PFs with a netdev in this network namespace."""
         found = []
         for function in pci_functions.network_functions(self._system):
-            found += [Port(netdev, function, netdev) for netdev in self._netdevs(function)]
+            netdevs = pci_functions.netdevs(self._system, function)
+            found += [PortReference(netdev, function, netdev) for netdev in netdevs]
         return found
 
-    def _netdevs(self, function: str) -> list[str]:
-        """The function's own netdevs, without the representors of its VFs."""
-        found = []
-        for name in self._system.listdir(pci_functions.attribute(function, "net")):
-            label = self._system.read("/sys/class/net/%s/phys_port_name" % name)
-            if not (label and pci_functions.REPRESENTOR.match(label)):
-                found.append(name)
-        return found
+    def _resolve(self, port: PortReference) -> tuple[str, str | None]:
+        """The netdev and the PCI function of a port. A netdev that does not have its name yet is found by ``pci``."""
+        port_reference.check_pair(self._system, port)
+        netdev = port_reference.netdev_of(self._system, port)
+        return netdev, port.pci or netdev_pci(self._system, netdev)
 
-    def _resolve(self, port: Port) -> tuple[str, str | None]:
-        """The netdev and the PCI function of a port."""
-        there = bool(port.netdev) and self._system.exists("/sys/class/net/%s" % port.netdev)
-        # with its PCI address given, a netdev may have yet to get its name
-        if port.netdev and (there or not port.pci):
-            if not there:
-                raise RailyardError(
-                    "there is no netdev %s here" % port.netdev,
-                    port.place + ".netdev",
-                    "compare with 'ip link'; it may have another name or be in another network namespace",
-                )
-            behind = netdev_pci(self._system, port.netdev)
-            if port.pci and behind != port.pci:
-                raise RailyardError(
-                    "netdev %s is %s, not %s" % (port.netdev, behind or "no PCI function", port.pci),
-                    port.place,
-                    "correct one of the two, or leave netdev out",
-                )
-            return port.netdev, behind
-        function = port.pci or ""
-        if not self._system.exists("%s/%s" % (pci_functions.DEVICES, function)):
-            raise RailyardError(
-                "there is no PCI function %s" % function, port.place + ".pci", "see 'lspci -D' for what there is"
-            )
-        netdevs = self._netdevs(function)
-        if len(netdevs) != 1:
-            message = "%s has %s" % (function, "the netdevs %s" % ", ".join(netdevs) if netdevs else "no netdev here")
-            remedy = (
-                "say which, by netdev" if netdevs else "load its driver, or bring its netdev back to this namespace"
-            )
-            raise RailyardError(message, port.place, remedy)
-        return netdevs[0], function
-
-    # -- comparing -------------------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         if self._absent:

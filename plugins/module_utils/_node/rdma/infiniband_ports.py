@@ -45,7 +45,7 @@ NO_GUIDS = "0000:0000:0000:0000"
 
 
 class Port(t.NamedTuple):
-    """One port as wanted. ``place``: where its options stand; ``mode`` None: left as it is."""
+    """One desired port. ``place``: the place of its options; ``mode`` None: not changed."""
 
     place: str
     pci: str | None
@@ -112,7 +112,7 @@ class IbPorts(Kept):
             for at, text in enumerate(each.get("pkeys") or []):
                 key = _pkey(text)
                 if key is None:
-                    message = "%r is no partition key" % (text,)
+                    message = "%r is not a partition key" % (text,)
                     remedy = "write it from 0x0001 to 0x7ffe, with or without the bit 0x8000 of full members"
                     errors.append(RailyardError(message, "%s.pkeys[%d]" % (place, at), remedy))
                 elif key not in keys:
@@ -222,9 +222,9 @@ class IbPorts(Kept):
         program = self._system.which(ASK)
         if not program:
             return {}
-        told = self._system.run([program, "-C", device, "-P", str(number)], ASK_SECONDS)
-        match = re.search(r"sm lid (\d+) sm guid (0x[0-9a-f]+).*?priority (\d+) state \d+ (\w+)", told.out)
-        if told.rc or not match:
+        result = self._system.run([program, "-C", device, "-P", str(number)], ASK_SECONDS)
+        match = re.search(r"sm lid (\d+) sm guid (0x[0-9a-f]+).*?priority (\d+) state \d+ (\w+)", result.out)
+        if result.rc or not match:
             return {"reachable": False}
         return {"guid": match.group(2), "priority": int(match.group(3)), "role": match.group(4)}
 
@@ -289,7 +289,7 @@ class IbPorts(Kept):
         ]
 
     def _taken_back(self, branch: Branch) -> list[Change]:
-        """The children that were made go; of a mode nobody knows what it was before."""
+        """Remove the children that earlier runs made; the former value of a mode is unknown."""
         if self._going is None:
             self._going = self._boot().ports()
         changes, modes, staying = self._without(self._going, branch)
@@ -380,7 +380,7 @@ class IbPorts(Kept):
 
     def _missing(self, port: Port, seen: Seen) -> list[RailyardError]:
         """What the subnet manager does not give: an error where it is required, else a warning."""
-        told = []
+        findings = []
         manager = seen.manager
         if not manager["reachable"]:
             what = "the port is %s (%s)" % (
@@ -390,21 +390,21 @@ class IbPorts(Kept):
             if manager["state"] == ACTIVE:
                 what = "the subnet manager with the LID %d does not answer" % manager["sm_lid"]
             remedy = "start a subnet manager on this subnet, or see the cable and the switch's port"
-            told.append(RailyardError("%s has no subnet manager: %s" % (seen.netdev, what), port.place, remedy))
+            findings.append(RailyardError("%s has no subnet manager: %s" % (seen.netdev, what), port.place, remedy))
         elif manager["virtualization"] is False:
             message = "%s is ACTIVE, and none of its VFs that have GUIDs is" % seen.netdev
             remedy = "turn virtualization on in the subnet manager (virt_enabled 2 in NVIDIA's opensm.conf, or UFM)"
-            told.append(RailyardError(message, port.place, remedy))
+            findings.append(RailyardError(message, port.place, remedy))
         if manager["reachable"]:
             for key in port.pkeys:
                 if not {key, key & DEFAULT}.intersection(seen.known):
                     message = "the subnet manager has not put %s into the partition 0x%04x" % (seen.netdev, key)
                     remedy = "add the port's GUID to it (partitions.conf of the plan's report has the VFs')"
-                    told.append(RailyardError(message, port.place + ".pkeys", remedy))
+                    findings.append(RailyardError(message, port.place + ".pkeys", remedy))
         if self._manager == "required":
-            return told
+            return findings
         if self._manager == "reported":
-            self.warnings += [str(each) for each in told]
+            self.warnings += [str(each) for each in findings]
         return []
 
     # -- the next boot ------------------------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ def _no_manager() -> dict[str, t.Any]:
 
 
 def _pkey(text: t.Any) -> int | None:
-    """A partition key with the bit of full membership, from a number or a text; None for what is none."""
+    """A partition key with the bit of full membership, from a number or a text; None for anything else."""
     try:
         number = text if isinstance(text, int) else int(str(text), 0)
     except ValueError:

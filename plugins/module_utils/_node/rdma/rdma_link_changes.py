@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which RDMA devices have to be taken away, renamed and made so that a node's ports have the links they shall have."""
+"""Which RDMA devices must be removed, renamed and made so that a node's ports have the desired links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
 
@@ -193,7 +192,7 @@ class LinkPlan:
             raise self._not_visible(port, pci)
 
     def _moved(self, port: Port, pci: str | None, what: str) -> bool:
-        """Whether a pod has it: then it is told, and left alone."""
+        """Whether a pod has it: then it is reported and not changed."""
         moved = vf_holders.moved(self._system, [pci], what).get(pci or "")
         if moved:
             self.alone.append(vf_holders.left_alone(port.name, str(pci), moved.why))
@@ -277,9 +276,3 @@ class LinkPlan:
             )
             return
         self._delete(row, port)
-
-
-def device_pci(system: System, name: str) -> str | None:
-    """The PCI function whose own RDMA device this is; None for others, as of a sub-function."""
-    function = system.real_path("/sys/class/infiniband/%s/device" % name).rpartition("/")[2]
-    return function if is_pci_address(function) else None

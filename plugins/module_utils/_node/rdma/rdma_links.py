@@ -28,8 +28,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_li
     HARDWARE,
     LinkPlan,
     Port,
-    device_pci,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
 
 RANK = 20
@@ -107,7 +107,7 @@ class RdmaLink(Kept):
             for device in devices:
                 kind = rdma_netlink.link_type(sock, self._system, device)
                 netdev = netdevs.get(device["index"])
-                pci = device_pci(self._system, device["name"]) if kind == HARDWARE else None
+                pci = pci_functions.of_rdma_device(self._system, device["name"]) if kind == HARDWARE else None
                 if kind != HARDWARE and netdev:
                     pci = netdev_pci(self._system, netdev)
                 ports.append({"name": device["name"], "type": kind, "netdev": netdev, "pci": pci, "state": "present"})
@@ -241,7 +241,7 @@ class RdmaLink(Kept):
     def _delete_now(self, sock: NetlinkSocket, name: str) -> None:
         index = self._index(sock, name)
         users = rdma_netlink.holders(sock, self._system, index, contexts=True)
-        # the kernel waits, deaf to signals, until nobody has the device open
+        # the kernel waits, uninterruptibly, until no process has the device open
         if not self._run_apart(lambda: rdma_netlink.delete_link(sock, index), DELETE_TIMEOUT):
             raise RailyardError(
                 "the kernel is taking it away, and waits until it is closed by %s"

@@ -4,8 +4,8 @@
 
 """The rdma mode: whether all network namespaces share the RDMA devices or each has its own.
 
-Three states are told apart: live (the kernel's, over netlink), next boot (modprobe.d, the kernel command line and the
-initial RAM filesystem) and what only a reboot can bring.
+Three states are reported apart: live (the kernel's, over netlink), next boot (modprobe.d, the kernel command line and
+the initial RAM filesystem) and what only a reboot can bring.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEFAULT = "shared"
 KERNEL_DEFAULT = "the kernel's default"
 NAMES = {True: "shared", False: "exclusive", None: None}
 SUBJECT = "rdma"
-# There while images that have a mode which was taken back are yet to be built anew: no file is newer than they are.
+# Exists while images with a removed mode must still be rebuilt: no file is newer than they are.
 UNFINISHED = "/var/lib/railyard/rdma_mode.unfinished"
 # A namespace that was just deleted is taken down in the background.
 PATIENCE = 5.0
@@ -51,7 +51,7 @@ class RdmaMode(Subsystem):
     """The rdma mode of the node.
 
     :param mode: ``shared`` or ``exclusive``; None only to observe.
-    :param persist: whether the next boot shall have it too.
+    :param persist: whether the next boot must have it too.
     :param switch: ``try``, ``require`` or ``never`` to switch the running kernel.
     """
 
@@ -66,7 +66,7 @@ class RdmaMode(Subsystem):
         self._connect = connect
         self._initramfs = Initramfs(system, PARAMETER.module)
         self._until_boot = UntilBoot(system, "rdma_netns_mode")
-        #: holders that only the kernel's refusal told of, and those known when the changes were found
+        #: holders that only the kernel's refusal showed, and those known when the changes were found
         self._held = ""
         self._busy = ""
         # what is said of it stays so once the files are written
@@ -186,7 +186,7 @@ class RdmaMode(Subsystem):
         return self._initramfs.learnt() + files + self._built(stale)
 
     def _built(self, stale: t.Sequence[tuple[str, str]]) -> list[Change]:
-        """The changes that build images anew."""
+        """The changes that rebuild images."""
         finished = [self._finished()] if self._system.exists(UNFINISHED) else []
         return [self._initramfs.rebuild(*each) for each in stale] + finished
 

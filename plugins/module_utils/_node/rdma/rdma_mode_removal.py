@@ -42,7 +42,7 @@ class RdmaModeBack(RdmaMode):
         files = self._ours()
         unfinished = system.exists(UNFINISHED)
         noted = bool(self._until_boot.read())
-        # without a trace of ours the live mode is somebody else's affair
+        # without state of an earlier run, another program set the live mode
         self._mode = self._next_boot(files)[0] if files or unfinished or noted else None
         self._live = state["live"] or ""
         switched: list[Change] = []

@@ -19,7 +19,7 @@ Row = t.Dict[str, t.Any]
 
 
 def row(device: str, port: int, index: int, gid: bytes, kind: str, netdev: str | None) -> Row:
-    """One entry; ``address`` is the IP address that the GID stands for, IPv4 as such."""
+    """One entry; ``address`` is the IP address of the GID, IPv4 in its own form."""
     address = socket.inet_ntop(socket.AF_INET, gid[12:]) if gid[:12] == MAPPED else None
     if address is None and kind != "IB":
         address = socket.inet_ntop(socket.AF_INET6, gid)

@@ -93,7 +93,7 @@ class Initramfs:
         self._system.write_file(KNOWN, text)
 
     def rebuild(self, release: str, image: str) -> Change:
-        """The change that builds an image anew."""
+        """The change that rebuilds an image."""
 
         def act() -> None:
             for program, argv in (
@@ -102,11 +102,11 @@ class Initramfs:
             ):
                 path = self._system.which(program)
                 if path:
-                    self._system.check([path, *argv], "mend what it says and run the task again", timeout=BUILD_TIMEOUT)
+                    self._system.check([path, *argv], "fix what it reports and run again", timeout=BUILD_TIMEOUT)
                     break
             else:
                 raise Unsupported(
-                    "is older than the options that it shall hold, and neither update-initramfs nor dracut is here",
+                    "is older than the options that it must contain, and neither update-initramfs nor dracut is here",
                     image,
                     "rebuild the image with the distribution's own tool",
                 )

@@ -4,7 +4,7 @@
 
 """Kernel modules: which there are, what they export and need, which load at boot, and why one would not load.
 
-What depmod(8) wrote for a kernel (``modules.dep``, ``modules.symbols``) says which file a name stands for and who
+What depmod(8) wrote for a kernel (``modules.dep``, ``modules.symbols``) says which file a name is for and who
 exports a symbol, without a look into any file. What the kernel logs while a module fails to load says why it failed,
 because init_module(2) has but one number for several reasons.
 """
@@ -99,9 +99,9 @@ class KernelModules:
 
     def _offered(self, program: str, exporter: str, symbol: str) -> str | None:
         path = self.path(exporter)
-        told = self._system.run([program, "--show-exports", path]) if path else None
-        if told and told.rc == 0:  # kmod 30 has it, older ones may not
-            return _versions(told.out).get(symbol)
+        result = self._system.run([program, "--show-exports", path]) if path else None
+        if result and result.rc == 0:  # kmod 30 has it, older ones may not
+            return _versions(result.out).get(symbol)
         for pattern in OFED_SYMBOLS:
             text = self._system.read_file(pattern % {"arch": self._architecture, "release": self.release})
             if text:
@@ -170,9 +170,9 @@ class KernelModules:
     def _log(self, since: float) -> list[str]:
         """The kernel's messages since a time in seconds after boot; empty where they may not be read."""
         program = self._system.which("dmesg")
-        told = self._system.run([program]) if program else None
+        result = self._system.run([program]) if program else None
         found = []
-        for line in (told.out if told and told.rc == 0 else "").splitlines():
+        for line in (result.out if result and result.rc == 0 else "").splitlines():
             match = re.match(r"(?:<\d+>)?\[ *(\d+\.\d+)\] (.*)", line)
             # the two clocks are not quite one
             if match and float(match.group(1)) >= since - 1.0:
@@ -241,7 +241,7 @@ def explain(name: str, said: str, log: t.Sequence[str], release: str, path: str 
     closed = [line for line in own if "GPL-only symbols" in line]
     unknown = _symbols(own, r"Unknown symbol (\S+)")
     magic = [line for line in own if "version magic" in line]
-    rebuild = "build it anew for the kernel %s, after what it is built against" % release
+    rebuild = "rebuild it for the kernel %s, after the modules that it needs" % release
     if wrong:
         return RailyardError(
             "would not load (Invalid argument): it was built against another version of what exports %s"
@@ -291,8 +291,8 @@ def explain(name: str, said: str, log: t.Sequence[str], release: str, path: str 
         return RailyardError("would not load: it was built for another kernel than %s" % release, name, rebuild)
     if "Operation not permitted" in said:
         return Refused("may not be loaded", name, "run the task with become, outside any container")
-    told = "; ".join([said.strip().splitlines()[-1] if said.strip() else "no message", *own[-2:]])
-    return RailyardError("would not load: %s" % told, name, "see the kernel's messages (dmesg)")
+    reason = "; ".join([said.strip().splitlines()[-1] if said.strip() else "no message", *own[-2:]])
+    return RailyardError("would not load: %s" % reason, name, "see the kernel's messages (dmesg)")
 
 
 # Modules that refuse so without a word.

@@ -35,7 +35,7 @@ Row = t.Dict[str, t.Any]
 
 
 def parse(frame: bytes) -> Row | None:
-    """``chassis``, ``port``, ``port_description`` and ``system`` of a frame; None where it is no sound LLDP."""
+    """``chassis``, ``port``, ``port_description`` and ``system`` of a frame; None where it is not valid LLDP."""
     at = HEADER
     if frame[12:14] == b"\x81\x00":
         at += 4
@@ -92,9 +92,9 @@ def _of_lldpd(system: System, netdevs: t.Container[str]) -> list[Row]:
     program = system.which("lldpctl")
     if not program:
         return []
-    told = system.run([program, "-f", "json0"], 20)
+    result = system.run([program, "-f", "json0"], 20)
     try:
-        neighbours = json.loads(told.out)["lldp"][0].get("interface") or [] if told.rc == 0 else []
+        neighbours = json.loads(result.out)["lldp"][0].get("interface") or [] if result.rc == 0 else []
         rows = [_from_lldpd(each) for each in neighbours]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return []
@@ -134,7 +134,7 @@ def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
                 for group in GROUPS:
                     request = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, len(group), group)
                     ear.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
-            except OSError:  # it went away, or is no Ethernet: nobody is heard there
+            except OSError:  # it disappeared, or is not Ethernet: it receives no LLDP
                 deaf.add(name)
                 continue
             poller.register(ear.fileno(), select.POLLIN)

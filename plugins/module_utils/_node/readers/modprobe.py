@@ -6,8 +6,8 @@
 
 The rules are those of modprobe.d(5) and of the kernel: a file hides those of its name in later directories; all files
 are read in the order of their names; the options of one module are put together in that order, the kernel command
-line's last; of one parameter set twice the last counts; a value that is none fails the module's loading, wherever
-it stands.
+line's last; of one parameter set twice the last counts; an invalid value fails the module's loading, wherever
+it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMAND_LINE = "/proc/cmdline"
 
 
 class Setting(t.NamedTuple):
-    """One place where the parameter is set; ``value`` is None where it is no boolean."""
+    """One place where the parameter is set; ``value`` is None where it is not a boolean."""
 
     source: str
     text: str
@@ -103,7 +103,7 @@ def config_files(system: System, but: t.Collection[str] = ()) -> list[str]:
 
 
 def logical_lines(text: str) -> t.Iterator[tuple[str, str]]:
-    """Each line as it stands in the file, and with the lines that a backslash continues put together."""
+    """Each line as it is in the file, and with the lines that a backslash continues put together."""
     raw = line = ""
     for physical in text.splitlines(True):
         raw += physical

@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 NAMED = ("/run/netns/", "/var/run/netns/")
-TOLD = 3
+SHOWN_MAX = 3
 
 
 class Namespace:
@@ -47,9 +47,9 @@ class Namespace:
 
 
 def _told(processes: t.Mapping[int, str], how: str) -> str:
-    parts = ["%s%s pid %d" % (how, command, pid) for pid, command in sorted(processes.items())[:TOLD]]
-    if len(processes) > TOLD:
-        parts.append("%d more" % (len(processes) - TOLD))
+    parts = ["%s%s pid %d" % (how, command, pid) for pid, command in sorted(processes.items())[:SHOWN_MAX]]
+    if len(processes) > SHOWN_MAX:
+        parts.append("%d more" % (len(processes) - SHOWN_MAX))
     return ", ".join(parts)
 
 

@@ -93,12 +93,12 @@ class Config:
 
     @property
     def max_payload(self) -> int | None:
-        """Bytes; None where the function is no PCI Express one."""
+        """Bytes; None for a function without PCI Express."""
         return self._size(PAYLOAD_MASK, PAYLOAD_SHIFT)
 
     @property
     def max_read_request(self) -> int | None:
-        """Bytes; None where the function is no PCI Express one."""
+        """Bytes; None for a function without PCI Express."""
         return self._size(READ_REQUEST_MASK, READ_REQUEST_SHIFT)
 
     def _size(self, mask: int, shift: int) -> int | None:
@@ -123,7 +123,7 @@ class Config:
         """Set the field, and nothing else. Raises :class:`RailyardError`."""
         express = self.capability(EXPRESS)
         if express is None:
-            raise RailyardError("is no PCI Express function", self.function, "name the port's own function")
+            raise RailyardError("is not a PCI Express function", self.function, "name the port's own function")
         code = SIZES.index(size)
         self._set(express + DEVICE_CONTROL, READ_REQUEST_MASK | RESET_BIT, code << READ_REQUEST_SHIFT)
 

@@ -52,7 +52,7 @@ def numa_node(system: System, pci: str) -> int | None:
 
 
 def physical_function(system: System, pci: str) -> str | None:
-    """A VF's PF; None for what is no VF."""
+    """A VF's PF; None for another function."""
     return system.link_name(attribute(pci, "physfn"))
 
 
@@ -107,6 +107,12 @@ def slot_functions(system: System, pci: str) -> list[str]:
 def rdma_devices(system: System, pci: str) -> list[str]:
     """The RDMA devices that the function's driver made."""
     return system.listdir("%s/%s/infiniband" % (DEVICES, pci))
+
+
+def of_rdma_device(system: System, name: str) -> str | None:
+    """The PCI function whose own RDMA device this is; None for others, such as that of a sub-function."""
+    function = system.link_name("/sys/class/infiniband/%s/device" % name) or ""
+    return function if is_pci_address(function) else None
 
 
 def netdevs(system: System, pci: str) -> list[str]:

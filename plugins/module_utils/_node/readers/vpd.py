@@ -63,12 +63,12 @@ def wants_more(data: bytes | bytearray) -> bool:
         place = start + length
         if tag in (READ_ONLY, END):
             return place > len(data)
-    # what is no tag will not be followed by anything that makes sense
+    # after an invalid tag, nothing can be parsed
     return place >= len(data) or (data[place] in LARGE and place + 3 > len(data))
 
 
 def decode(data: bytes) -> Vpd | None:
-    """The VPD's fields; None where this is no VPD."""
+    """The VPD's fields; None where this is not VPD."""
     name: str | None = None
     fields: dict[bytes, str] = {}
     known = False
@@ -83,7 +83,7 @@ def decode(data: bytes) -> Vpd | None:
 
 
 def _resources(data: bytes | bytearray) -> t.Iterator[tuple[int, int, int]]:
-    """Tag, start and length of each resource, up to the end tag or to what is none."""
+    """Tag, start and length of each resource, up to the end tag or to invalid data."""
     place = 0
     while place < len(data):
         tag = data[place]

@@ -4,7 +4,7 @@
 
 """What is in the node's other network namespaces: seen by going there, in a child process that never comes back.
 
-Sysfs hides what is in another namespace, and a link there tells only by numbers what it stands on, so each namespace
+Sysfs hides what is in another namespace, and a link there tells only by numbers what it uses, so each namespace
 is asked from inside: setns(2), rtnetlink, ethtool's ETHTOOL_GDRVINFO (kernels before 5.14 do not tell a link's parent
 over rtnetlink) and, in exclusive rdma mode, NETLINK_RDMA.
 """
@@ -45,7 +45,7 @@ class Elsewhere(t.NamedTuple):
     """What one other namespace holds.
 
     ``netdevs``: rows of ``name``, ``alias``, ``mac``, ``kind``, ``pci`` (of the device behind it; None for virtual
-    ones) and ``below`` (index of the link *here* that it stands on; None for none). ``uverbs``: names of the RDMA
+    ones) and ``below`` (index of the link *here* that it uses; None for none). ``uverbs``: names of the RDMA
     devices' verbs files.
     """
 
@@ -67,7 +67,7 @@ def visit(
     All of it is done by a child process that never comes back, so what is found must be such as JSON can carry.
 
     :param ask: called in each, with a file descriptor of the namespace that we come from.
-    :param sysfs: whether ``/sys`` shall be the namespace's own there, and not the one that we come from.
+    :param sysfs: whether ``/sys`` must be the namespace's own there, and not the one that we come from.
     """
     if not namespaces:
         return {}
@@ -134,7 +134,7 @@ def move(system: System, namespace: Namespace) -> None:
 
 
 def _own_mounts() -> None:
-    """What is mounted from here on, nobody else sees."""
+    """Make later mounts invisible to other processes."""
     _call("unshare", CLONE_NEWNS)
     _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
 

@@ -3,13 +3,13 @@
 # Private to the railyard.fabric collection: it may change without notice.
 
 """Who holds a VF: to take such a VF away, or its driver, would cut off a pod, a virtual machine or a process. And
-who has moved a port into another network namespace: it is there, and not to be touched from here.
+which port is in another network namespace, and cannot be changed from here.
 
 Held is a VF
 
 - whose netdev or RDMA device is in another network namespace (sysfs keeps an empty ``net`` or ``infiniband``);
 - whose VFIO, UIO or verbs file a process has open, or which Xen has given to a guest;
-- on whose netdev something stands (bond, bridge, VLAN, macvlan, also where that is in another namespace; a soft RDMA
+- on whose netdev something is (bond, bridge, VLAN, macvlan, also where that is in another namespace; a soft RDMA
   link), or which has an address of more than link scope.
 """
 
@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
 
-TOLD = 3
+SHOWN_MAX = 3
 
 Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
 
@@ -55,7 +55,7 @@ class LinkTable(t.Protocol):
 def of(
     system: System, functions: t.Sequence[str], table: LinkTable, look: Look = namespace_holders.look
 ) -> dict[str, list[str]]:
-    """Who holds each of the VFs (PCI addresses): sentences without a full stop; an empty list where nobody does."""
+    """The holders of each VF (by PCI address), as sentences without a full stop."""
     held: dict[str, list[str]] = {pci: [] for pci in functions}
     _holders_of_files(system, held)
     netdevs: dict[str, str] = {}
@@ -127,12 +127,10 @@ def left_alone(port: str, pci: str, why: str) -> str:
 def _on_top(system: System, netdev: str) -> list[str]:
     place = "/sys/class/net/" + netdev
     entries = system.listdir(place)
-    found = [
-        "%s stands on its netdev %s" % (entry[len("upper_") :], netdev) for entry in entries if entry[:6] == "upper_"
-    ]
+    found = ["%s uses its netdev %s" % (entry[len("upper_") :], netdev) for entry in entries if entry[:6] == "upper_"]
     for device in system.listdir("/sys/class/infiniband"):
         if system.read("/sys/class/infiniband/%s/parent" % device) == netdev:
-            found.append("the RDMA link %s stands on its netdev %s" % (device, netdev))
+            found.append("the RDMA link %s uses its netdev %s" % (device, netdev))
     return found
 
 
@@ -152,8 +150,8 @@ def _holders_of_files(system: System, held: dict[str, list[str]]) -> None:
         for each in opened.intersection(owners):
             found.setdefault(str(each), []).append(int(entry))
     for path, pids in sorted(found.items()):
-        who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in sorted(pids)[:TOLD]]
-        who += ["%d more" % (len(pids) - TOLD)] if len(pids) > TOLD else []
+        who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in sorted(pids)[:SHOWN_MAX]]
+        who += ["%d more" % (len(pids) - SHOWN_MAX)] if len(pids) > SHOWN_MAX else []
         held[owners[path]].append("%s is open in %s" % (path, ", ".join(who)))
 
 
@@ -190,7 +188,7 @@ def _holders_elsewhere(
             if netdev["below"] in here:
                 name, pci = here[netdev["below"]]
                 held[pci].append(
-                    "%s %s in network namespace %s stands on its netdev %s"
+                    "%s %s in network namespace %s uses its netdev %s"
                     % (netdev["kind"] or "netdev", netdev["name"], namespace, name)
                 )
         for pci, what in hidden.items():

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 GUID = re.compile(r"[0-9a-f]{16}\Z")
@@ -67,11 +67,10 @@ def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardE
     """The ports of the option ``ports``, and the errors in them. A port without a valid reference has no PF."""
     errors: list[RailyardError] = []
     found = [_port("ports[%d]" % n, each, errors) for n, each in enumerate(options.get("ports") or [])]
-    _unique(((port.pci, port.place) for port in found), "the PCI address", errors)
-    _unique(((port.netdev, port.place) for port in found), "the netdev", errors)
+    port_reference.refuse_duplicate_ports(found, errors)
     for attribute in ("mac", "node_guid", "port_guid"):
         given = [(vf.attributes.get(attribute), "%s.%s" % (vf.place, attribute)) for port in found for vf in port.vfs]
-        _unique(given, attribute, errors)
+        port_reference.refuse_duplicates(given, attribute, errors)
     return found, errors
 
 
@@ -83,28 +82,16 @@ def guid(text: str) -> str:
 
 
 def _port(place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError]) -> Port:
-    pci, netdev, count = options.get("pci"), options.get("netdev"), options.get("count")
-    if not pci and not netdev:
-        errors.append(RailyardError("names neither pci nor netdev", place, "say which PF is meant"))
-    if pci:
-        pci = pci.lower() if pci.count(":") == 2 else "0000:" + pci.lower()
-        if not is_pci_address(pci):
-            errors.append(
-                RailyardError(
-                    "%r is not a PCI address" % options["pci"],
-                    place + ".pci",
-                    "write it as lspci -D does: 0000:0b:00.0",
-                )
-            )
-            pci = None
+    reference = port_reference.read(options, place, errors)
+    count = options.get("count")
     if count is not None and count < 0:
         errors.append(RailyardError("%d is not a number of VFs" % count, place + ".count", "give 0 or more"))
     vfs = [
         _vf("%s.attributes[%d]" % (place, n), each, count, errors)
         for n, each in enumerate(options.get("attributes") or [])
     ]
-    _unique(((vf.number, vf.place) for vf in vfs), "the VF", errors)
-    return Port(place, pci or None, netdev or None, count, vfs, dict(options))
+    port_reference.refuse_duplicates(((vf.number, vf.place) for vf in vfs), "VF", errors)
+    return Port(*reference, count, vfs, dict(options))
 
 
 def _vf(place: str, options: t.Mapping[str, t.Any], count: int | None, errors: list[RailyardError]) -> Vf:
@@ -161,15 +148,3 @@ def _checked(name: str, value: t.Any) -> tuple[t.Any, str, str]:
         if not low <= value <= high:
             return value, "%d is not within %d..%d" % (value, low, high), "give a number within %d..%d" % (low, high)
     return value, "", ""
-
-
-def _unique(values: t.Iterable[tuple[t.Any, str]], what: str, errors: list[RailyardError]) -> None:
-    first: dict[t.Any, str] = {}
-    for value, place in values:
-        if value is None:
-            continue
-        if value in first:
-            errors.append(
-                RailyardError("%s %s is already given in %s" % (what, value, first[value]), place, "give each once")
-            )
-        first.setdefault(value, place)

@@ -17,8 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK
@@ -143,32 +143,10 @@ class SriovVfs(Kept):
             return None
 
     def _resolve(self, port: Port) -> str:
-        behind = netdev_pci(self._system, port.netdev) if port.netdev else None
-        if port.pci:
-            if not self._system.exists("%s/%s" % (pci_functions.DEVICES, port.pci)):
-                raise RailyardError(
-                    "there is no PCI function %s" % port.pci, port.place + ".pci", "see 'lspci -D' for what there is"
-                )
-            if behind and behind != port.pci:
-                raise RailyardError(
-                    "netdev %s is %s, not %s" % (port.netdev, behind, port.pci),
-                    port.place,
-                    "correct one of the two, or leave netdev out",
-                )
-        elif not behind:
-            there = self._system.exists("/sys/class/net/%s" % port.netdev)
-            raise RailyardError(
-                "netdev %s is no PCI function" % port.netdev if there else "there is no netdev %s" % port.netdev,
-                port.place + ".netdev",
-                "see 'ip link' for what there is, or name the PF by pci",
-            )
-        address = port.pci or t.cast(str, behind)
-        parent = pci_functions.physical_function(self._system, address)
-        if parent:
-            raise RailyardError("%s is itself a VF, of %s" % (port.name, parent), port.place, "name the PF")
-        return address
+        port_reference.check_pair(self._system, port)
+        return port_reference.physical_function_of(self._system, port)
 
-    # -- comparing -------------------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         seen = t.cast(Seen, state)

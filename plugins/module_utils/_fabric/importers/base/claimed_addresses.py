@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Addresses that an object of the cluster can give, or has given, to somebody: no port is ever given one of them.
+"""Addresses that an object of the cluster can allocate or has allocated: ports never get one of them.
 
 Every text of every manifest is searched, also of kinds and fields that are not carried over: what an unknown field
 means is not known, and an address in it may be in use.
@@ -26,7 +26,7 @@ _ADDRESS = r"[0-9a-fA-F:]*(?:\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+"
 _TEXT = re.compile(r"(?<![\w.:])(%s)(?:\s*-\s*(%s))?(/[0-9]{1,3})?(?![\w.:])" % (_ADDRESS, _ADDRESS))
 _FIRST = re.compile(r"start|first|begin|from|lower|min", re.IGNORECASE)
 _LAST = re.compile(r"end|last|stop|to\Z|upper|max", re.IGNORECASE)
-# Where packets go, and copies of the object itself: nobody gets these addresses from here.
+# Destinations of routes, and copies of the object itself: these addresses are not allocated.
 _OTHER = re.compile(r"(.*\.)?(dst|to|destination|hijackCIDR\[\]|managedFields.*|annotations\[kubectl.*)\Z")
 # The network around a pool's ranges. An IPPool with a range is whereabouts' record of what its networks gave.
 _SUBNET = {"SpiderSubnet": ("spec.subnet",), "IPPool": ("spec.range",)}

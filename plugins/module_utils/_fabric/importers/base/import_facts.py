@@ -46,7 +46,7 @@ class Net:
 
 
 class Claim(t.NamedTuple):
-    """Addresses that an object can give, or has given, to somebody."""
+    """Addresses that an object can allocate or has allocated."""
 
     version: int
     first: int
@@ -152,7 +152,7 @@ class Facts:
     devices: list[Device] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     host_ports: list[HostPort] = field(default_factory=list)
-    # addresses that nobody may get: name -> (IP version, first, last)
+    # reserved addresses: name -> (IP version, first, last)
     taken: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     # networks that no rail may overlap
     reserved: dict[str, str] = field(default_factory=dict)

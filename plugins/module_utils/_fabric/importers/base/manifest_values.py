@@ -31,7 +31,7 @@ class Leaf(Scalar):
 
 
 class Unread(t.NamedTuple):
-    """A value that nobody read. ``path``: dotted, with ``[]`` for the items of a list."""
+    """A value that was not read. ``path``: dotted, with ``[]`` for the items of a list."""
 
     path: str
     text: str
@@ -77,7 +77,7 @@ def joined(path: str, key: str) -> str:
 
 
 def unread(value: Value, path: str, neutral: t.Callable[[str, Leaf], bool]) -> list[Unread]:
-    """The values that nobody read: a subtree as one where nothing of it was read and it is short."""
+    """The values that were not read; a short subtree of which nothing was read is one value."""
     found, _whole = _unread(value, path, neutral)
     return found
 

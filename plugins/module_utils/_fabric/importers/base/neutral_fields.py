@@ -107,7 +107,7 @@ _NODES = {
     "spec.nodeSelector[feature.node.kubernetes.io/network-sriov.capable]": _of("true"),
 }
 
-# Kinds that controllers write and nobody applies.
+# Kinds that controllers write and users do not apply.
 STATE = frozenset(
     (
         "SpiderEndpoint",

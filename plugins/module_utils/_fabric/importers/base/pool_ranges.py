@@ -117,7 +117,7 @@ def _range(text: str, place: Place, found: Found) -> tuple[int, Run] | None:
 
 
 def subnet(text: str, members: t.Sequence[int], place: Place, found: Found) -> Net | None:
-    """The network that ``text`` means for these addresses; None where it is none."""
+    """The network that ``text`` means for these addresses; None if it is not a network."""
     got = prefixed(text)
     if got is None:
         message = "%s is not a network" % shown(text)

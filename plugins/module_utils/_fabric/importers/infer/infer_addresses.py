@@ -180,7 +180,7 @@ def _count_subnets(
         rail = Addressed(net, None if model.gateway is None else model.gateway + moved)
         rail.pods = [(run[0] + moved, run[1] + moved) for run in model.given]
         if claimed_addresses.within(facts.claims, net):
-            continue  # somebody has addresses of it
+            continue  # an object uses addresses of it
         rail.note = "CHECK: no pool has addresses of this rail; %s" % why
         known[place] = rail
         counted.append((drafts[place - 1], net, why))
@@ -244,7 +244,7 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
             remedy = "keep the ports' addresses out of the pools, and write the rail's hosts"
             found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "no hosts")
     elif rail.net.version == 6 and free:
-        # of IPv6 there is no end, and a plan needs one
+        # an IPv6 subnet is too large to be used whole
         first, last = max(free, key=lambda run: run[1] - run[0])
         free = [(first, min(last, first + _PORTS - 1))]
     longest = pool_ranges.longest(free)
@@ -266,7 +266,7 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
 
 
 def _routers(draft: Draft, rail: Addressed) -> list[pool_ranges.Run]:
-    """Addresses of the rail beside its gateway that the pools' routes go over: somebody has them."""
+    """Addresses of the rail, other than its gateway, that are gateways of the pools' routes and therefore in use."""
     mine = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
     runs = [(each, each) for pool in mine for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
     return pool_ranges.without(runs, [*rail.held, *rail.pods])

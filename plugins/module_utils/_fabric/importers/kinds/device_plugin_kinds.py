@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Shared RDMA devices: the configuration of k8s-rdma-shared-dev-plugin, wherever it stands."""
+"""Shared RDMA devices: the configuration of k8s-rdma-shared-dev-plugin, wherever it is found."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
     Value,
 )
 
-# What the plugin puts before a resource's name where nobody says it.
+# The plugin's default prefix of resource names.
 _PREFIX = "rdma"
 _SELECTORS: object_shape.Shape = {
     "vendors": TEXTS,
@@ -172,7 +172,7 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
 
 
 def values(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> bool:
-    """A values.yaml of Spiderpool's chart; False where it is none."""
+    """A values.yaml of Spiderpool's chart; False for any other mapping."""
     root = manifest.root
     plugin = object_shape.entry(root, "rdma", "rdmaSharedDevicePlugin") or object_shape.entry(
         root, "rdmaSharedDevicePlugin"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A manifest's fields against those that its kind has: typed values, and what stands wrong is put right or named."""
+"""Compares a manifest's fields with those of its kind: typed values, and corrections or findings for wrong ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Fields:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._fields: dict[str, Field] = {}
-        # paths of fields that are gone from the kind, and stand there all the same
+        # paths of fields in the manifest that were removed from the kind
         self.removed: set[str] = set()
 
     def put(self, path: str, value: t.Any, place: Place, origin: Value | None = None) -> None:

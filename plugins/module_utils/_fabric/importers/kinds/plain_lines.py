@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 _NETWORKS = re.compile(r"( *)(?:- )?[\"']?k8s\.v1\.cni\.cncf\.io/networks[\"']?\s*:\s*(.*)$")
 _LIMITS = re.compile(r"( *)(?:- )?[\"']?(limits|requests)[\"']?\s*:\s*(#.*)?$")
 _RESOURCE = re.compile(r"( *)[\"']?([a-z0-9][a-z0-9.-]*/[A-Za-z0-9_.-]+)[\"']?\s*:\s*[\"']?[0-9]+[\"']?\s*(#.*)?$")
-# Resources that are no network's.
+# Resources that do not belong to a network.
 _OTHERS = re.compile(r"(nvidia\.com/(gpu|mig-)|amd\.com/gpu|habana\.ai/|.*/(hugepages|ephemeral))")
 _NAMED = re.compile(r"(?:([a-z0-9.-]+)/)?([A-Za-z0-9.-]+)(?:@[\w.-]+)?\Z")
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")

@@ -149,7 +149,7 @@ class Builder:
             guess = "macvlan" if shared else "ib-sriov" if self._ib_links() else "sriov"
             message = "no manifest shows how pods are attached to the rails"
             remedy = "correct fabric.attachment if it is not %s" % guess
-            comment = "CHECK: attachment is a guess; there are no manifests of networks"
+            comment = "CHECK: attachment is a guess; manifests of networks are missing"
             self._report(import_rules.ATTACHMENT, message, remedy, "attachment: %s" % guess, ("fabric",), comment)
             return guess
         chosen = max(counts, key=lambda name: counts[name])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""JSON as it stands in documents: with parts left out as dots, a comma too many, and the last braces missing."""
+"""JSON as found on pages: with parts replaced by dots, a comma too many, or missing braces at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
     Value,
 )
 
-# Deeper than any configuration is nested; what is deeper is no configuration.
+# Deeper than any real configuration.
 _MAX_DEPTH = 40
 
 _TOKEN = re.compile(
@@ -30,7 +30,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 class Reading(t.NamedTuple):
     """``value`` is None where no JSON begins. ``dots``: lines at which something was left out. ``whole``: it ended.
 
-    ``doubled``: keys that stand in an object already, each with the first of its name. The last of them holds, as for
+    ``doubled``: duplicate keys of an object, each with the first of its name. The last one is valid, as for
     the plugins, which are Go's: ``encoding/json`` keeps what comes last.
     """
 
@@ -118,7 +118,7 @@ class _Reader:
         return Leaf(_ESCAPE.sub(_unescape, token[1:-1]), False, line, column)
 
     def _left_out_since(self, key: Scalar) -> bool:
-        """Whether dots stand between a key and here: they may stand for the braces between two objects."""
+        """Whether dots are between a key and this position: they may replace the braces between two objects."""
         return any(line >= key.line for line in self._dots)
 
     def _put(self, stack: list[Mapping | Sequence], keys: list[Scalar | None], value: Value) -> None:
@@ -135,6 +135,6 @@ class _Reader:
 def _unescape(found: t.Match[str]) -> str:
     code = found.group(1)
     if len(code) == 5:
-        # half of a surrogate pair is no character
+        # half of a surrogate pair is not a character
         return chr(int(code[1:], 16)) if not 0xD800 <= int(code[1:], 16) <= 0xDFFF else "?"
     return _ESCAPES.get(code, code)

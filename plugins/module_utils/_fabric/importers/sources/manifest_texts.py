@@ -68,7 +68,7 @@ def decode(file: str, raw: bytes, found: Found) -> Text:
         message = "byte 0x%02x is not UTF-8 text" % raw[error.start]
         found.add(import_rules.TEXT, place, message, "save the file as UTF-8", "the text without it")
         text = raw.decode("utf-8", "replace")
-    # only these end a line for YAML and for editors alike, so that the lines told are those that people see
+    # only these end a line for both YAML and editors, so that line numbers of findings match the editor's
     lines = re.split(r"\r\n|\n|\r", text)
     data = file.lower().endswith(_DATA)
     return Text(file, lines, not data or any(_FENCE.match(line) for line in lines))
@@ -241,7 +241,7 @@ def _filled(file: str, at: int, line: str, variables: dict[str, str], found: Fou
     return _VARIABLE.sub(one, line)
 
 
-# -- device lists that stand in no document --------------------------------------------------------------------------
+# -- device lists outside of documents -------------------------------------------------------------------------------
 
 
 def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t.Iterator[Manifest]:
@@ -280,7 +280,7 @@ def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json
 
 
 def say_doubled(file: str, reading: lenient_json.Reading, found: Found) -> None:
-    """Tell of keys that stand twice in one object."""
+    """Report duplicate keys of an object."""
     for key, first in reading.doubled:
         message = "duplicate key %s, first used on line %d" % (shown(key.text), first.line)
         place = Place(file, key.line, key.column)

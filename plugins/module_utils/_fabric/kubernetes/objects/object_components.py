@@ -51,6 +51,8 @@ def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -
     :raises RailyardError: for an option or a plan that cannot be served.
     """
     view, options = viewed(document), Options.of(given)
+    if not PROVIDERS[view.provider].facts.kubernetes:
+        return
     order: list[tuple[str, Maker]] = [
         (node_selectors.COMPONENT, node_selectors.objects),
         (sriov_operator_objects.COMPONENT, sriov_operator_objects.policies),
@@ -72,7 +74,10 @@ def objects(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t
 def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, Object]:
     """Chart -> the values that the plan decides."""
     view, options = viewed(document), Options.of(given)
-    charts = dict(PROVIDERS[view.provider].charts)
+    provider = PROVIDERS[view.provider]
+    if not provider.facts.kubernetes:
+        return {}
+    charts = dict(provider.charts)
     if sriov_operator_objects.alone(view, options):
         charts["sriov-network-operator"] = sriov_operator_objects.values
     charts["gpu-operator"] = gpu_operator.values
@@ -97,12 +102,14 @@ def _files(view: View, options: Options, node: Node) -> dict[str, str]:
 
 def node_labels(document: Document) -> dict[str, dict[str, str]]:
     """Node -> the labels that policies and workloads select by."""
-    return node_selectors.of_nodes(View(document))
+    view = View(document)
+    return node_selectors.of_nodes(view) if view.networks else {}
 
 
 def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, int]]:
     """Node -> resource -> the units that it must report once everything runs."""
-    return device_plugins.allocatable(View(document), Options.of(given))
+    view = View(document)
+    return device_plugins.allocatable(view, Options.of(given)) if view.networks else {}
 
 
 def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[str]:

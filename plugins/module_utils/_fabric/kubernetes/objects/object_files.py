@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    nccl_objects,
     object_components,
     test_workload,
 )
@@ -30,7 +31,8 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes
     """Path -> text, in the order of their names. The same plan gives the same bytes.
 
     ``COMPONENT/KIND[-RAIL].yaml`` holds objects, ``values/CHART.yaml`` values for Helm, and with ``nodes``
-    ``nodes/NODE/PATH`` what lies on nodes, which no cluster applies.
+    ``nodes/NODE/PATH`` what lies on nodes, which no cluster applies. A fabric without Kubernetes has NCCL's settings of
+    each kind of node instead of objects, ``nccl/VARIANT.conf``.
 
     :raises RailyardError: for an option or a plan that cannot be served.
     """
@@ -38,12 +40,17 @@ def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes
     for component, made in object_components.components(document, given):
         parts.setdefault("%s/%s" % (component, _file(made)), []).append(object_yaml.text(made))
     files = {path: "---\n" + "---\n".join(texts) for path, texts in parts.items()}
-    files.update(_kustomizations(parts))
-    for chart, values in object_components.values(document, given).items():
-        files["%s/%s.yaml" % (VALUES, chart)] = "---\n" + object_yaml.text(values)
-    for node, own in object_components.node_files(document, given) if nodes else ():
+    if parts:
+        files.update(_kustomizations(parts))
+    else:
+        view = object_components.viewed(document)
+        for variant, node in nccl_objects.samples(view).items():
+            files["nccl/%s.conf" % variant] = nccl_objects.text(nccl_objects.host(view, node))
+    for chart, settings in object_components.values(document, given).items():
+        files["%s/%s.yaml" % (VALUES, chart)] = "---\n" + object_yaml.text(settings)
+    for name, own in object_components.node_files(document, given) if nodes else ():
         for path, text in own.items():
-            files["%s/%s%s" % (NODES, node, path)] = text
+            files["%s/%s%s" % (NODES, name, path)] = text
     return dict(sorted(files.items()))
 
 

@@ -14,6 +14,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.plain_cni import PlainCni
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.spiderpool import Spiderpool
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import NO_KUBERNETES
 
-_ALL: tuple[Provider, ...] = (Spiderpool(), NetworkOperator(), PlainCni())
+
+class NoKubernetes(Provider):
+    """Nodes without Kubernetes: no objects, no charts, no pods."""
+
+    facts = NO_KUBERNETES
+
+
+_ALL: tuple[Provider, ...] = (Spiderpool(), NetworkOperator(), PlainCni(), NoKubernetes())
 PROVIDERS: t.Mapping[str, Provider] = {each.facts.name: each for each in _ALL}

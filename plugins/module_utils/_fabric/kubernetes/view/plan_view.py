@@ -239,6 +239,8 @@ class View:
         for node in self.nodes:
             names = []
             for port in node["ports"]:
+                if port["names"]["network"] is None:
+                    continue  # a fabric without Kubernetes
                 self._add(node, port)
                 names.append(port["names"]["network"])
             key = tuple(names)

@@ -86,7 +86,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             problems = each.problems(demand)
             kinds = {problem.kind for problem in problems}
             if kinds & {address_planner.MISSING, address_planner.SIZE, address_planner.SMALL}:
-                # What there is room for cannot be said of it.
+                # Its capacity is unknown.
                 del planners[rail.name][each.bits]
             for problem in problems:
                 path = source if problem.key == "pods_per_node" else rail.where(problem.key)
@@ -94,7 +94,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     continue
                 if problem.kind in _ASKED:
                     short.setdefault(problem.kind, []).append((path, rail, problem))
-                # What could not be read has been reported, and looks like missing here.
+                # Values that could not be read are reported already, and look missing here.
                 elif problem.kind != address_planner.MISSING or not report.within(path):
                     plain.setdefault((problem.kind, path), {}).setdefault(rail.name, (rail, problem))
     for (kind, path), by_rail in plain.items():
@@ -110,7 +110,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 def _plain(
     kind: str, path: Path, found: t.Sequence[tuple[Rail, address_planner.Problem]], fabric: Fabric, report: Report
 ) -> None:
-    """One value that is wrong on one rail or on several, of which the first is named."""
+    """One value that is wrong on one or several rails, of which the first is named."""
     rail, problem = found[0]
     message, remedy = problem.message, problem.remedy
     if sum(each.where(problem.key) == path for each in fabric.rails) > 1:
@@ -125,7 +125,7 @@ def _short(
     demands: t.Mapping[str, tuple[Demand, Path]],
     report: Report,
 ) -> None:
-    """What is asked of all rails at once, and more than one of them does not have, is one mistake: in the asking."""
+    """A demand on all rails that several rails do not meet is one mistake, in the demand."""
     path, rail, problem = found[0]
     message = problem.message
     if len({each for each, _rail, _problem in found}) > 1:
@@ -138,7 +138,7 @@ def _short(
 def _subnets(fabric: Fabric, report: Report) -> None:
     placed = [(net, rail) for rail in fabric.rails for net in rail.networks]
     for first, one, second, other in overlaps(placed):
-        # A network cut from the supernet is where it must be: the one that is written out gives way.
+        # A network cut from the supernet is fixed: the explicit network must change.
         blamed = _blamed((one, first), (other, second))
         rest = (one, first) if blamed == (other, second) else (other, second)
         report.add(
@@ -163,7 +163,7 @@ def _subnets(fabric: Fabric, report: Report) -> None:
 
 
 def _blamed(one: tuple[Rail, Network], other: tuple[Rail, Network]) -> tuple[Rail, Network]:
-    """Which of two networks shall move: one that is written out before one that is cut, and the later rail's."""
+    """Which of two networks must move: an explicit one before one cut from a supernet, else that of the later rail."""
     return max(one, other, key=lambda each: (_subnet_path(*each)[0] != "addresses", each[0].number))
 
 
@@ -186,7 +186,7 @@ def _families(fabric: Fabric, report: Report) -> None:
 
 
 def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, Planner]], report: Report) -> None:
-    """A place too high for one rail is mostly so for all of them: one mistake, not one a rail."""
+    """An index too high for one rail is usually too high for all: one finding, not one per rail."""
     every = [each for rail in fabric.rails for each in planners[rail.name].values() if rail.mode is not None]
     tight = sorted((each for each in every if each.room is not None), key=lambda each: each.room or 0)
     rails = {id(each): rail for rail in fabric.rails for each in planners[rail.name].values()}
@@ -232,7 +232,7 @@ def _blocks(
     demands: t.Mapping[str, tuple[Demand, Path]],
     report: Report,
 ) -> None:
-    """Nodes whose own addresses for pods are too few, because some of them are taken."""
+    """Report nodes with too few pod addresses, because some of theirs are taken."""
     holed = [(rail, each) for rail in fabric.rails for each in planners[rail.name].values() if each.holed]
     for variant in variants if holed else ():
         for node in variants.nodes_of(variant):

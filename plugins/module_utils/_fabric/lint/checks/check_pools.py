@@ -33,7 +33,7 @@ def named(rails: t.Sequence[Rail]) -> str:
 
 
 def _hosts(fabric: Fabric, report: Report) -> None:
-    """That ports have addresses, without which the rail cannot be verified: one finding for each place in the file."""
+    """Report rails whose ports have no addresses and cannot be verified: one finding per place in the file."""
     found: dict[Path, list[Rail]] = {}
     for rail in fabric.rails:
         if fabric.link_layer != ETHERNET or rail.mode is None or report.within(rail.path):

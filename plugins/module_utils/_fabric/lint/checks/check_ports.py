@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY4xx: what ports are known by, what they shall have, and ports that are on no rail."""
+"""RY4xx: how ports are identified, their expected speed and width, and ports that are not on a rail."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _other_ports(profile: Profile, report: Report) -> None:
-    """That what must not be touched is not on a rail, nor on a card that is."""
+    """Report ports for storage or management that are on a rail, or on the card of a rail port."""
     functions = {each: port for port in profile.ports.values() for each in _function(port)}
     cards = {each: port for port in profile.ports.values() for each in _card(port)}
     for other in profile.other_ports.values():
@@ -59,7 +59,7 @@ def _other_ports(profile: Profile, report: Report) -> None:
 
 
 def _others_beside(variants: Variants, report: Report) -> None:
-    """The same where a group or a node has another port on a rail than its profile."""
+    """The same check for groups and nodes with another rail port than their profile."""
     for variant, ports in variants.tables():
         profile = variant.profile
         if not profile.other_ports:
@@ -98,7 +98,7 @@ def _portless(variants: Variants, report: Report) -> None:
 
 
 def _together(other: str, rail: str) -> tuple[str, str]:
-    """What is wrong where a port shares its card with one of a rail, and the remedy."""
+    """The message and the remedy for a port that shares its card with a rail port."""
     return (
         "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (other, rail),
         "move one of them to another card, or suppress this finding and reboot for firmware settings",
@@ -115,19 +115,19 @@ def _shared_card(other: OtherPort, cards: t.Mapping[tuple[str, str], Port], repo
 
 
 def _function(port: Port) -> list[tuple[str, str]]:
-    """What tells the function. Of a card that is known by its slot or serial number, the port's number does."""
+    """What identifies the function. On a card with a slot or serial number it is the port number."""
     found = [(key, value) for key in ("pci", "netdev", "mac") for value in [getattr(port, key)] if value]
     return found + [(key, "%s port %d" % (value, port.port or 1)) for key, value in _card(port) if key != "pci"]
 
 
 def _card(port: Port) -> list[tuple[str, str]]:
-    """What tells the card: its PCI address without the function, its slot, its serial number."""
+    """What identifies the card: its PCI address without the function, its slot, its serial number."""
     found = [("pci", port.pci.partition(".")[0])] if port.pci else []
     return found + [(key, value) for key, value in (("slot", port.slot), ("serial", port.serial)) if value]
 
 
 def _numbers(variants: Variants, report: Report) -> None:
-    """That a port's number on its card has a card, and that no two ports of a server are one."""
+    """Report port numbers without a card, and two ports of a server with one identity."""
     for _variant, ports in variants.tables():
         numbered = [port for port in ports.values() if "port" in port.paths and not port.slot and not port.serial]
         unknown = [port for port in numbered if not report.within(port.path)]
@@ -155,7 +155,7 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
 
 
 def _cards(variants: Variants, report: Report) -> None:
-    """That what only one server can have stands at one server."""
+    """Identities that are unique to one server must not be shared by several nodes."""
     owners: dict[tuple[str, str], Node] = {}
     for variant in variants:
         for node in variants.nodes_of(variant):

@@ -37,7 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     HIDDEN,
     LAYER,
     MODE,
-    NOBODY,
+    NOT_DEPLOYED,
     NOT_PODS,
     PASSWORD,
     RELEASE,
@@ -85,7 +85,7 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
         if driver.kind == CONTAINER and not facts_of(fabric.provider).driver_container:
             message = "with the provider %s, no operator deploys the driver's container" % fabric.provider
             remedy = "deploy the container yourself, or set provider: network-operator"
-            report.add(NOBODY, driver.path + ("kind",), message, remedy)
+            report.add(NOT_DEPLOYED, driver.path + ("kind",), message, remedy)
         return
     if driver.source is None:
         return

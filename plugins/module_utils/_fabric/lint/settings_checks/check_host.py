@@ -44,7 +44,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _where(variant: Variant, layer: str, key: str) -> Path:
-    """Where a key's last word stands; where the layer's would, if nobody says it."""
+    """The place of the innermost value of a key; without a value, the place where the layer's section would be."""
     setting: Setting | None = variant.host[layer].get(key)
     if setting:
         return setting.path

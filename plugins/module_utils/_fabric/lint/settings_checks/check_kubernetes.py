@@ -27,9 +27,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.addr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
     EXCLUSIVE,
+    HOST,
     SHARED,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Node,
+    Port,
+    Rail,
+    Setting,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host_model import CONTAINER, GPUDIRECT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
@@ -49,6 +57,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     POOL_LARGE,
     RANGES_LARGE,
     TABLE_TAKEN,
+    WITHOUT_OPERATOR,
+    WITHOUT_PODS,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
@@ -67,8 +77,11 @@ _SPIDERPOOL_POOL = 5000
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _served(fabric, variants, report)
     _modes(fabric, variants, report)
-    _masters(fabric, variants, report)
     facts = facts_of(fabric.provider)
+    if not facts.kubernetes:
+        _without(fabric, report)
+        return
+    _masters(fabric, variants, report)
     if not facts.link_local_gateway:
         _local_router(fabric, report)
     if facts.lists_addresses:
@@ -87,10 +100,37 @@ def _served(fabric: Fabric, variants: Variants, report: Report) -> None:
         kinds = {fabric.attachment: ("fabric", "attachment")}
     for attachment, path in kinds.items():
         why = facts_of(fabric.provider).refused(attachment)
-        # Where the attachment is wrong for the link layer, another will stand here anyway.
+        # An attachment that is wrong for the link layer is replaced anyway.
         if why and not report.has(path):
             message = "%s does not support %s: %s" % (fabric.provider, attachment, why)
             report.add(NOT_SERVED, path, message, "use one of %s" % ", ".join(facts_of(fabric.provider).served))
+
+
+def _without(fabric: Fabric, report: Report) -> None:
+    """Settings for pods, where the fabric has none."""
+    found: list[tuple[Path, str]] = []
+    if fabric.pods_per_node is not None:
+        found.append((("fabric", "pods_per_node"), "a number of pods"))
+    found += [(fabric.names_path + (kind,), "the name of a Kubernetes object") for kind in fabric.names]
+    for rail in fabric.rails:
+        for six, scheme in (("" if bits == IPV4 else "6", scheme) for bits, scheme in rail.schemes.items()):
+            if scheme.pods is not None:
+                found.append((rail.where("pods" + six), "addresses of pods"))
+    for path, what in dict.fromkeys(found):
+        message = "%s has no use: the provider is none, and there are no pods" % what
+        report.add(WITHOUT_PODS, path, message, "remove it, or set provider to what serves Kubernetes")
+    for path, setting in _operator_drivers(fabric):
+        if setting.value == CONTAINER:
+            message = "the provider is none, and the GPU driver's container comes with the GPU Operator in Kubernetes"
+            report.add(WITHOUT_OPERATOR, path, message, "set gpu_driver: host, and install the driver on the nodes")
+
+
+def _operator_drivers(fabric: Fabric) -> t.Iterator[tuple[Path, Setting]]:
+    hosts = [profile.host for profile in fabric.profiles.values()] + [group.host for group in fabric.groups.values()]
+    for host in (fabric.host, *hosts):
+        setting = host.get(GPUDIRECT, {}).get("gpu_driver")
+        if setting:
+            yield setting.path, setting
 
 
 def _modes(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -127,7 +167,7 @@ def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> Non
                 remedy = "set host: none, which leaves it to the pod; or use host-device, or the mode prefix"
                 report.add(LINK_TWICE, rail.where("mode"), message, remedy)
             continue
-        if variant.attachment in (None, "host-device") or (variant.has_vfs and not count):
+        if variant.attachment in (None, "host-device", HOST) or (variant.has_vfs and not count):
             continue
         what = "%d VFs" % count.value if variant.has_vfs and count else str(variant.attachment)
         message = "a link of %s has one address, which the port needs, and %s needs one for each pod" % (
@@ -176,7 +216,7 @@ def _local_router(fabric: Fabric, report: Report) -> None:
 
 
 def _unread(variant: Variant, report: Report) -> bool:
-    """Whether a profile's ports could not be read, or may stand under a misspelt key."""
+    """Whether a profile's ports could not be read, or may be under a misspelt key."""
     path = variant.profile.path
     return report.has(path) or report.has(path + ("ports",)) or (not variant.profile.ports and report.within(path))
 
@@ -211,7 +251,7 @@ def _one_resource(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
-    """That a netdev's name stands for one rail on all nodes."""
+    """A netdev must be on the same rail on all nodes."""
     for rail, port in ports.items():
         if rail not in networks or port.netdev is None or report.within(port.path):
             continue
@@ -336,5 +376,5 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
             modes[SHARED].attachment,
             modes[EXCLUSIVE].name,
         )
-        remedy = "keep its plugin to the nodes in the mode shared by a label, and let this stand; or use one mode"
+        remedy = "restrict its plugin to nodes in the mode shared, and suppress this finding; or use one mode"
         report.add(MIXED_MODES, modes[EXCLUSIVE].attachment_path, message, remedy)

@@ -27,6 +27,8 @@ _RULES: dict[str, Rule] = {"resource": RESOURCE, "network": NETWORK, "interface"
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if not facts_of(fabric.provider).kubernetes:
+        return
     if not fabric.name or report.within(("rails",)) or report.has(("fabric", "name")):
         return
     naming = Naming(fabric.name, fabric.provider, fabric.names)
@@ -125,13 +127,13 @@ def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: R
     unread = any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6"))
     if unread or not facts_of(fabric.provider).pool_per_node:
         return
-    # what stands before and after the node, and what names of that kind are filled with
+    # the text before and after the node, and the values that names of this kind contain
     found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}
     for rail in fabric.rails:
         for variant in variants if rail.mode not in (None, NONE, SUBNET) else ():
             values = naming.values(rail, variant.attachment or "", variant.name)
             for kind in naming.pools(rail.schemes) if rail.name in variants.rails_of(variant) else ():
-                # an index has no place that can be told from other digits
+                # an index cannot be distinguished from other digits
                 counted = "i" in naming.template(kind, rail.mode).fields
                 name = "*" if counted else naming.name(kind, dict(values, node="*", i=0), rail.mode)
                 edges = name.partition("*")[0], name.rpartition("*")[2]

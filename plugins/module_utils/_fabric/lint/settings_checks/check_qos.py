@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY7xx: QoS, that what is marked, kept apart and slowed down is the same traffic everywhere."""
+"""RY7xx: QoS: the same traffic must be marked, separated and slowed down everywhere."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _pfc(qos: Qos, report: Report) -> None:
 
 
 def _tags(fabric: Fabric, qos: Qos, report: Report) -> None:
-    """With trust pcp, that VFs are in a VLAN and their tag has RoCE's priority."""
+    """With trust pcp, VFs must be in a VLAN whose tag has RoCE's priority."""
     untagged: dict[str, None] = {}
     for variant in Variants(fabric).with_unused():
         for rail in fabric.rails:
@@ -219,7 +219,7 @@ def _buffers(fabric: Fabric, qos: Qos, buffers: Buffers, report: Report) -> None
 
 
 def _apart(qos: Qos, places: t.Sequence[int], what: str, broken: Rule, path: Path, report: Report) -> None:
-    """That what is paused shares its place with nothing that is not."""
+    """A lossless priority must not share a class or buffer with another one."""
     for priority in qos.pfc:
         others = [each for each in EIGHT if each not in qos.pfc and places[each] == places[priority]]
         if others:
@@ -233,7 +233,7 @@ def _apart(qos: Qos, places: t.Sequence[int], what: str, broken: Rule, path: Pat
 
 
 def _speed(fabric: Fabric) -> int:
-    """The fastest link that the file expects, in Gb/s; 0 where it says none."""
+    """The fastest expected link, in Gb/s; 0 if the file has none."""
     variants = Variants(fabric).with_unused()
     speeds = [variant.profile.expected.get("speed", 0) for variant in variants]
     speeds += [port.speed or 0 for variant in variants for port in variant.ports.values()]

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Firmware,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import CONNECTED
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.rdma_rules import (
     FIRMWARE_LINK,
@@ -58,7 +59,8 @@ def _layer(fabric: Fabric, attachment: str, path: Path, report: Report) -> None:
     if fabric.link_layer is None or fabric.link_layer in ATTACHMENTS[attachment].link_layers:
         return
     why = LINK_LAYER_REASONS[attachment, fabric.link_layer]
-    fitting = [name for name, each in ATTACHMENTS.items() if fabric.link_layer in each.link_layers]
+    served = facts_of(fabric.provider).served
+    fitting = [name for name in served if fabric.link_layer in ATTACHMENTS[name].link_layers]
     near = {"sriov": "ib-sriov", "ib-sriov": "sriov"}.get(attachment)
     own = path == ("fabric", "attachment")
     message = "%s does not support %s: %s" % (attachment, fabric.link_layer, why)

@@ -56,7 +56,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> None:
-    """VFs of those who hand out none. What holds for all is used where one of them does."""
+    """Report VFs of attachments without VFs. Settings for all nodes are used if one attachment uses VFs."""
     if not variants or any(variant.attachment is None for variant in variants):
         return
     holders: list[tuple[Path, t.Sequence[Variant]]] = [(("fabric",), variants)] if fabric.vfs else []
@@ -134,7 +134,7 @@ def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> N
 
 
 def check_plan(plan: Plan, report: Report) -> None:
-    """That no two VFs of the whole fabric share a MAC address or GUID."""
+    """Report VFs of the fabric that share a MAC address or GUID."""
 
     def owned() -> t.Iterator[tuple[str, tuple[PlannedNode, str, int]]]:
         for node in plan.nodes:

@@ -4,5 +4,6 @@
 
 """One verdict from all layers, and its output.
 
-May import: _fabric.plan, _fabric.text, _fabric.verify.base, _fabric.verify.layers, _fabric.verify.probing.
+May import: _fabric.model, _fabric.plan, _fabric.text, _fabric.verify.base, _fabric.verify.layers,
+_fabric.verify.probing.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import provable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS, STATE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
@@ -86,6 +87,8 @@ def judge(
     """
     # whoever cannot be read fails whatever was asked for
     names = [name for name in LAYERS if name == "node" or name in (asked.layers or LAYERS)]
+    if not facts_of(fabric.get("provider")).kubernetes:
+        names = [name for name in names if name not in ("kubernetes", "pods")]
     if kind == DRIFT:
         names = [name for name in names if name in STATE]
     run = Run(fabric, told, names, list(asked.rails or fabric["rails"]), kind)

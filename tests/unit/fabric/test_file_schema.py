@@ -1,0 +1,130 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The JSON Schema of the fabric file: it accepts good files, refuses wrong shapes, and is the one that is released."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file, finding
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+
+from .wrong_files import GOOD, WRONG
+
+ROOT = Path(__file__).resolve().parents[3]
+RELEASED = ROOT / "docs" / "fabric.schema.json"
+SCHEMA = file_schema.schema()
+VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
+# The rules of what a key or a value alone must look like.
+SHAPE = {
+    rule.code
+    for rule in (
+        file_rules.UNKNOWN,
+        file_rules.MISSING,
+        file_rules.KIND,
+        file_rules.RANGE,
+        file_rules.CHOICE,
+        file_rules.PLUGIN,
+    )
+}
+FILES = {path.parent.name: path.read_text() for path in sorted((ROOT / "inventories").glob("*/fabric.yml"))}
+
+
+class _Editor(yaml.SafeLoader):
+    """YAML 1.2, as editors read it: 0000:11:00.0 and on are texts."""
+
+
+_OLD = {"tag:yaml.org,2002:" + kind for kind in ("int", "float", "timestamp", "bool")}
+_Editor.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _OLD]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Editor.add_implicit_resolver("tag:yaml.org,2002:int", re.compile("^[-+]?(0|[1-9][0-9]*)$"), list("-+0123456789"))
+_Editor.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("^(true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+def _errors(text: str | bytes) -> list[str]:
+    loaded = yaml.load(text, _Editor)
+    return ["%s: %s" % (list(error.absolute_path), error.message[:200]) for error in VALIDATOR.iter_errors(loaded)]
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+
+
+def test_the_released_file_is_current() -> None:
+    """Written by ``validate.yml -e schema_file=docs/fabric.schema.json``."""
+    assert RELEASED.read_bytes() == file_schema.as_json()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_worked_inventories_are_accepted(name: str) -> None:
+    assert _errors(FILES[name]) == []
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_files_are_accepted(name: str) -> None:
+    assert _errors(GOOD[name]) == []
+
+
+def test_the_good_examples_of_all_rules_are_accepted() -> None:
+    wrong = {}
+    for rule in finding.RULES.values():
+        text = example_file.whole(rule.good)
+        if not lint(text.encode()).errors:
+            wrong[rule.code] = _errors(text)
+    assert len(wrong) > 150
+    assert {code: errors for code, errors in wrong.items() if errors} == {}
+
+
+def test_wrong_shapes_are_refused() -> None:
+    """At least 80 %: what is required depends on other values in some places, and the schema leaves that to lint."""
+    refused: dict[str, bool] = {}
+    for wrong in WRONG:
+        if not {found.code for found in lint(wrong.text).findings} & SHAPE:
+            continue
+        try:
+            refused[wrong.title] = bool(_errors(wrong.text))
+        except (yaml.YAMLError, ValueError):
+            continue
+    assert len(refused) > 90
+    accepted = [title for title, done in refused.items() if not done]
+    assert len(accepted) <= 0.2 * len(refused), accepted
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("mtu: 4200", "mtu: 42"),
+        ("mtu: 4200", "mtu: many"),
+        ("provider: spiderpool", "provider: spiderpod"),
+        ("provider: spiderpool", "provder: spiderpool"),
+        ("  name: ai-10-1-16\n", ""),
+        ("firmware: {link_type: eth,", "firmware: {link_type: fc,"),
+        ("soft_rdma: null", "soft_rdma: [rxe]"),
+        ("hosts: .201-.253}", "hosts: {first: .201}}"),
+        ("gpu: 0}", "gpus: 0}"),
+        ("rack_1]", "rack_1], rak: 1"),
+        ("plugin: railyard.fabric.rails", "plugin: ini"),
+    ],
+)
+def test_editors_mark(old: str, new: str) -> None:
+    text = GOOD["macvlan"]
+    assert old in text
+    assert _errors(text.replace(old, new))
+
+
+def test_choices_and_limits_are_those_of_the_reader() -> None:
+    fabric: dict[str, t.Any] = SCHEMA["properties"]["fabric"]["properties"]
+    assert "none" in str(fabric["provider"]) and "network-operator" in str(fabric["provider"])
+    assert "'maximum': 65536" in str(fabric["max_nodes"])
