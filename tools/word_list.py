@@ -105,8 +105,18 @@ def directory(path: str) -> str:
 
 
 def allowed(root: Path) -> dict[str, int]:
+    """The numbers by directory. Where a merge left two numbers of one directory, the lower one counts."""
     path = root / ALLOWED
-    return (yaml.safe_load(path.read_text()) or {}) if path.exists() else {}
+    numbers: dict[str, int] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        place, colon, number = line.rpartition(": ")
+        if colon and number.isdigit():
+            numbers[place] = min(int(number), numbers.get(place, int(number)))
+    return numbers
+
+
+def _written(numbers: t.Mapping[str, int]) -> str:
+    return HEADER + "".join("%s: %d\n" % each for each in sorted(numbers.items()))
 
 
 def check(root: Path) -> t.Iterator[str]:
@@ -123,6 +133,8 @@ def check(root: Path) -> t.Iterator[str]:
             yield "%s: %d uses of words of %s, allowed are %d." % (place, count, WORDS, limit)
         elif count < limit:
             yield "%s: %s allows %d, found are %d. Run tools/word_list.py --write." % (place, ALLOWED, limit, count)
+    if limits and (root / ALLOWED).read_text() != _written(limits):
+        yield "%s is not as --write leaves it. Run tools/word_list.py --write." % ALLOWED
     yield from words.unused()
 
 
@@ -132,7 +144,7 @@ def write(root: Path) -> None:
     counts = collections.Counter(directory(path) for path in words.files() for _ in words.uses(path))
     lowered = {place: min(limit, counts[place]) for place, limit in allowed(root).items() if counts[place]}
     if lowered:
-        (root / ALLOWED).write_text(HEADER + yaml.safe_dump(lowered))
+        (root / ALLOWED).write_text(_written(lowered))
     else:
         (root / ALLOWED).unlink(missing_ok=True)
 

@@ -73,6 +73,7 @@ def test_right_text(checkout: Path, path: str, text: str) -> None:
 def test_numbers_only_fall(checkout: Path) -> None:
     _put(checkout, "plugins/module_utils/_node/core/a.py", "door = wish\n")
     _put(checkout, "tools/word_list_allowed.yml", "plugins/module_utils/_node: 2\n")
+    word_list.write(checkout)
     assert list(word_list.check(checkout)) == []
 
     _put(checkout, "plugins/module_utils/_node/core/a.py", "door = spec\n")
@@ -90,6 +91,16 @@ def test_numbers_only_fall(checkout: Path) -> None:
     _put(checkout, "plugins/module_utils/_node/core/a.py", "")
     word_list.write(checkout)
     assert not (checkout / "tools/word_list_allowed.yml").exists()
+
+
+def test_conflict_of_a_merge(checkout: Path) -> None:
+    """The lower of two numbers counts, and --write removes the marks of the conflict."""
+    _put(checkout, "lab/a.py", "door = wish\n")
+    _put(checkout, "tools/word_list_allowed.yml", "<<<<<<< HEAD\nlab: 3\n=======\nlab: 2\n>>>>>>> main\n")
+    (message,) = word_list.check(checkout)
+    assert "is not as --write leaves it" in message
+    word_list.write(checkout)
+    assert list(word_list.check(checkout)) == [] and word_list.allowed(checkout) == {"lab": 2}
 
 
 def test_unused_right(checkout: Path) -> None:

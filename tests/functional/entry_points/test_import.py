@@ -93,8 +93,8 @@ def test_nodes_are_names_ranges_or_a_mapping() -> None:
 
 
 def test_files_that_are_not_there_are_said(tmp_path: Path) -> None:
-    for wrong, said in (([], "no file is given"), ([str(tmp_path)], "the directory contains no manifest")):
-        with pytest.raises(RailyardError, match=said):
+    for wrong, message in (([], "no file is given"), ([str(tmp_path)], "the directory contains no manifest")):
+        with pytest.raises(RailyardError, match=message):
             fabric_import._files(wrong)
     with pytest.raises(RailyardError, match="it cannot be read: No such file or directory"):
         _fabric_files.read(str(tmp_path / "none.yml"))
