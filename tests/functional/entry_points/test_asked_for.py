@@ -38,7 +38,7 @@ def test_plugins_that_may_not_be_installed_are_not(tmp_path: Path) -> None:
     looked = {}
     for answer in ("false", "true"):
         done = play(tmp_path / "play.yml", "--check", "-e", "cni_install=" + answer, inventory="localhost,")
-        task = done.said.partition("Check for missing plugins]")[2].partition("TASK [")[0]
+        task = done.one_line.partition("Check for missing plugins]")[2].partition("TASK [")[0]
         looked[answer] = "skipping" not in task and bool(task)
     assert looked == {"false": False, "true": True}
 

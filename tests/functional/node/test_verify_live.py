@@ -139,8 +139,8 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
     }
 
 
-@pytest.mark.parametrize(("harms", "code", "mended"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_harm_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, mended: bool) -> None:
+@pytest.mark.parametrize(("harms", "code", "corrected"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_harm_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, corrected: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
         ground = Ground(live)

@@ -135,28 +135,31 @@ def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
         return
     if not isinstance(value, Sequence):
         message = "%s is where a list belongs" % value.kind
-        report.add(file_rules.KIND, ("lint",), message, "write - {rule: RY314, place: rails.gpu01, reason: ...}")
+        report.add(
+            file_rules.KIND, ("lint",), message, "write - {rule: no-host-addresses, place: rails.gpu01, reason: ...}"
+        )
         return
     for section in top.items("lint") or ():
         if section:
             _suppression(fabric, section, report)
 
 
-def _lowering(fabric: Fabric, section: Section, report: Report) -> None:
-    code = section.text("rule", "name the rule by its code, such as RY314")
-    place = section.text("place", "say the place that the finding names, such as rails.gpu01")
-    reason = section.text("reason", "give the reason why the finding is accepted")
+def _suppression(fabric: Fabric, section: Section, report: Report) -> None:
+    text = section.text("rule", "add rule: the name or code of the finding, such as no-host-addresses or RY314")
+    place = section.text("place", "add place: the place of the finding, such as rails.gpu01")
+    reason = section.text("reason", "add reason: why the finding is accepted")
     section.done()
     if text is None:
         return
     path = section.path + ("rule",)
-    if code is not None and code not in RULES:
-        near = nearest(code.upper(), RULES)
-        message = "%s is not a rule%s" % (shown(code), did_you_mean(near))
-        report.add(file_rules.LINT_RULE, path, message, "write the code of the finding to accept")
-    elif code is not None and not RULES[code].lowers:
-        message = "%s cannot be accepted: there is no plan without its remedy" % code
-        report.add(file_rules.LINT_RULE, path, message, "fix the finding, and remove this entry")
-    elif code is not None and place is not None and reason is not None:
-        fabric.lint.append(Lowering(code, place, reason, section.path))
-        report.lower(Lowered(code, place, " ".join(reason.split()), section.path))
+    rule = rule_of(RULES, text)
+    if rule is None:
+        near = nearest(text, [*RULES, *(each.name for each in RULES.values())])
+        message = "unknown rule %s%s" % (shown(text), did_you_mean(near))
+        report.add(file_rules.INVALID_SUPPRESSION, path, message, "write the name or code of the finding to suppress")
+    elif not rule.suppressible:
+        message = "%s cannot be suppressed" % rule.label
+        report.add(file_rules.INVALID_SUPPRESSION, path, message, "fix the finding, and remove this entry")
+    elif place is not None and reason is not None:
+        fabric.lint.append(Lowering(rule.code, place, reason, section.path))
+        report.suppress(Suppression(rule.code, place, " ".join(reason.split()), section.path))

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Whether a cluster has come to where the plan has it: every node with every rail's resource at the planned number,
-and every object taken up by its controller as far as its status says, else what is missing and the likeliest reason.
+"""Whether a cluster is as planned: every node has every rail's resource at the planned number, and every object was
+accepted by its controller according to its status. What is missing has the likeliest reason beside it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
-# (kind, namespace, name), the namespace empty without one.
+# (kind, namespace, name), the namespace empty where there is none.
 Name = t.Tuple[str, str, str]
 Live = t.Mapping[Name, Object]
 
@@ -106,15 +106,15 @@ class Goal:
             have = live.get(name)
             subject = "%s %s" % (each["kind"], metadata["name"])
             if have is None:
-                found.append(Lack(subject, "is not in the cluster", "it was deleted: run again"))
+                found.append(Missing(subject, "is not in the cluster", "it was deleted: run again"))
             elif each["kind"] in _JUDGES:
                 judged = _JUDGES[each["kind"]](self, have, live)
                 found.extend([Missing(subject, *judged)] if judged else [])
         found.extend(_states(live, set(self._wanted)) if STATE in self.beside() else [])
         return found
 
-    def withheld(self, live: Live) -> list[Lack]:
-        """Pools that are there as planned, and that have a setting by which they give fewer addresses."""
+    def withheld(self, live: Live) -> list[Missing]:
+        """Pools as planned on which a user set a field so that they give fewer addresses."""
         found = []
         for each in self._objects:
             have = live.get((each["kind"], "", each["metadata"]["name"])) if each["kind"] == "SpiderIPPool" else None
@@ -170,8 +170,8 @@ class Goal:
         return "its device plugin runs with another rdmaHcaMax than %d: restart it, it reads its file once" % wanted
 
 
-class Alike(t.NamedTuple):
-    """Subjects that miss the same for the same reason."""
+class Group(t.NamedTuple):
+    """Subjects of which the same is missing for the same reason."""
 
     subjects: list[str]
     what: str
@@ -180,15 +180,11 @@ class Alike(t.NamedTuple):
     command: str
 
 
-def alike(lacks: t.Sequence[Lack]) -> list[Alike]:
-    """What is missing alike, once; a reason that names its node says the same of each, and then names NODE."""
-    found: dict[tuple[str, str], list[Lack]] = {}
-    for lack in lacks:
-        found.setdefault((lack.what, lack.reason.replace(lack.subject, "NODE")), []).append(lack)
-    return [
-        Alike([each.subject for each in group], what, group[0].reason if len(group) == 1 else reason)
-        for (what, reason), group in found.items()
-    ]
+def grouped(missing: t.Sequence[Missing]) -> list[Group]:
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for subject, *same in missing:
+        found.setdefault(t.cast("tuple[str, str, str, str]", tuple(same)), []).append(subject)
+    return [Group(subjects, *same) for same, subjects in found.items()]
 
 
 def reason_of(group: t.Mapping[str, t.Any], subject: str) -> str:

@@ -126,8 +126,8 @@ def _without(fabric: Fabric, report: Report) -> None:
 
 
 def _operator_drivers(fabric: Fabric) -> t.Iterator[tuple[Path, Setting]]:
-    own = [profile.host for profile in fabric.profiles.values()] + [group.host for group in fabric.groups.values()]
-    for host in (fabric.host, *own):
+    hosts = [profile.host for profile in fabric.profiles.values()] + [group.host for group in fabric.groups.values()]
+    for host in (fabric.host, *hosts):
         setting = host.get(GPUDIRECT, {}).get("gpu_driver")
         if setting:
             yield setting.path, setting
