@@ -33,7 +33,7 @@ options:
   iommu:
     description:
       - With V(passthrough), the arguments with which devices access memory and each other without translation are
-        added: C(intel_iommu=on iommu=pt) on Intel, C(iommu=pt) on AMD, C(iommu.passthrough=1) on Arm.
+        added, C(intel_iommu=on iommu=pt) on Intel, C(iommu=pt) on AMD, C(iommu.passthrough=1) on Arm.
     type: str
     choices: [leave, passthrough]
     default: leave

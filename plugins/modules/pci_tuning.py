@@ -60,7 +60,7 @@ options:
             description: Lanes of the PCI link.
             type: int
           gpu_distance:
-            description: The largest allowed distance of its GPUs: V(PIX), V(PXB), V(PHB), V(NODE) or V(SYS).
+            description: The largest allowed distance of its GPUs, V(PIX), V(PXB), V(PHB), V(NODE) or V(SYS).
             type: str
           speed:
             description: Speed of the network link. Ignored by this module.

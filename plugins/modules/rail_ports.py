@@ -89,7 +89,7 @@ options:
             description: Next hop in the port's subnet, or an IPv6 link-local one. Without it, on link.
             type: str
           table:
-            description: The table: O(ports[].table), or the main one if not given.
+            description: The table, O(ports[].table) or, if not given, the main one.
             type: int
       sysctl:
         description:

@@ -14,7 +14,7 @@ description:
     by RDMA over each rail's own device and GID.
   - One node serves (O(mode=serve)), its partner probes (O(mode=probe)). A failed rail does not fail the task; see
     RV(results).
-  - The GID is the one of the rail port's address; it is looked up in each run. Over InfiniBand a port needs no address:
+  - The GID is the one of the rail port's address; it is looked up in each run. Over InfiniBand a port needs no address;
     no echo requests are sent then, and both ends exchange their connection data over O(meet).
 author:
   - Railyard contributors (@railyard)
@@ -28,7 +28,7 @@ options:
       - V(serve) starts one C(ib_write_bw) server per port and returns; each ends after one transfer, or
         some time after its client should have connected (see O(lifetime)).
       - V(probe) probes each of O(targets).
-      - V(stop) ends waiting servers: those of O(run) if it is given, else all.
+      - V(stop) ends waiting servers, those of O(run) if it is given, else all.
     type: str
     choices: [serve, probe, stop]
     default: probe
@@ -56,7 +56,7 @@ options:
     version_added: 0.2.0
   tcp_ports:
     description:
-      - With O(mode=serve), the TCP ports that servers may use, as V(FIRST-LAST): one for each of O(ports), and with
+      - With O(mode=serve), the TCP ports that servers may use, as V(FIRST-LAST), one for each of O(ports), and with
         O(latency) another. Without it the kernel chooses.
     type: str
     version_added: 0.2.0

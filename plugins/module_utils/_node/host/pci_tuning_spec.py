@@ -88,7 +88,7 @@ class PciSpec:
         address = self._known.get(number)
         if address:
             address = pci.full_address(str(address))
-            if self._there(address):
+            if self._system.exists("%s/%s" % (pci.DEVICES, address)):
                 return number, address
             self.missing.append("GPU %s, %s, is not on the PCI bus" % (number, address))
             return None
@@ -107,9 +107,6 @@ class PciSpec:
         near = [(str(number), gpu) for number, gpu in enumerate(self._found) if distances[gpu] == best]
         netdevs = self._system.listdir(pci.attribute(function, "net"))
         return Port(function, function, netdevs[0] if netdevs else None, near, None, {})
-
-    def _there(self, function: str) -> bool:
-        return self._system.exists("%s/%s" % (pci.DEVICES, function))
 
     @staticmethod
     def _check_size(size: int | None, place: str, errors: list[RailyardError]) -> None:

@@ -6,7 +6,7 @@
 
 Every back-end needs systemd ``.link`` files, which give a PCI address its netdev name, and one sysctl.d file.
 Addresses, routes and rules go to the back-end that manages the node's network: systemd-networkd, netplan or
-NetworkManager. The files are identified by their names, so that those which are no longer desired are removed.
+NetworkManager. The files are identified by their names, so that files of former rails are removed.
 
 Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5), sysctl.d(5).
 """

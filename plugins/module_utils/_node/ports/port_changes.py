@@ -11,11 +11,7 @@ import typing as t
 from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
-    RailyardError,
-    Refused,
-    Unsupported,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (

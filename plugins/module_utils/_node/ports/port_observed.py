@@ -9,9 +9,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
-    RailyardError,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IFA_F_DADFAILED,
@@ -29,11 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Route,
     Rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
-    Port,
-    Record,
-    Side,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Record, Side
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved

@@ -298,7 +298,7 @@ class IbPorts(Kept):
     def _without(
         self, former: t.Sequence[t.Mapping[str, t.Any]], branch: Branch
     ) -> tuple[list[Change], list[Staying], list[Staying]]:
-        """Changes that remove the children of ports that are no longer desired, and what stays: modes, children."""
+        """Changes that remove the children of former ports, and what stays: modes, children."""
         moved = vf_holders.moved(self._system, [_address(each.get("pci")) for each in former])
         changes: list[Change] = []
         modes: list[str] = []

@@ -78,9 +78,6 @@ def refuse_duplicate_ports(ports: t.Iterable[Port], errors: list[RailyardError])
     refuse_duplicates(((port.netdev, port.place + ".netdev") for port in ports), "netdev", errors)
 
 
-# -- on the node ------------------------------------------------------------------------------------------------------
-
-
 def missing_function(function: str, place: str) -> RailyardError:
     return RailyardError("there is no PCI function %s" % function, place, "see 'lspci -D'")
 
