@@ -21,7 +21,7 @@ from tests.unit.fabric import live_nodes
 def nodes() -> dict[str, t.Any]:
     plan = lint((ROOT / "inventories" / "lab" / "fabric.yml").read_bytes()).plan
     assert plan
-    return {each.name: each.result for each in live_nodes.told(plan)}
+    return {each.name: each.result for each in live_nodes.nodes_of(plan)}
 
 
 def discover(*arguments: str, **options: t.Any) -> Played:
