@@ -60,7 +60,10 @@ def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Pa
     [
         ({"nodes": {}}, "no node has a port that can be a rail port"),
         ({"nodes": {"a": "x"}}, "nodes.a: not a mapping. Remedy: "),
-        ({"rail_name": "gpu{x}"}, "rail_name: {x} is not a template. Remedy: write a name that contains the rail's number"),
+        (
+            {"rail_name": "gpu{x}"},
+            "rail_name: {x} is not a template. Remedy: write a name that contains the rail's number",
+        ),
         ({"lldp": {"node-1": ["x"]}}, "lldp: not a mapping"),
         ({"provider": "cilium"}, "value of provider must be one of: spiderpool, network-operator, cni"),
     ],
