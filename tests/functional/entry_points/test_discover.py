@@ -21,7 +21,7 @@ from tests.unit.fabric import live_nodes
 def nodes() -> dict[str, t.Any]:
     plan = lint((ROOT / "inventories" / "lab" / "fabric.yml").read_bytes()).plan
     assert plan
-    return {each.name: each.result for each in live_nodes.told(plan)}
+    return {each.name: each.result for each in live_nodes.nodes_of(plan)}
 
 
 def discover(*arguments: str, **options: t.Any) -> Played:
@@ -59,9 +59,12 @@ def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Pa
     ("options", "message"),
     [
         ({"nodes": {}}, "no node has a port that can be a rail port"),
-        ({"nodes": {"a": "x"}}, "nodes.a: it is no mapping. Remedy: "),
-        ({"rail_name": "gpu{x}"}, "rail_name: {x} is no template. Remedy: write a name with the rail's number"),
-        ({"lldp": {"node-1": ["x"]}}, "lldp: it is no mapping"),
+        ({"nodes": {"a": "x"}}, "nodes.a: not a mapping. Remedy: "),
+        (
+            {"rail_name": "gpu{x}"},
+            "rail_name: {x} is not a template. Remedy: write a name that contains the rail's number",
+        ),
+        ({"lldp": {"node-1": ["x"]}}, "lldp: not a mapping"),
         ({"provider": "cilium"}, "value of provider must be one of: spiderpool, network-operator, cni"),
     ],
     ids=["no node", "no mapping", "no template", "no LLDP", "no provider"],

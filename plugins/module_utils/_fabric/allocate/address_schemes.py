@@ -36,7 +36,7 @@ NONE = "none"
 MISSING = "missing"  # a key that the mode needs is not given
 SIZE = "size"  # a subnet or a prefix length that cannot be
 CHOICE = "choice"  # a word or an address that the mode has no meaning for
-UNUSED = "unused"  # a key that says nothing in this mode
+UNUSED = "unused"  # a key without effect in this mode
 OUTSIDE = "outside"  # an address is not in the rail's subnet
 UNUSABLE = "unusable"  # the network's own address or its broadcast address
 GATEWAY_HELD = "gateway-held"  # a range holds the gateway
@@ -68,9 +68,9 @@ class Problem:
 class Scheme:
     """How one rail's addresses of one family are given out. The family is that of ``network``.
 
-    ``gateway``: an address, ``first``, ``last`` or ``none``; None, for not said, is ``none`` in the modes subnet and
+    ``gateway``: an address, ``first``, ``last`` or ``none``; None, for not stated, is ``none`` in the modes subnet and
     block and ``first`` in the mode prefix. An address is of ``network``, or link-local, which is outside the rail.
-    ``host``: ``first``, ``last`` or ``none``; not said, ``first``. ``leaf_end``: ``first`` or ``second``; not said,
+    ``host``: ``first``, ``last`` or ``none``; not stated, ``first``. ``leaf_end``: ``first`` or ``second``; not stated,
     ``second``. ``taken``: ranges that are not assigned, by name; a name may have several. Those in ``pods`` and
     ``hosts`` are excluded from them.
     """
@@ -191,8 +191,8 @@ class Planner(abc.ABC):
         self.network = scheme.network
         self.bits = scheme.network.bits
         # A router that is known by its link-local address takes none of the rail's.
-        said = scheme.gateway
-        self.local = said if isinstance(said, int) and link_local(said, self.bits) else None
+        stated = scheme.gateway
+        self.local = stated if isinstance(stated, int) and link_local(stated, self.bits) else None
         self.units = units
         self._six = "6" if self.bits == IPV6 else ""
         self._wrong: list[Problem] = []

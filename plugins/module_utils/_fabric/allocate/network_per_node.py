@@ -47,10 +47,10 @@ class OwnPlanner(Planner):
     def __init__(self, scheme: Scheme, units: Units | None = None) -> None:
         super().__init__(scheme, units)
         net, link = self.network, scheme.mode == LINK
-        said = self.bits - 1 if link else scheme.node_prefix
-        self._fits = said is not None and net.prefix <= said <= self.bits
+        given = self.bits - 1 if link else scheme.node_prefix
+        self._fits = given is not None and net.prefix <= given <= self.bits
         # An impossible prefix is a problem; until it is corrected, the first node has the whole subnet.
-        self.length = said if self._fits and said is not None else net.prefix
+        self.length = given if self._fits and given is not None else net.prefix
         self._size = 1 << self.bits - self.length
         self._span = self._size << (units.places - 1).bit_length() if units else net.size
         self.span_prefix = self.bits - (self._span.bit_length() - 1)
@@ -192,23 +192,24 @@ class OwnPlanner(Planner):
 
     def _check_length(self) -> None:
         """An impossible prefix length of a node, or a subnet that is not a link."""
-        net, said, six = self.network, self.scheme.node_prefix, self._six
+        net, given, six = self.network, self.scheme.node_prefix, self._six
         if self.scheme.mode == LINK:
             message = "%s is smaller than a /%d" % (net, self.bits - 1)
             self._add(SIZE, "subnet" + six, message, "use a /%d or larger" % (self.bits - 1))
-        elif said is None:
+        elif given is None:
             remedy = "set the prefix length of each node's network, such as %d" % (112 if six else 27)
             self._add(MISSING, "node_prefix" + six, "node_prefix%s is missing" % six, remedy)
         else:
-            message = "a /%d per node does not fit into %s" % (said, net)
+            message = "a /%d per node does not fit into %s" % (given, net)
             self._add(SIZE, "node_prefix" + six, message, "write a number from %d to %d" % (net.prefix, self.bits))
 
     def _check_share(self, demand: Demand) -> None:
         """That a node's prefix is enough for its gateway, its port and its pods."""
         scheme, six = self.scheme, self._six
         if scheme.gateway not in (None, FIRST, LAST, NONE) and self.local is None:
-            said = scheme.gateway
-            message = "%s cannot be the gateway of every node" % (self._show(said) if isinstance(said, int) else said)
+            given = scheme.gateway
+            text = self._show(given) if isinstance(given, int) else given
+            message = "%s cannot be the gateway of every node" % text
             self._add(CHOICE, "gateway" + six, message, "write first, last or none, which apply to each node's prefix")
         need = demand.pods_per_node or 1
         router = scheme.gateway != NONE and self.local is None

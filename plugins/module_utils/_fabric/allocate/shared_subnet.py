@@ -224,13 +224,13 @@ class CommonPlanner(Planner):
 
     def _check_gateway(self) -> None:
         gateway, net = self.gateway, self.network
-        key, said = "gateway" + self._six, self.scheme.gateway
+        key, stated = "gateway" + self._six, self.scheme.gateway
         if self.local is not None:
             return
         if gateway is None:
-            if said not in (None, NONE):
+            if stated not in (None, NONE):
                 self._add(
-                    CHOICE, key, "%s is not a gateway" % said, "write first, last, none or an address of %s" % net
+                    CHOICE, key, "%s is not a gateway" % stated, "write first, last, none or an address of %s" % net
                 )
             return
         remedy = "use an address from %s to %s" % (self._show(self._low), self._show(self._high))

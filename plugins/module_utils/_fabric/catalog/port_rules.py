@@ -41,7 +41,7 @@ IDENTITY_TWICE = rule(
     "RY417 duplicate-port-match: Two ports with one slot, serial number or MAC address",
     _ports('gpu01: {netdev: nic1, slot: "4"}', 'gpu02: {netdev: nic2, slot: "4"}'),
     _ports('gpu01: {netdev: nic1, slot: "4", port: 1}', 'gpu02: {netdev: nic2, slot: "4", port: 2}'),
-    why="A card has one slot and one serial number; port tells its functions apart. Serial numbers and MAC addresses"
+    why="A card has one slot and one serial number; port distinguishes its functions. Serial numbers and MAC addresses"
     " belong to one server, so they are set for nodes and not for a profile of several nodes.",
 )
 

@@ -49,7 +49,7 @@ class Track:
     """One rail in one family. ``units``: each node's place, in units of a node's share, from any start.
 
     ``fitting``: the units that agree with the other rails'; ``most``: the last that a node has; ``base``: the place of
-    index 0. ``known``: the rail's network, where a route says it.
+    index 0. ``known``: the rail's network, if a route shows it.
     """
 
     rail: str
@@ -91,7 +91,7 @@ def addressing(
     """Schemes and indexes of all rails.
 
     :param numbers: node -> the number in its name, which becomes its index where addresses let it.
-    :param given: what the caller says of ``pods`` and ``gateway``, as short forms.
+    :param given: ``pods`` and ``gateway`` as short forms.
     :param from_first: whether pods' addresses can only begin with a subnet's first, as nv-ipam's do.
     """
     found = Addressed()
@@ -355,10 +355,10 @@ def _own(track: Track, net: Network) -> Scheme:
                 best = fits, scheme
     if best is None:
         raise AssertionError("every mode gives a scheme")
-    return replace(best[1], gateway=None if best[1].gateway == FIRST else best[1].gateway, host=_said(best[1].host))
+    return replace(best[1], gateway=None if best[1].gateway == FIRST else best[1].gateway, host=_stated(best[1].host))
 
 
-def _said(host: str | None) -> str | None:
+def _stated(host: str | None) -> str | None:
     return None if host == FIRST else host
 
 
@@ -378,9 +378,9 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
             "DS307", place, message, "set gateway to the address of the leaf; hosts.yml configures it on all nodes"
         )
     six = "6" if track.bits == IPV6 else ""
-    said = given.get("gateway" + six)
-    if gateway is None and said:
-        gateway = parse_address(said, net)
+    stated = given.get("gateway" + six)
+    if gateway is None and stated:
+        gateway = parse_address(stated, net)
     wanted = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
     if wanted:
         pods: Ranges | None = Ranges.of(Range(wanted[0], wanted[1], track.bits))

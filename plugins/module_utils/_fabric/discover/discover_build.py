@@ -133,9 +133,9 @@ class Builder:
         return addressing(self._ports(), numbers, self._findings, options.given, infiniband, from_first)
 
     def _mtus(self) -> None:
-        said = Counter(nic.mtu for ports in self._ports().values() for nic in ports.values() if nic.mtu)
+        stated = Counter(nic.mtu for ports in self._ports().values() for nic in ports.values() if nic.mtu)
         fallback = SAFE_MTU[self._layer]
-        self.fabric.mtu = self._options.mtu or (said.most_common(1)[0][0] if said else fallback)
+        self.fabric.mtu = self._options.mtu or (stated.most_common(1)[0][0] if stated else fallback)
 
     def _rails(self, made: Addressed) -> None:
         ports = self._ports()
@@ -384,11 +384,11 @@ class Builder:
         fabric.vfs = {"count": Setting(count, ("fabric", "vfs", "count"))}
         keys = _ON_INFINIBAND if self._layer == INFINIBAND else tuple(_UNSET)
         for key in keys:
-            said = {vf.get(key) for model in self.models for node in model.nodes for vf in self._of(model, node)}
-            if len(said) == 1 and not said & set(_UNSET[key]):
-                fabric.vfs[key] = Setting(said.pop(), ("fabric", "vfs", key))
-            elif len(said - {None}) > 1:
-                shown = ", ".join(sorted(str(value) for value in said))
+            stated = {vf.get(key) for model in self.models for node in model.nodes for vf in self._of(model, node)}
+            if len(stated) == 1 and not stated & set(_UNSET[key]):
+                fabric.vfs[key] = Setting(stated.pop(), ("fabric", "vfs", key))
+            elif len(stated - {None}) > 1:
+                shown = ", ".join(sorted(str(value) for value in stated))
                 message = "VFs have different values of %s: %s" % (key, shown)
                 self._findings.add("DS403", ("fabric", "vfs"), message, "set it for rails, profiles or groups")
         for model in self.models:

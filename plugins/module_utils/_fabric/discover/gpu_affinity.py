@@ -20,13 +20,13 @@ _PLANES = (2, 4)
 @dataclass
 class Choice:
     """``rails``: NICs with the GPUs that each serves, in the order of rails. ``planes``: how many of them in sequence
-    are one rail. ``others``: PCI address -> role. ``said``: findings as (code, message, remedy). ``distance``: of the
+    are one rail. ``others``: PCI address -> role. ``notes``: findings as (code, message, remedy). ``distance``: of the
     GPU that is farthest from its NIC."""
 
     rails: list[tuple[Nic, tuple[int, ...]]] = field(default_factory=list)
     planes: int = 1
     others: dict[str, str] = field(default_factory=dict)
-    said: list[tuple[str, str, str]] = field(default_factory=list)
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
     distance: str | None = None
 
 
@@ -43,7 +43,7 @@ def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
         remedy = (
             "check that drivers are loaded, which NICs pods use, and whether leaves advertise default routes to rails"
         )
-        found.said.append(("DS201", message, remedy))
+        found.notes.append(("DS201", message, remedy))
     elif gpus:
         _by_gpus(able, gpus, found)
     else:
@@ -67,7 +67,7 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> Non
     if all(rank == nowhere for rank in best.values()):
         message = "all NICs have the same distance to all GPUs (%s)" % DISTANCES[-1]
         remedy = "compare the order of ports and GPUs with the server's manual; the order is that of PCI addresses"
-        found.said.append(("DS204", message, remedy))
+        found.notes.append(("DS204", message, remedy))
     sizes = []
     for group, ports in groups:
         kept = _even(group, ports, found)
@@ -77,7 +77,7 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> Non
         found.planes = sizes[0]
     elif found.rails:
         message = "some GPUs have several ports of one card next to them, and others do not"
-        found.said.append(("DS202", message, "remove ports that are not on a rail, or connect the others"))
+        found.notes.append(("DS202", message, "remove ports that are not on a rail, or connect the others"))
     found.rails.sort(key=lambda rail: (min(rail[1]) if rail[1] else len(gpus), rail[0].pci))
     ranks = [_rank(nic, gpu) for nic, served in found.rails for gpu in served]
     found.distance = DISTANCES[max(ranks)] if ranks else None
@@ -111,10 +111,10 @@ def _even(gpus: t.Sequence[int], ports: list[Nic], found: Choice) -> list[Nic]:
             kept = max(fits, key=lambda kind: max(nic.speed or 0 for nic in kind))
             out = [nic for nic in ports if nic not in kept]
             message = "%s %s the rails by %s, for %s" % (_names(out), _not_on(out), what, _gpus(gpus))
-            found.said.append(("DS206", message, "swap them if this is wrong"))
+            found.notes.append(("DS206", message, "swap them if this is wrong"))
             return kept
     message = "%s are equally near to %s" % (_names(ports), _gpus(gpus))
-    found.said.append(("DS202", message, "remove the ports that are not on a rail"))
+    found.notes.append(("DS202", message, "remove the ports that are not on a rail"))
     return ports
 
 
@@ -148,17 +148,17 @@ def _paired(
     if (
         slots > 1
         and (planes > 1 or slots <= len(gpus))
-        and not any(code == "DS204" for code, _message, _remedy in found.said)
+        and not any(code == "DS204" for code, _message, _remedy in found.notes)
     ):
         message = "%s %s equally near to %s" % (_names(ports), "is" if len(ports) == 1 else "are", _gpus(gpus))
         remedy = "compare with the server's manual or the cables; the order is that of PCI addresses"
-        found.said.append(("DS203", message, remedy))
+        found.notes.append(("DS203", message, remedy))
     if slots <= len(gpus) and len(gpus) % max(slots, 1) == 0:
         each = len(gpus) // slots
         return [(nic, tuple(gpus[at // planes * each : at // planes * each + each])) for at, nic in enumerate(ports)]
     if slots < len(gpus):
         message = "%s cannot be divided evenly among %s" % (_names(ports), _gpus(gpus))
-        found.said.append(("DS202", message, "set gpu for each port"))
+        found.notes.append(("DS202", message, "set gpu for each port"))
     return [(nic, tuple(gpus[at : at + 1])) for at, nic in enumerate(ports)]
 
 
@@ -172,7 +172,7 @@ def _by_models(able: t.Sequence[Nic], found: Choice) -> None:
         kinds.setdefault((nic.model, nic.layer), []).append(nic)
     kept = max(kinds.values(), key=lambda kind: (len(kind), max(nic.speed or 0 for nic in kind)))
     message = "no GPU found: rails are the %d ports of the most common model, by PCI address" % len(kept)
-    found.said.append(
+    found.notes.append(
         ("DS205", message, "check that GPUs are installed and their drivers are loaded, or compare with the cables")
     )
     found.rails = [(nic, ()) for nic in kept]

@@ -59,7 +59,7 @@ def models(nodes: t.Sequence[Seen], name: str, findings: Findings) -> list[Model
         number = len(found) + 1
         own = name if number == 1 else "%s-%d" % (name, number)
         names = [node.name for node in members]
-        for code, message, remedy in choice.said:
+        for code, message, remedy in choice.notes:
             place = ("nodes",) if code == "DS201" else ("profiles", own)
             findings.add(code, place, message, remedy, names if code == "DS201" or len(groups) > 1 else ())
         if choice.rails:
@@ -223,9 +223,9 @@ def _give(model: Model, ports: t.Mapping[str, str]) -> None:
 def rail_name(nic: Nic) -> str | None:
     """The rail in the names of a port."""
     for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.netdev)):
-        said = pattern.match(text or "")
-        if said:
-            return said.group(1)
+        given = pattern.match(text or "")
+        if given:
+            return given.group(1)
     return None
 
 
@@ -239,10 +239,10 @@ def _by_names(model: Model) -> dict[str, str]:
     """PCI address -> the rail in device names, in the order of rails; empty unless all have one."""
     found: dict[str, str] = {}
     for nic, _gpus in model.choice.rails:
-        said = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
-        if said is None or said in found.values():
+        given = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        if given is None or given in found.values():
             return {}
-        found[nic.pci] = said
+        found[nic.pci] = given
     parts = {pci: _PARTS.match(name) for pci, name in found.items()}
     stems = {part.group(1) for part in parts.values() if part}
     if len(stems) != 1:
@@ -255,10 +255,10 @@ def _by_tables(model: Model) -> list[str]:
     """Ports in the order of their routing tables; empty unless each has its own table."""
     tables: dict[str, int] = {}
     for nic, _gpus in model.choice.rails:
-        said = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
-        if said is None or said in tables.values():
+        given = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        if given is None or given in tables.values():
             return []
-        tables[nic.pci] = said
+        tables[nic.pci] = given
     return sorted(tables, key=lambda pci: tables[pci])
 
 
@@ -304,8 +304,8 @@ def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[s
             own = traits(model, nic.pci)
             fits = [rail for rail in known if own & known[rail]]
             found[nic.pci] = fits[0] if len(fits) == 1 else ""
-        said = [rail for rail in found.values() if rail]
-        if said and len(set(said)) == len(said):
+        given = [rail for rail in found.values() if rail]
+        if given and len(set(given)) == len(given):
             return found, how
     order = [nic.pci for nic, _gpus in model.choice.rails]
     return {pci: names[at] if at < len(names) else "" for at, pci in enumerate(order)}, "order"

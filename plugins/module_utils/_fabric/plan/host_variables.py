@@ -5,7 +5,7 @@
 """The plan's hand-over: host variables, and the whole plan as plain data.
 
 What is the same for all nodes of a variant is made once a rail; a node adds what follows from its own place. Parts
-that nodes share are shared in memory too: whoever takes them does not change them.
+that nodes share are shared in memory too: callers must not change them.
 """
 
 from __future__ import annotations
@@ -326,11 +326,11 @@ class Handout:
 
     def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
         settings = variant.vfs_on(self.fabric, rail)
-        said = {key: settings[key].value if key in settings else None for key in VF_ATTRIBUTES}
+        given = {key: settings[key].value if key in settings else None for key in VF_ATTRIBUTES}
         guids = self.fabric.link_layer == INFINIBAND
         attributes = [
             dict(
-                said,
+                given,
                 index=index,
                 mac=None if guids else value,
                 node_guid=value if guids else None,
@@ -353,13 +353,13 @@ class Handout:
         }
 
     def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
-        """A port's IPoIB mode, partition keys and the child interfaces that they get; null where nothing is said."""
-        said, own = self.fabric.infiniband, variant.partitions
-        if said is None and own is None:
+        """A port's IPoIB mode, partition keys and the child interfaces that they get; null if none is set."""
+        given, own = self.fabric.infiniband, variant.partitions
+        if given is None and own is None:
             return None
-        pkeys = own.pkeys if own else said.pkeys if said else ()
+        pkeys = own.pkeys if own else given.pkeys if given else ()
         children = [child(port.netdev, key) for key in pkeys] if port.netdev else []
-        mode = said.ipoib_mode if said else None
+        mode = given.ipoib_mode if given else None
         return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
 
     # -- the whole plan ----------------------------------------------------------------------------------------------

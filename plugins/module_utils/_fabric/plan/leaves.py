@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The leaf switches: one a rail and unit, and which of its ports each node is on."""
+"""The leaf switches: one per rail and unit, and the leaf port of each node."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]
     What the plan itself found_by of them is kept under ``identified``, so that it can be done again after a reboot.
 
     :param node: a node's plan, ``railyard_node``.
-    :param nics: what ``rail_info`` tells as ``nics``.
+    :param nics: ``nics`` of ``rail_info``.
     :raises RailyardError: all that does not fit, each with place and remedy.
     """
     functions: dict[str, list[Row]] = {}
@@ -69,7 +69,7 @@ def _function(port: Port, place: str, functions: t.Mapping[str, list[Row]], erro
     number = spec.pop("port", None)
     known = len(errors)
     left = set(functions)
-    said: list[str] = []
+    stated: list[str] = []
     for key in KEYS:
         if key not in spec:
             continue
@@ -83,12 +83,12 @@ def _function(port: Port, place: str, functions: t.Mapping[str, list[Row]], erro
             fits = _numbered(sorted(left & fits or fits), number, "%s.port" % place, errors)
         found_by = "%s %s is %s" % (WORDS[key], spec[key], _listed(fits))
         if fits and not left & fits:
-            message = "%s, but %s" % (found_by, " and ".join(said))
+            message = "%s, but %s" % (found_by, " and ".join(stated))
             remedy = "correct one of them: two cards, or two cables, may have changed places; " + WHERE
             errors.append(RailyardError(message, "%s.%s" % (place, key), remedy))
             continue
         left &= fits
-        said.append(found_by)
+        stated.append(found_by)
     if len(errors) > known:
         return None
     if len(left) > 1:

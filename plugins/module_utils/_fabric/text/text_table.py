@@ -93,7 +93,7 @@ def markdown(head: t.Sequence[str], rows: t.Iterable[Row]) -> list[str]:
 
 
 def as_csv(head: t.Sequence[str], rows: t.Iterable[Row]) -> bytes:
-    """RFC 4180 but for the line's end, which is a line feed alone, as in every other file of a repository."""
+    """RFC 4180, except that lines end with a line feed only, as in other files of a repository."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)

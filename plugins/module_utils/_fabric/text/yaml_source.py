@@ -124,7 +124,7 @@ def parse(raw: bytes, report: Report) -> Document | None:
         remedy = "run ansible-vault decrypt on it, and put secrets into host_vars or group_vars beside it"
         report.add(rules.ENCRYPTED, (), "the file is encrypted by ansible-vault", remedy, (1, 1))
         return None
-    import yaml  # here, for whoever imports this room without reading a file needs no YAML
+    import yaml  # here, because imports without reading a file must not require YAML
 
     loader: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -224,7 +224,7 @@ class _Builder:
         return self._root
 
     def _stop(self, rule: t.Any, event: t.Any, message: str, remedy: str) -> t.NoReturn:
-        # Of a place nested beyond all measure, the beginning says enough.
+        # The beginning of a very deeply nested place is enough.
         self._report.add(rule, self._path_here()[:6], message, remedy, _mark(event))
         raise _Stop
 

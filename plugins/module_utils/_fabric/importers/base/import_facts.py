@@ -72,7 +72,7 @@ class Pool:
     routes: list[str] = field(default_factory=list)
     routers: list[int] = field(default_factory=list)
     multus: list[str] = field(default_factory=list)
-    # of a pool that is cut into a prefix a node: its length
+    # the prefix length of a pool that is divided by node
     node_prefix: int | None = None
     # of such a pool: the places in every node's network that pods do not get, first and last, from 0
     left_out: list[tuple[int, int]] = field(default_factory=list)

@@ -72,7 +72,7 @@ class Series:
 
     @property
     def by_one(self) -> bool:
-        """Whether every numeral stays or grows by one a rail, which is what a template can say."""
+        """Whether every numeral is constant or grows by one per rail, as a template requires."""
         return all(step is None or step[1] in (0, 1) for step in self._steps)
 
     @property

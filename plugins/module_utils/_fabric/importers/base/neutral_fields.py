@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Fields of manifests that need not be carried over: those of the API server, and values that mean nothing more."""
+"""Fields of manifests that are ignored: those of the API server, and values that mean nothing more."""
 
 from __future__ import annotations
 

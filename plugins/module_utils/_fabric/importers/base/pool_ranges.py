@@ -149,7 +149,7 @@ def _without_host_bits(version: int, number: int, prefix: int) -> t.Iterator[Net
 
 
 def _all_in(net: Net, members: t.Sequence[int]) -> bool:
-    # one past the end is a slip of its own, and says nothing against the network
+    # one past the end is another mistake, and does not contradict the network
     return bool(members) and all(net.first <= member <= net.last + 1 for member in members)
 
 

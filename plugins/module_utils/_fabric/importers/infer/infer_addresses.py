@@ -53,7 +53,7 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
         _count_subnets(drafts, facts, made.rails[version], version, found)
     for place, draft in enumerate(drafts, 1):
         if place not in made.rails[4] and place not in made.rails[6]:
-            message = "nothing says the subnet of %s" % shown(draft.label)
+            message = "no manifest contains the subnet of %s" % shown(draft.label)
             remedy = "write it into the fabric file, or give the rail's pool"
             found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without a subnet")
     _apart(drafts, made, found)
@@ -64,7 +64,7 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
         free.extend([(draft, rail)] if rail else [])
     free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, infiniband, found)]
     if free:
-        message = "nothing says the ports' own addresses on %s" % name_counting.compact(
+        message = "no manifest contains the ports' own addresses on %s" % name_counting.compact(
             [draft.label for draft, _rail in free]
         )
         ranges = name_counting.compact(
@@ -141,7 +141,7 @@ def _joined(runs: t.Sequence[pool_ranges.Run], taken: t.Iterable[pool_ranges.Run
 
 
 def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, made: Addressing) -> None:
-    """The subnet and the gateway that shell lines give a port, where no pool says them."""
+    """The subnet and the gateway of a port in shell lines, if no pool contains them."""
     for place, draft in enumerate(drafts, 1):
         for port in _ports_of(draft, facts):
             if port.address is None or port.prefix is None or port.prefix > 30:

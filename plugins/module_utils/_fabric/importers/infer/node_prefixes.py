@@ -83,7 +83,7 @@ def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressin
 
 
 def _held_back(drafts: t.Sequence[Draft], facts: Facts, made: Addressing, found: Found) -> None:
-    """Tell of addresses in the prefixes of nodes that another object keeps from everybody, or can give."""
+    """Report addresses in the prefixes of nodes that another object reserves or can allocate."""
     _static(drafts, facts, made, found)
     held = [Claim(*run, owner=name) for name, runs in facts.taken.items() for run in runs]
     mine = {claimed_addresses.owner_of(pool.kind, pool.label) for draft in drafts for pool in draft.pools}
@@ -93,13 +93,13 @@ def _held_back(drafts: t.Sequence[Draft], facts: Facts, made: Addressing, found:
             rail = rails.get(place)
             if rail is None:
                 continue
-            said: list[pool_ranges.Run] = []
+            given: list[pool_ranges.Run] = []
             for every in (held, others):
                 for claim in every:
-                    left = pool_ranges.without(claimed_addresses.within([claim], rail.net), said)
+                    left = pool_ranges.without(claimed_addresses.within([claim], rail.net), given)
                     for inside in left if claim.version == version else ():
                         if not _is_gateway(rail.net, inside, made):
-                            said.append(inside)
+                            given.append(inside)
                             _say_held(draft, rail, inside, claim, every is held, found)
                             exclude(rail, claim.owner, [inside])
 
@@ -160,7 +160,7 @@ def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressi
     for place, draft in enumerate(drafts, 1):
         pool = next((each for each in draft.pools if each.node_prefix and each.net), None)
         if pool is None or pool.net is None:
-            message = "nothing says the network of %s" % shown(draft.label)
+            message = "no manifest contains the network of %s" % shown(draft.label)
             found.add(import_rules.NO_SUBNET, draft.place, message, "give the rail's pool", "a rail without a subnet")
             continue
         made.rails[pool.net.version][place] = Addressed(pool.net)
@@ -194,7 +194,7 @@ def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressi
 
 
 def _left_out(pool: Pool, one_node: Pool, made: Addressing, found: Found) -> None:
-    """Tell of addresses of each node that its pods do not get, and that the plan gives them."""
+    """Report addresses of each node that its pods do not get today, but get in the plan."""
     if pool.net is None or one_node.net is None:
         return
     first, (low, high) = pool.net.first, one_node.net.usable
@@ -217,7 +217,7 @@ def _left_out(pool: Pool, one_node: Pool, made: Addressing, found: Found) -> Non
 
 
 def _first_node(pool: Pool) -> Pool:
-    """The first node's share of a pool that is cut into a network a node."""
+    """The first node's share of a pool that is divided into one network per node."""
     if pool.net is None or pool.node_prefix is None:
         raise AssertionError("only pools that are cut come here")
     first = pool.net.first
@@ -252,7 +252,7 @@ def _gateway_word(every: t.Sequence[Pool], found: Found) -> str:
 
 
 def _host_word(every: t.Sequence[Pool], gateway: str, found: Found) -> str | None:
-    """Which end of a node's prefix its port can have; None for the first, as when nothing is said."""
+    """Which end of a node's prefix its port can have; None for the first, as when nothing is given."""
     held: dict[str, list[Pool]] = {"first": [], "last": []}
     for pool in every:
         if pool.net is None or not pool.runs:

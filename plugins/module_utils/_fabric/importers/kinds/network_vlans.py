@@ -35,7 +35,7 @@ def port_below(master: str, infiniband: bool, place: Place, found: Found) -> str
 
 
 def say_partition(value: Scalar, place: Place, found: Found) -> None:
-    """Tell of the partition key of a network."""
+    """Report the partition key of a network."""
     use(value)
     text = value.text.strip()
     written = "nothing"

@@ -74,7 +74,7 @@ def _dscp(text: str) -> int | None:
 
 
 def _take(value: Value | None, into: dict[str, t.Any], key: str, convert: t.Callable[[str], int | str | None]) -> None:
-    """Take a value that is usable, and that agrees with what another template says."""
+    """Use a valid value that agrees with other templates."""
     got = convert(object_shape.peek(value).lower())
     if got is not None and into.setdefault(key, got) == got:
         use(value)

@@ -59,7 +59,7 @@ class Field(t.NamedTuple):
 
 
 class Fields:
-    """What a manifest says, by dotted path such as ``macvlan.ippools.ipv4``."""
+    """The values of a manifest, by dotted path such as ``macvlan.ippools.ipv4``."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -240,8 +240,8 @@ class _Reader:
         fixed = _fixed(value, kind)
         if fixed is None:
             use(value)
-        said = shown(value.text) if isinstance(value, Scalar) else value.kind
-        message = "%s is %s, and the field takes %s" % (said, _nature(value), _WANTED[kind])
+        given = shown(value.text) if isinstance(value, Scalar) else value.kind
+        message = "%s is %s, and the field takes %s" % (given, _nature(value), _WANTED[kind])
         written = "nothing" if fixed is None else shown(_as_text(fixed))
         self._found.add(import_rules.KIND, place, message, "write %s" % _WANTED[kind], written)
         if fixed is not None:

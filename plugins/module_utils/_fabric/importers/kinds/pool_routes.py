@@ -34,7 +34,7 @@ def take(pool: Pool, items: t.Iterable[Value]) -> None:
 
 
 def say_lost(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) -> None:
-    """Tell of routes that lead to no rail, each destination once."""
+    """Report routes that do not lead to a rail, each destination once."""
     lost: dict[str, list[Pool]] = {}
     for draft in drafts:
         for pool in draft.pools:

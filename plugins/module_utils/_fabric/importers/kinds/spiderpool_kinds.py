@@ -275,7 +275,7 @@ def _on_vfs(fields: Fields, made: Network, section: str, found: Found) -> None:
             import_rules.NO_RESOURCE, fields.place, message, "set the resource of its VFs", "the resource of the rail"
         )
     isolated = made.isolated if made.isolated is not None else made.attachment == "ib-sriov"
-    # of enableRdma enough has been said
+    # enableRdma is reported already
     if not isolated and not any(path.endswith("enableRdma") for path in fields.removed):
         message = "rdmaIsolation is false: in exclusive mode the pod gets a port without its RDMA device"
         place = fields.place_of(section + ".rdmaIsolation")
@@ -336,7 +336,7 @@ def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 
 def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A SpiderCoordinator: of what it says only the networks that go another way concern the rails."""
+    """A SpiderCoordinator: only its networks on other paths concern the rails."""
     fields = object_shape.read(manifest, _spec(manifest), _COORDINATOR, found, removed=_COORDINATOR_GONE)
     facts.provider(SPIDERPOOL)
     for text in fields.texts("hijackCIDR"):

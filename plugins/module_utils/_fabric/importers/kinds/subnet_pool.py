@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A pool of one subnet, whatever kind of manifest says it."""
+"""A pool of one subnet, from any kind of manifest."""
 
 from __future__ import annotations
 

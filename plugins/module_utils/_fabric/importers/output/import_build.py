@@ -207,8 +207,8 @@ class Builder:
 
     def _mtu(self) -> int:
         """The fabric's MTU; other MTUs are set for their rails."""
-        said = [self._mtu_of(draft) for draft in self._drafts]
-        known = [mtu for mtu in said if mtu]
+        stated = [self._mtu_of(draft) for draft in self._drafts]
+        known = [mtu for mtu in stated if mtu]
         if self._options.mtu:
             return self._options.mtu
         if known:

@@ -72,7 +72,7 @@ class Names:
         return section
 
     def _node_pools(self, version: int) -> list[str]:
-        """What the names of each rail's pools, one a node, have in common; nothing where they have not."""
+        """The common part of the names of each rail's pools of nodes; empty without one."""
         names = []
         for draft in self._drafts:
             mine = [pool for pool in draft.pools if pool.net and pool.net.version == version and pool.nodes]

@@ -87,7 +87,7 @@ _READERS: dict[str, dict[str, Reader | None]] = {
 
 
 class Outcome(t.NamedTuple):
-    """``text``: the fabric file, empty where nothing was found to make one of. ``lint``: what lint says of it."""
+    """``text``: the fabric file, empty if nothing was found. ``lint``: its lint findings."""
 
     text: str
     findings: list[ImportFinding]
@@ -192,7 +192,7 @@ def _say_unread(manifest: manifest_texts.Manifest, kind: str, read: bool, found:
 
 
 def _meant(manifest: manifest_texts.Manifest, group: str, kind: str, found: Found) -> Reader | None:
-    """The reader of a kind. Of a misspelt kind or group a finding tells."""
+    """The reader of a kind. A misspelt kind or group is a finding."""
     if kind in _READERS.get(group, {}):
         return _READERS[group][kind]
     place = Place(manifest.file, manifest.line, 1, "kind")

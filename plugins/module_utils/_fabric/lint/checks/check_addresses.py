@@ -52,7 +52,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
-# Kind of the planner's problem -> the rule that says it.
+# Kind of the planner's problem -> its rule
 _RULES: dict[str, Rule] = {
     address_planner.MISSING: MISSING,
     address_planner.SIZE: SUBNET_SIZE,

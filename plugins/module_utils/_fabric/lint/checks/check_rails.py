@@ -41,7 +41,7 @@ _SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TW
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     rails = [rail.name for rail in fabric.rails]
     if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
-        rails = []  # what could not be read says nothing about what refers to it
+        rails = []  # references to unreadable rails are not checked
     owners: dict[str, list[Node]] = {}
     for node in fabric.nodes:
         if node.profile is not None:
@@ -113,11 +113,11 @@ def _strays(profile: Profile, rails: t.Sequence[str]) -> bool:
 
 def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report: Report) -> None:
     path = profile.path + ("ports",)
-    # Where rails or ports are misnamed or could not be read, that has been said.
+    # Misnamed or unreadable rails and ports are reported already.
     if not profile.ports or report.has(path) or _strays(profile, [rail.name for rail in fabric.rails]):
         return
     missing = [rail.name for rail in fabric.rails if rail.name not in profile.ports and not report.has(rail.path)]
-    if nodes:  # where each of them says a port of its own, nothing is missing
+    if nodes:  # if each node has its own port, nothing is missing
         missing = [rail for rail in missing if not all(rail in node.ports for node in nodes)]
     if any(report.has(at + (rail,)) for at in [path] + [node.path + ("ports",) for node in nodes] for rail in missing):
         return

@@ -40,7 +40,7 @@ def _pools(fabric: Fabric, report: Report) -> None:
     most = facts_of(fabric.provider).most_pools
     if most is not None and own * nodes > most:
         message = "{:,} nodes on {} rails with addresses of their own are {:,} pools".format(nodes, own, own * nodes)
-        remedy = "use the provider network-operator, whose pools are one a rail, or the mode subnet"
+        remedy = "use the provider network-operator, which has one pool per rail, or the mode subnet"
         report.add(POOLS_MANY, ("fabric", "provider"), message, remedy)
 
 
@@ -69,8 +69,8 @@ def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 def _table(variant: Variant) -> int:
     """How many neighbours the nodes of a variant keep."""
-    said = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
-    return max(said.get("gc_thresh3", 0), _NEIGHBOURS)
+    given = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
+    return max(given.get("gc_thresh3", 0), _NEIGHBOURS)
 
 
 def _priorities(fabric: Fabric, report: Report) -> None:

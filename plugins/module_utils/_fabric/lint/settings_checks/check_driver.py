@@ -109,14 +109,14 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
 
 
 def _parameters(firmware: Firmware, report: Report) -> None:
-    said: dict[str, str] = {}
+    given: dict[str, str] = {}
     for name in firmware.parameters:
         path: Path = firmware.path + ("parameters", name)
         parameter = firmware_parameters.parameter(name)
         option = firmware_parameters.OPTIONS.get(parameter) or (
             "link_type" if parameter.startswith("LINK_TYPE_P") else None
         )
-        other = said.setdefault(parameter, name)
+        other = given.setdefault(parameter, name)
         if option or other != name:
             message = "%s is already set by %s" % (parameter, option or other)
             report.add(TWICE, path, message, "remove it, and use %s" % (option or other))
@@ -152,20 +152,20 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
 def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
     """The partitions of each variant: its own, or the fabric's."""
     for variant in variants.with_unused():
-        said = variant.partitions or fabric.infiniband
-        if said is None:
+        given = variant.partitions or fabric.infiniband
+        if given is None:
             continue
         if fabric.link_layer != INFINIBAND:
-            if said is variant.partitions:
+            if given is variant.partitions:
                 message = "the link layer is %s" % fabric.link_layer
-                report.add(LAYER, said.path, message, "remove infiniband, or set link_layer: infiniband")
+                report.add(LAYER, given.path, message, "remove infiniband, or set link_layer: infiniband")
             continue
-        if not said.pkeys:
+        if not given.pkeys:
             continue
         if variant.attachment == "ipoib":
             message = "nodes get an interface for each key, but pods on IPoIB have only the port's own key"
             remedy = "configure the pods' partition at index 0 of the ports in the subnet manager, or use ib-sriov"
-            report.add(NOT_PODS, said.path + ("pkeys",), message, remedy)
+            report.add(NOT_PODS, given.path + ("pkeys",), message, remedy)
         _children(variant.ports.values(), report)
         for node in variants.nodes_of(variant):
             if node.ports:

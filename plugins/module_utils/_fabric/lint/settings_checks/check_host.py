@@ -48,8 +48,8 @@ def _where(variant: Variant, layer: str, key: str) -> Path:
     setting: Setting | None = variant.host[layer].get(key)
     if setting:
         return setting.path
-    said = next(iter(variant.host[layer].values()), None)
-    return said.path[:-1] if said else variant.path + (layer,)
+    stated = next(iter(variant.host[layer].values()), None)
+    return stated.path[:-1] if stated else variant.path + (layer,)
 
 
 def _pci(variant: Variant, report: Report) -> None:
@@ -71,11 +71,11 @@ def _pci(variant: Variant, report: Report) -> None:
 
 
 def _limits(variant: Variant, report: Report) -> None:
-    said = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
-    given = [said[key] for key in host_model.THRESHOLDS if key in said]
+    stated = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
+    given = [stated[key] for key in host_model.THRESHOLDS if key in stated]
     if given != sorted(given):
         message = "%s do not increase" % ", ".join(
-            "%s: %d" % (key, said[key]) for key in host_model.THRESHOLDS if key in said
+            "%s: %d" % (key, stated[key]) for key in host_model.THRESHOLDS if key in stated
         )
         path = _where(variant, host_model.LIMITS, "neighbours")
         report.add(NOT_RISING, path, message, "set gc_thresh1 to the lowest value and gc_thresh3 to the highest")
@@ -110,20 +110,20 @@ def _operator(variants: Variants, report: Report) -> None:
         if host_model.value(variant.host, host_model.GPUDIRECT, "gpu_driver") != host_model.CONTAINER:
             continue
         for key in ("path", "gdrcopy", "flavour"):
-            said = host_model.value(variant.host, host_model.GPUDIRECT, key)
-            if said in (None, host_model.AUTO):
+            stated = host_model.value(variant.host, host_model.GPUDIRECT, key)
+            if stated in (None, host_model.AUTO):
                 continue
-            owner, other = asked.setdefault(key, (variant.name, said))
-            if said != other:
-                message = "%s is %s, and %s on other nodes (%s)" % (key, _word(said), _word(other), owner)
+            owner, other = asked.setdefault(key, (variant.name, stated))
+            if stated != other:
+                message = "%s is %s, and %s on other nodes (%s)" % (key, _word(stated), _word(other), owner)
                 remedy = (
                     "set the same value for all nodes with gpu_driver: container, or use the host's GPU driver on some"
                 )
                 report.add(TWO_MINDS, _where(variant, host_model.GPUDIRECT, key), message, remedy)
 
 
-def _word(said: object) -> str:
-    return str(said).lower() if isinstance(said, bool) else str(said)
+def _word(stated: object) -> str:
+    return str(stated).lower() if isinstance(stated, bool) else str(stated)
 
 
 def _peermem(variant: Variant, place: Path, report: Report) -> None:

@@ -83,9 +83,9 @@ def _one(
         return True
     # A profile in the template makes several of one, which is as good; one of several is not.
     message = "%s would be the %s of %s and of %s" % (name, kind, _shown(first), _shown(owner))
-    remedy = "tell them apart, by {rail} and {attachment}" if kind != "interface" else "tell rails apart, by {k}"
+    remedy = "use {rail} and {attachment} in the name" if kind != "interface" else "use {k} in the name"
     if kind == "policy":
-        remedy = "tell them apart, by {rail} and {profile}"
+        remedy = "use {rail} and {profile} in the name"
     report.add(SAME_NAME, fabric.names_path + (kind,), message, remedy)
     return False
 

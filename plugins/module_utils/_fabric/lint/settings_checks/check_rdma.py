@@ -96,8 +96,8 @@ def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
     connected = fabric.infiniband is not None and fabric.infiniband.ipoib_mode == CONNECTED
     if not using or fabric.link_layer != INFINIBAND or connected:
         return
-    said = [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]
-    for mtu, path in said:
+    given = [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]
+    for mtu, path in given:
         if mtu is not None and mtu > _IPOIB_MTU:
             message = "%d exceeds %d, the limit of IPoIB in datagram mode" % (mtu, _IPOIB_MTU)
             report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 where the subnet's MTU is 2048" % _IPOIB_MTU)
