@@ -267,7 +267,7 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     acted("nobody says where", source="")
     acted("is no program", helm="/nowhere/helm")
     # a name that no software has
-    known = "take one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
+    known = "use one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
     played("cluster_versions.spider_pool: no software has this name", known, cluster_versions={"spider_pool": "2"})
     played("cluster_values.flannel: no chart has this name", cluster_values={"flannel": {"mtu": 1400}})
     played("cluster_cni: Flannel cannot be installed here", cluster_cni="Flannel")
@@ -278,7 +278,7 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     about = {"apiVersion": "v2", "name": "spiderpool", "version": "1.2.2", "kubeVersion": ">= 1.99.0-0"}
     later = software_files.spiderpool(bench.place / "later", "1.2.2", **{"Chart.yaml": about})
     checksums = {later.name: software_files.digest(later)}
-    acted("asks for 1.99 or later", source=str(later.parent), checksums=checksums)
+    acted("requires 1.99 or later", source=str(later.parent), checksums=checksums)
 
 
 def test_the_registry_is_said_where_an_object_must_name_it(bench: Bench) -> None:

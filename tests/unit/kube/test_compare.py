@@ -105,7 +105,7 @@ def test_another_value_differs(path: str, value: t.Any, wanted: tuple[str, t.Any
     assert paths(live(_set(path, value))) == [wanted]
 
 
-def test_the_order_of_a_list_with_keys_is_nobodys_business() -> None:
+def test_the_order_of_a_list_with_keys_does_not_matter() -> None:
     assert paths(live(lambda found: found["spec"]["containers"].reverse())) == []
 
 
@@ -156,7 +156,7 @@ def test_a_key_that_the_server_fills_in_is_found_again() -> None:
     assert paths(found, wanted) == [("spec.ports[0].name", "other", "http")]
 
 
-def test_an_empty_mapping_is_nobodys_and_still_wanted() -> None:
+def test_an_empty_mapping_has_no_owner_and_is_still_desired() -> None:
     assert paths(live(lambda found: found["spec"].pop("empty"))) == [("spec.empty", None, {})]
 
 

@@ -88,7 +88,7 @@ def test_a_kubeconfig_and_its_contexts(echo: Echo, tmp_path: Path, monkeypatch: 
     assert who() == "Bearer of-the-file"
 
 
-def test_what_awx_has_in_the_environment_counts_before_a_kubeconfig_that_nobody_named(
+def test_the_environment_of_awx_counts_before_a_kubeconfig_that_is_not_named(
     echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = config(tmp_path / "one", echo.url)

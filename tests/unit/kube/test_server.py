@@ -76,7 +76,7 @@ def test_a_list_is_read_page_by_page_and_keeps_what_it_is_reported_to() -> None:
     assert {header["authorization"] for header in far.headers} == {"Bearer x"}
 
 
-def test_a_list_whose_moment_the_server_forgot_begins_anew_and_not_forever() -> None:
+def test_a_list_with_an_expired_token_is_read_again_and_not_forever() -> None:
     left = [2]
 
     def say(_method: str, _path: str, query: dict[str, str]) -> Answer:

@@ -38,7 +38,7 @@ _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
-# (kind, namespace, name), the namespace empty where there is none.
+# (kind, namespace, name), the namespace is empty for cluster-scoped kinds.
 Name = t.Tuple[str, str, str]
 Live = t.Mapping[Name, Object]
 
