@@ -174,7 +174,7 @@ gathered:
           name.
         - C(version) and C(psid) are those of the running firmware, as the driver reports them, or null.
         - C(mode) is V(nic) or V(dpu) of a BlueField, if the tool reports it, else null.
-        - Each parameter has C(default), C(current), C(next) and C(read_only). Where the tool or the card does not report
+        - Each parameter has C(default), C(current), C(next) and C(read_only). If the tool or the card does not report
           the current value, it is what the kernel shows of the card, or null.
       type: dict
       sample:
