@@ -115,7 +115,7 @@ gathered:
     plugins:
       description:
         - The plugins that O(networks) name. C(path) is null where one is missing, and C(source) then from where it can
-          be had; C(ours) tells whether this module installed it, C(versions) are those of the CNI specification that
+          be had; C(ours) is whether this module installed it, C(versions) are those of the CNI specification that
           it knows.
       type: list
       elements: dict

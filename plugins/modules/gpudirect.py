@@ -155,7 +155,7 @@ gathered:
     rdma:
       description:
         - The RDMA core; null without one.
-        - C(imports_dmabuf) and C(peer_memory) are null where nothing says so.
+        - C(imports_dmabuf) and C(peer_memory) are null if unknown.
       type: dict
       sample:
         stack: inbox

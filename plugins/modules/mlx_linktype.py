@@ -140,7 +140,7 @@ EXAMPLES = r"""
           cnp_dscp: 48
           NUM_PF_MSIX: 63
 
-- name: What the firmware of all NVIDIA NICs says
+- name: Read the firmware parameters of all NVIDIA NICs
   railyard.fabric.mlx_linktype:
     state: gathered
 """
@@ -172,9 +172,9 @@ gathered:
       description:
         - By PCI address of the card, C(device_type), C(name), C(description), its C(functions), and C(parameters) by
           name.
-        - C(version) and C(psid) are those of the firmware that runs, as the driver tells, and null where it does not.
-        - C(mode) is V(nic) or V(dpu) of a BlueField, where the tool tells it, else null.
-        - Each parameter has C(default), C(current), C(next) and C(read_only). Where the tool or the card does not tell
+        - C(version) and C(psid) are those of the running firmware, as the driver reports them, or null.
+        - C(mode) is V(nic) or V(dpu) of a BlueField, if the tool reports it, else null.
+        - Each parameter has C(default), C(current), C(next) and C(read_only). If the tool or the card does not report
           the current value, it is what the kernel shows of the card, or null.
       type: dict
       sample:

@@ -82,7 +82,7 @@ options:
       ecn:
         description:
           - Congestion control of the NIC.
-          - The kernel's own mlx5 driver only has the marks of CNPs; a warning says that the priorities cannot be
+          - The kernel's own mlx5 driver only has the marks of CNPs; a warning reports that the priorities cannot be
             read.
         type: dict
         suboptions:
@@ -238,7 +238,7 @@ gathered:
     ports:
       description:
         - Each port. In C(qos) each value in the shape of O(qos), null where the driver has none; C(dscp2prio) has all
-          entries, and C(ecn) says by which C(interface) it was read.
+          entries, and C(ecn) contains the C(interface) that it was read by.
         - C(dcbx) is V(host), V(firmware) or null.
       type: list
       elements: dict

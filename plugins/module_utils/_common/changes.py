@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-#: ``kind`` of a change that only removes what an interrupted run left; it is not drift
-INTERRUPTED = "interrupted"
+# What a change is about; programs read this and never the words of subject and attribute.
+SETTING, FILE, ROUTE, RULE = "setting", "file", "route", "rule"
+# A step that other changes require, such as reloading a service: not a difference by itself.
+STEP = "step"
+_LIVE = ("/sys/", "/proc/")
 
 Act = t.Callable[[], None]
 
@@ -26,8 +29,8 @@ class Change:
     :param before: the observed value; None if it is absent.
     :param after: the desired value; None if it is removed.
     :param act: applies it. Raises :class:`RailyardError`, or :class:`NotTaken`.
-    :param kind: what the change is for, where ``subject`` and ``attribute`` do not tell it.
-    :param port: the port that is changed, as ``pci`` and ``netdev``; None if the change is not about a single port.
+    :param kind: what it is about; a path outside sysfs and procfs is a :data:`FILE`.
+    :param port: netdev, PCI address or RDMA device of its port, where ``subject`` is another thing.
     """
 
     def __init__(
@@ -38,23 +41,21 @@ class Change:
         after: t.Any,
         act: Act,
         kind: str = "",
-        port: t.Mapping[str, str | None] | None = None,
+        port: str | None = None,
     ) -> None:
         self.subject = subject
         self.attribute = attribute
         self.before = before
         self.after = after
         self.act = act
-        self.kind = kind
+        self.kind = kind or (FILE if subject.startswith("/") and not subject.startswith(_LIVE) else SETTING)
         self.port = port
 
     def as_dict(self) -> dict[str, t.Any]:
+        """As a result; ``kind`` and ``port`` are left out where they are a setting and the subject."""
         row = {"subject": self.subject, "attribute": self.attribute, "before": self.before, "after": self.after}
-        if self.kind:
-            row["kind"] = self.kind
-        if self.port:
-            row["port"] = dict(self.port)
-        return row
+        more = {"kind": self.kind if self.kind != SETTING else None, "port": self.port}
+        return dict(row, **{key: value for key, value in more.items() if value})
 
     def __repr__(self) -> str:
         return "<%s %s: %r -> %r>" % (self.subject, self.attribute, self.before, self.after)

@@ -214,7 +214,7 @@ def test_an_address_gets_the_rails_table(node: LiveNode) -> None:
     ]
     ip("-n", "pod", "rule", "del", "priority", "10001")
     status, answer = on_pod("CHECK")
-    assert status == 1 and "from 172.16.11.5 lookup 101 is not there" in answer["msg"]
+    assert status == 1 and "from 172.16.11.5 lookup 101 is missing" in answer["msg"]
     assert on_pod("ADD")[0] == 0 and on_pod("CHECK")[0] == 0
     assert on_pod("DEL") == (0, None)
     assert rules() == []

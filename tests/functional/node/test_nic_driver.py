@@ -152,7 +152,8 @@ def test_a_repository_with_a_password(node: DebianNode) -> None:
         assert "h%2Fs" not in Path(Apt.repository).read_text()
         os.chmod(Apt.login, 0o644)
         done, _reported = apply(node, options)
-        assert done == [{"subject": Apt.login, "attribute": "mode", "before": "0644", "after": "0600"}]
+        (change,) = done
+        assert (change["subject"], change["before"], change["after"]) == (Apt.login, "0644", "0600")
 
         # a changed password is reported, without either password
         logins["me@site"] = "whisper"
@@ -429,7 +430,7 @@ def test_what_is_not_listed_is_refused_before_anything_is_done(node: DebianNode)
 @on_debian
 def test_sources_that_are_none(node: DebianNode) -> None:
     for source, message in (
-        ("/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.iso", "there is no /srv/MLNX"),
+        ("/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.iso", "/srv/MLNX.* does not exist"),
         ("srv/x.iso", "is not an absolute path"),
     ):
         with pytest.raises(RailyardError, match=message) as caught:

@@ -846,8 +846,8 @@ def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -
 
 def test_a_change_belongs_to_its_port_and_leftovers_are_not_drift(world: World) -> None:
     change = {"subject": "vf 1", "attribute": "trust", "before": False, "after": True}
-    change["port"] = {"pci": "0000:03:00.0", "netdev": None}
-    mark = {"subject": "/run/railyard/mark", "attribute": "any", "before": True, "after": None, "kind": "interrupted"}
+    change["port"] = "0000:03:00.0"
+    mark = {"subject": "/run/railyard/mark", "attribute": "any", "before": True, "after": None, "kind": "step"}
     world.states[NODE]["sriov_vfs"] = {"changes": [mark]}
     assert found(world, DRIFT) == []
     world.states[NODE]["sriov_vfs"] = {"changes": [mark, change]}

@@ -15,7 +15,7 @@ A combination that is missing here may work. Sources:
   (https://github.com/Mellanox/network-operator-docs, docs/advanced/images-sha256.rst).
 - ``UNCONFIRMED`` comes from the vendor's lists (MLNX_OFED 24.04 and 24.07, DOCA 2.9 to 3.4) and was not found again
   on those days. Such a combination is accepted with a warning. Of Debian 10 with 24.10 the vendor's Changes and
-  New Features of DOCA 2.9.4 says that it is for arm64 with a kernel 5.15.
+  New Features of DOCA 2.9.4 limits it to arm64 with a kernel 5.15.
 - That modules are built on the node from 25.10 on: the vendor's General Support page of DOCA 3.2.1.
 """
 

@@ -234,7 +234,7 @@ class LivePort:
         return self._change_of(self.netdev, attribute, before, after, act)
 
     def _change_of(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act) -> Change:
-        return Change(subject, attribute, before, after, act, port={"pci": self.pci, "netdev": self.netdev})
+        return Change(subject, attribute, before, after, act, port=None if subject == self.netdev else self.netdev)
 
     def _now(self) -> Dcb:
         """The state at this moment, which an earlier step may have changed."""

@@ -10,7 +10,7 @@ import contextlib
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import INTERRUPTED, Act, Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Act, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
@@ -152,7 +152,7 @@ class PfChanges:
         elif pf.marked is not None:
             mark = MARK % pf.pci
             name = "left by a run that was cut off"
-            self._add(mark, name, True, None, lambda: pf.system.remove_file(mark), INTERRUPTED)
+            self._add(mark, name, True, None, lambda: pf.system.remove_file(mark), STEP)
         if self.recount:
             self._plan_new()
         else:
@@ -256,7 +256,7 @@ class PfChanges:
         )
 
     def _add(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act, kind: str = "") -> None:
-        port = {"pci": self.pf.pci, "netdev": self.pf.netdev}
+        port = None if subject in (self.pf.pci, self.pf.netdev) else self.pf.pci
         self.changes.append(Change(subject, attribute, before, after, act, kind, port))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import INTERRUPTED
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import CHOICES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
@@ -65,7 +65,7 @@ def of_node(told: Told) -> list[Drifted]:
 
 def _changed(told: Told, module: str, change: Row) -> t.Iterator[Drifted]:
     subject, attribute = str(change["subject"]), str(change["attribute"])
-    if attribute in _FOLLOWS.get(module, ()) or change.get("kind") == INTERRUPTED:
+    if attribute in _FOLLOWS.get(module, ()) or change.get("kind") == STEP:
         return
     before, after = change.get("before"), change.get("after")
     if subject.startswith("/") and not subject.startswith(("/sys", "/proc")):
@@ -73,7 +73,7 @@ def _changed(told: Told, module: str, change: Row) -> t.Iterator[Drifted]:
         expected, found = _shown(after, "as planned"), _shown(before, "something else")
         yield CODES[code].layer, code, None, "%s (%s)" % (subject, attribute), expected, found, None
         return
-    rail = _rail(told, subject, change.get("port") or {})
+    rail = _rail(told, subject, change.get("port"))
     code = _code(module, subject, attribute, before, after)
     expected = "none" if after is None else after
     yield CODES[code].layer, code, rail, "%s of %s" % (attribute, subject), expected, _shown(before, "none"), None
@@ -104,10 +104,10 @@ def _code(module: str, subject: str, attribute: str, before: t.Any, after: t.Any
     return _PORTS.get(attribute, "RV506")
 
 
-def _rail(told: Told, subject: str, port_of: t.Mapping[str, t.Any]) -> str | None:
+def _rail(told: Told, subject: str, named: str | None) -> str | None:
     """Which rail a change is about: by its port, or by the netdev, PCI address, RDMA device or rule that it names."""
     live = Live(told.info or {})
-    words = {*re.split(r"[\s,/]+", subject), *port_of.values()}
+    words = {*re.split(r"[\s,/]+", subject), named}
     for port in told.plan["ports"]:
         names = {port["netdev"], port["pci"], port["rdma"]["name"], live.netdev(port)}
         nic = live.nic(port)
