@@ -91,7 +91,7 @@ def test_ib_kubernetes_does_not_put_pods_into_another_tenants_partition() -> Non
 @pytest.mark.parametrize(
     ("keys", "options", "place", "words"),
     [
-        ("0x8001", {"pkey": "0x0002"}, "kubernetes.pkey", "0x0002 is none of the plan's partitions (0x0001)"),
+        ("0x8001", {"pkey": "0x0002"}, "kubernetes.pkey", "0x0002 is not one of the plan's partitions (0x0001)"),
         ("0x8001 0x8002", {}, "fabric.infiniband.pkeys", "the plan has 2 (0x0001, 0x0002)"),
     ],
 )
