@@ -41,7 +41,6 @@ LONGER = frozenset(
         "_fabric.importers.base.import_rules",
         "_fabric.importers.infer.correlate",
         "_fabric.importers.output.import_build",
-        "_fabric.verify.base.verify_codes",
         "_node.info.node_info",
         "_node.nic.nic_driver",
         "_node.nic.nic_firmware",
@@ -215,7 +214,7 @@ PACKAGES: dict[str, Package] = {
     "_fabric.verify.probing": Package("Who probes whom, and what.", "_fabric.plan"),
     "_fabric.verify.layers": Package(
         "The layers of verify and drift, one module each.",
-        "_fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model "
+        "_common _fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model "
         "_fabric.plan _fabric.text _fabric.verify.base _fabric.verify.probing",
     ),
     "_fabric.verify.verdict": Package(

@@ -68,11 +68,12 @@ class ActionModule(Door):
                 {
                     "origin": step.origin,
                     "code": step.code,
+                    "name": step.name,
                     "what": step.title,
                     "places": [" ".join(filter(None, place)) for place in step.places],
                     "cause": "; ".join(step.causes),
                     "remedy": step.remedy,
-                    "mends": list(step.plays),
+                    "playbooks": list(step.plays),
                 }
                 for step in report.steps
             ],

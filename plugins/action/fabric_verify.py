@@ -14,8 +14,12 @@ from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    VERIFY,
+    NodeReport,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import SHARE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
@@ -91,7 +95,7 @@ class ActionModule(Door):
         if unknown:
             remedy = "name some of %s" % ", ".join(fabric["rails"])
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
-        told = [_told(name, held, options["states"]) for name, held in hosts.items()]
+        reports = [_node_report(name, held, options["states"]) for name, held in hosts.items()]
         asked = Asked(
             *(options[key] for key in ("nodes", "layers", "rails", "budget", "share", "unproven_allowed")),
         )._replace(
@@ -100,7 +104,7 @@ class ActionModule(Door):
         )
         pairs = [pair for each in options["rounds"] for pair in each]
         pod_pairs = [pair for each in options["pod_rounds"] for pair in each]
-        verdict = judge(options["kind"], fabric, told, asked, pairs, _seen(options["cluster"]), pod_pairs)
+        verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
         began = min([float(held[_BEGAN]) for held in hosts.values() if _BEGAN in held], default=time.time())
         about = {
             "plan": _digest(options["file"]),
@@ -137,21 +141,23 @@ class ActionModule(Door):
         }
 
 
-def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
+def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeReport:
     """What one host's variables hold of it."""
     node: Row = held["railyard_node"]
     info: Row = held.get(_INFO) or {}
     if not info:
         # of a run of several plays, such as site.yml
-        return Told(name, node, None, {}, why="it failed earlier in this run, and was not asked: see its error above")
+        return NodeReport(
+            name, node, None, {}, why="it failed earlier in this run, and was not asked: see its error above"
+        )
     if info.get("unreachable"):
-        return Told(name, node, None, {}, why=_first(info.get("msg")), code="RV001")
+        return NodeReport(name, node, None, {}, why=_first(info.get("msg")), code="RV001")
     if "system" not in info:
-        return Told(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
+        return NodeReport(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
     try:
         node = port_matching.identify(node, info["nics"])
     except RailyardError as error:
-        return Told(name, node, None, {}, why=_first(str(error)), code="RV003")
+        return NodeReport(name, node, None, {}, why=_first(str(error)), code="RV003")
     results: dict[str, Row] = {}
     for module, variable in _STATES.items() if states else ():
         result = held.get(variable)
@@ -165,7 +171,7 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
     if inside is not None:
         inside = dict(inside, own_settings=[key for name in _OWN for key in held.get(name) or ()])
     pod_refused = [_first(each) for each in held.get(_POD_REFUSED) or ()]
-    return Told(
+    return NodeReport(
         *(name, node, info, results, probed, after),
         refused=refused[0] if refused else "",
         inside=inside,
@@ -231,8 +237,8 @@ def _files(verdict: Verdict, written: Row, fabric: Row, pairs: t.Sequence[t.Sequ
     kind = verdict.run.kind
     files = {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}
     if pairs:
-        results = {told.name: told.probed for told in verdict.run.told.values()}
-        plans = {told.name: told.plan for told in verdict.run.told.values()}
+        results = {report.name: report.probed for report in verdict.run.reports.values()}
+        plans = {report.name: report.plan for report in verdict.run.reports.values()}
         summary = probe_targets.summary(verdict.run.rails, pairs, results, plans)
         files["proof.json"] = _bytes(dict({"fabric": fabric["name"]}, **summary))
     return files

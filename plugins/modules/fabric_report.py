@@ -79,12 +79,12 @@ summary:
   returned: success
   type: str
   sample: |-
-    fabric ai-10-1-16: 1 thing to mend
-    1. ai-10-1-16-2 gpu03: RV301 mtu. Remedy: run the host phase.
+    fabric ai-10-1-16: 1 thing to fix
+    1. ai-10-1-16-2 gpu03: mtu-mismatch (RV404) the MTU is not as planned. Remedy: set the MTU.
 steps:
   description:
-    - What to do, the first first. Each with its C(origin) (V(lint), V(verify), V(drift), V(proof)), C(code), C(what),
-      C(places), C(cause), C(remedy), and the playbooks that C(mends) it.
+    - What to do, the first first. Each with its C(origin) (V(lint), V(verify), V(drift), V(proof)), C(code), C(name),
+      C(what), C(places), C(cause), C(remedy), and the C(playbooks) that fix it.
   returned: success
   type: list
   elements: dict

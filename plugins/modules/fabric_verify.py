@@ -128,6 +128,7 @@ failures:
   elements: dict
   sample:
     - code: RV404
+      name: mtu-mismatch
       layer: link
       node: ai-1
       rail: gpu02
@@ -136,9 +137,9 @@ failures:
       what: mtu of enp12s0f0np0
       expected: '4200'
       found: '1500'
-      cause: somebody or another network service set it
-      remedy: set it
-      mends: playbooks/hosts.yml --limit ai-1
+      cause: it was changed by hand or by another network service
+      remedy: set the MTU
+      playbook: playbooks/hosts.yml --limit ai-1
 bad:
   description:
     - Of each node with a bad rail those that failed, and an empty list of each that is known to be well.

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report, plan_tables
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 
 Data = t.Dict[str, t.Any]
@@ -228,7 +229,7 @@ class Sample:
             "found": found,
             "cause": known.cause,
             "remedy": known.remedy,
-            "mends": "%s --limit %s" % (known.mends, node) if known.mends else None,
+            "playbook": "%s --limit %s" % (known.playbook, node) if known.playbook else None,
         }
 
     def _slow(self, faults: bool) -> str:

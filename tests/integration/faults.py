@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs, probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
@@ -96,7 +96,7 @@ class Faults:
                     refused[name] = str(each["msg"])
             self.nodes[server].modules.call(("rail_probe", {"mode": "stop"}, False))
         told = [
-            Told(name, plan, *read[name], probed[name], refused=refused.get(name, ""))
+            NodeReport(name, plan, *read[name], probed[name], refused=refused.get(name, ""))
             for name, plan in self.plans.items()
         ]
         return judge(kind, self.fabric, told, Asked(list(self.plans)), pairs)

@@ -335,7 +335,7 @@ def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: lis
         assert fault.node in places, said(verdict)
         assert fault.found in "%s %s" % (failure.found, failure.cause), said(verdict)
     assert sorted(line.split()[0] for line in drifted) == sorted(fault.code for fault in group if fault.drifts), drifted
-    mended = sorted({fault.node for fault in group if CODES[fault.code].mends or fault.drifts})
+    mended = sorted({fault.node for fault in group if CODES[fault.code].playbook or fault.drifts})
     for name in mended:
         # what verify says mends it, does. What comes back with a device is laid down again by the node itself, first.
         faults.nodes[name].run(AGAIN)
@@ -416,7 +416,7 @@ def test_the_playbooks_end_as_they_say(faults: Faults, inventory: Path) -> None:
     assert failed.returncode == 2
     verdict = json.loads((inventory.parent / "reports" / "verify.json").read_text())
     assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [("RV404", TWO, "gpu02")]
-    assert verdict["failures"][0]["mends"] == "playbooks/hosts.yml --limit node-2"
+    assert verdict["failures"][0]["playbook"] == "playbooks/hosts.yml --limit node-2"
     mended = play(inventory, "hosts.yml", "--limit", "localhost,node-2")
     assert mended.returncode == 0, mended.stdout[-4000:]
     assert play(inventory, "drift.yml").returncode == 0

@@ -20,7 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     LABEL,
     MANAGER,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    VERIFY,
+    NodeReport,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
@@ -86,7 +90,7 @@ class Ground:
         seen = {"server": "it", "error": "", "lacks": ready["lacks"], "changes": objects["changes"]}
         plans = {node["name"]: node for node in self.plan.document["nodes"]}
         told = [
-            Told(name, plan, {"system": {"boot_id": "x", "rdma_mode": plan["rdma_mode"]}}, {})
+            NodeReport(name, plan, {"system": {"boot_id": "x", "rdma_mode": plan["rdma_mode"]}}, {})
             for name, plan in plans.items()
         ]
         return judge(DRIFT, self.plan.document["fabric"], told, Asked(list(plans)), (), seen).run.failures
@@ -135,7 +139,7 @@ def test_faults_of_a_cluster_are_told_one_by_one(ground: Ground, cluster: Cluste
         assert (failure.code, failure.node) == ("RV902", None) and failure.rail in ground.plan.document["fabric"][
             "rails"
         ]
-        assert "172.16.99.1" in failure.found and failure.mends == "playbooks/kubernetes.yml"
+        assert "172.16.99.1" in failure.found and failure.playbook == "playbooks/kubernetes.yml"
         admin.request("PATCH", pools, {"spec": {"ips": before}}, ours)
         assert [each.line() for each in ground.failures()] == []
 
@@ -201,7 +205,7 @@ def judged(ground: Ground, seen: Object, inside: dict[str, Object]) -> list[t.An
     """What the layer of pods makes of it."""
     known = {"server": "it", "error": "", "lacks": [], "changes": [], "pods": seen}
     plans = {node["name"]: node for node in ground.plan.document["nodes"]}
-    told = [Told(name, plan, {"system": {}}, {}, inside=inside.get(name)) for name, plan in plans.items()]
+    told = [NodeReport(name, plan, {"system": {}}, {}, inside=inside.get(name)) for name, plan in plans.items()]
     asked = Asked(list(plans), ["pods"])
     return judge(VERIFY, ground.plan.document["fabric"], told, asked, (), known).run.failures
 

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
@@ -115,7 +115,7 @@ class Site:
             probed = self.guests[client].node.module("rail_probe", pod=UIDS[client], targets=targets)["results"]
             assert len(probed) == len(inside[client]["pods"][0]["links"]) - 1
         told = [
-            Told(name, plan, {"system": {}}, {}, inside=inside[name], pod_probed=probed if name == client else ())
+            NodeReport(name, plan, {"system": {}}, {}, inside=inside[name], pod_probed=probed if name == client else ())
             for name, plan in self.plans.items()
         ]
         settings = test_workload.settings(self.view, Options.of(None), test_workload.names(self.view))

@@ -107,7 +107,7 @@ def test_a_fabric_file_with_errors_is_said(tmp_path: Path) -> None:
 
 def test_steps_say_what_mends_them(two: Sample, tmp_path: Path) -> None:
     result = _work(two.write(tmp_path))
-    assert [(step["code"], step["places"][0], step["mends"]) for step in result["steps"]] == [
+    assert [(step["code"], step["places"][0], step["playbooks"]) for step in result["steps"]] == [
         ("RV402", "ai-10-1-16-2 gpu02", []),
         ("RV505", "ai-10-1-16-1 gpu01", ["playbooks/hosts.yml --limit ai-10-1-16-1"]),
     ]
@@ -250,7 +250,7 @@ def test_a_plan_that_is_none(two: Sample, change: dict[str, t.Any], tmp_path: Pa
 def test_unknown_keys_and_nulls_are_no_errors(two: Sample) -> None:
     verify = two.verify(BEGAN, True, 1.0)
     verify["later"] = {"more": 1}
-    verify["failures"][0].update(node=None, rail=None, peer=None, expected=None, found=None, mends=None, later=[])
+    verify["failures"][0].update(node=None, rail=None, peer=None, expected=None, found=None, playbook=None, later=[])
     for key in (
         "began",
         "seconds",

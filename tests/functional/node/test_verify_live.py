@@ -11,7 +11,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    VERIFY,
+    NodeReport,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp, ip_state
@@ -119,9 +123,9 @@ class Ground:
         except RailyardError as error:
             # as task.fail has it
             errors = error.errors if isinstance(error, Errors) else [error]
-            result = {"failed": True, "changes": [], "errors": [each.as_dict() for each in errors]}
-        told = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
-        return judge(kind, self.fabric, told, Asked(["node-1"], unproven_allowed=True)).run.failures
+            result = {"failed": True, "changes": [], "errors": [each.as_dict(self.ports) for each in errors]}
+        reports = [NodeReport("node-1", self.node, self.info(), {"rail_ports": result})]
+        return judge(kind, self.fabric, reports, Asked(["node-1"], unproven_allowed=True)).run.failures
 
 
 def _nic(link: t.Any) -> dict[str, t.Any]:

@@ -28,7 +28,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_rows import grid
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, often, spreads
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS, STATE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import (
+    HOSTS,
+    LAYERS,
+    STATE,
+)
 from tests.browser.samples import BEGAN, Sample
 from tests.unit.fabric.test_verify import HARMS, swapped
 from tests.unit.fabric.verify_nodes import World
@@ -281,7 +285,7 @@ def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
         made["ok"] = False
         made["matrix"] = {node: dict.fromkeys(huge.rails, "failed") for node in huge.nodes}
         made["failures"] = [
-            dict(template, node=node, rail=rail, rails=[rail], what=what, mends="playbooks/hosts.yml --limit " + node)
+            dict(template, node=node, rail=rail, rails=[rail], what=what, playbook=HOSTS + " --limit " + node)
             for node, rail in ports
         ]
     report = _report(huge, verify, drift)
@@ -627,7 +631,7 @@ def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Samp
     before = _page(_report(two, verdict))
     assert "not proven" not in before.text and "Not proven by traffic" not in before.text
     for each in (rail, last):
-        verdict["proof"][each] = {"state": "not proven", "why": "there are no two nodes to pair"}
+        verdict["proof"][each] = {"state": "not proven", "why": "a pair needs two nodes"}
         for row in verdict["matrix"].values():
             row[each] = "not checked"
     verdict["ok"] = False
@@ -636,7 +640,7 @@ def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Samp
     report = _report(two, verdict)
     made = _page(report)
     assert report.state == "failed" and not made.all("td", "failed")
-    assert "Not proven by traffic: %s, %s (there are no two nodes to pair)." % (rail, last) in made.text
+    assert "Not proven by traffic: %s, %s (a pair needs two nodes)." % (rail, last) in made.text
     assert "2 rails not proven" in made.text
     assert "2 rails: %s, %s" % (rail, last) in made.text and "all on node" not in made.text
     assert report.summary()[1].startswith("1. %s" % rail), report.summary()

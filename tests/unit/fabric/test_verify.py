@@ -13,12 +13,14 @@ from xml.etree import ElementTree as xml
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import (
-    CODES,
-    LAYERS,
-    after,
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
+    EXCLUDED,
+    Lack,
+    alike,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
@@ -93,7 +95,7 @@ def link_down(world: World) -> None:
     world.lose(NODE, RAIL, error="Network is unreachable")
     changes = [
         {"subject": "ens3", "attribute": "state", "before": "down", "after": "up"},
-        {"subject": "ens3", "attribute": "route default table 103", "before": None, "after": "x"},
+        {"subject": "ens3", "attribute": "route default table 103", "before": None, "after": "x", "kind": "route"},
     ]
     world.states[NODE]["rail_ports"] = {"changes": changes}
 
@@ -156,7 +158,7 @@ def rule_gone(world: World) -> None:
     rules = world.infos[NODE]["ip"]["rules"]
     rules.remove(next(row for row in rules if row["from"] == "172.16.13.202/32"))
     change = {"subject": "rule 10003", "attribute": "from 172.16.13.202", "before": None, "after": "lookup 103"}
-    world.states[NODE]["rail_ports"] = {"changes": [change]}
+    world.states[NODE]["rail_ports"] = {"changes": [dict(change, kind="rule", port="ens3")]}
 
 
 def sysctl(key: str, value: int) -> Harm:
@@ -296,11 +298,12 @@ def gpu_lost(world: World) -> None:
 
 def refuses(world: World) -> None:
     errors = [{"place": "ports[2].mtu (gpu03)", "message": "ens3 takes an MTU from 68 to 1500", "remedy": "plan one"}]
+    errors[0]["port"] = "gpu03"
     world.states[NODE]["rail_ports"] = {"failed": True, "msg": "x", "errors": errors, "changes": []}
 
 
 def refuses_by_number(world: World) -> None:
-    error = {"place": "ports[2].netdev", "message": "there is no netdev ens3 here", "remedy": "compare"}
+    error = {"place": "ports[2].netdev", "message": "there is no netdev ens3 here", "remedy": "compare", "port": "ens3"}
     world.states[NODE]["rdma_link"] = {"failed": True, "msg": "x", "errors": [error], "changes": []}
 
 
@@ -311,10 +314,10 @@ def state(module: str, **change: t.Any) -> Harm:
     return act
 
 
-def lacks(*subjects: str, what: str, reason: str) -> Harm:
+def lacks(*missing: Lack) -> Harm:
     def act(world: World) -> None:
         assert world.cluster is not None
-        world.cluster["lacks"].append({"subjects": list(subjects), "what": what, "reason": reason})
+        world.cluster["lacks"] += [each._asdict() for each in alike(missing)]
 
     return act
 
@@ -330,7 +333,9 @@ def withheld(what: str) -> Harm:
 
     def act(world: World) -> None:
         assert world.cluster is not None
-        found = {"subjects": ["SpiderIPPool ai-gpu03"], "what": what, "reason": "set it back"}
+        kind = EXCLUDED if "excludes" in what else ""
+        (group,) = alike([Lack("SpiderIPPool ai-gpu03", what, "set it back", id=kind)])
+        found = group._asdict()
         world.cluster["withheld"] = [found]
         if "disable" in what:
             world.cluster["lacks"].append(found)
@@ -406,7 +411,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("no API server", lambda w: (w.cluster or {}).update(error="refused"), "RV900", None, None),
     (
         "resource short",
-        lacks(NODE, what="reports 1 of 2 spidernet.io/gpu03_sriov (rail gpu03)", reason="see NODE"),
+        lacks(Lack(NODE, "reports 1 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "see %s" % NODE, RAIL)),
         *("RV901", NODE, RAIL),
     ),
     ("pool edited", differs, "RV902", None, RAIL),
@@ -415,7 +420,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("object refused", refused, "RV907", None, RAIL),
     (
         "network not taken up",
-        lacks("SpiderMultusConfig gpu03-sriov", what="has no NetworkAttachmentDefinition", reason="x"),
+        lacks(Lack("SpiderMultusConfig gpu03-sriov", "has no NetworkAttachmentDefinition", "x")),
         *("RV903", None, RAIL),
     ),
 ]
@@ -426,7 +431,7 @@ def test_one_harm_is_one_failure(world: World, harm: Harm, code: str, node: str 
     harm(world)
     verdict = world.document()
     failure = only_failure(verdict, code, node, rail)
-    assert failure["mends"] is None or failure["mends"].startswith("playbooks/")
+    assert failure["playbook"] is None or failure["playbook"].startswith("playbooks/")
     assert not verdict["ok"]
     # no other rail of any node suffers for it
     others = {
@@ -582,7 +587,7 @@ def test_rails_that_nobody_probed_are_not_well(world: World) -> None:
     assert verdict["proof"][RAIL] == {"state": "not proven", "why": "it was not probed"}
     lines = verify_output.lines(world.verdict(), verdict)
     assert lines[0] == "3 of 4 rails proven between 4 nodes, 1 not proven"
-    assert any(line.startswith("RV870 %s: proof: expected traffic between nodes, found none." % RAIL) for line in lines)
+    assert any("(RV870) %s: proof: expected traffic between nodes, found none." % RAIL in line for line in lines)
 
 
 def test_a_budget_that_was_too_small_is_the_reason(world: World) -> None:
@@ -648,7 +653,7 @@ def test_one_node_alone_proves_nothing() -> None:
     world = World(plan(1))
     failures, _warnings, verdict = ended(world)
     assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
-    assert verdict["failures"][0]["cause"] == "there are no two nodes to pair"
+    assert verdict["failures"][0]["cause"] == "a pair needs two nodes"
     assert verify_output.lines(world.verdict(), verdict)[0] == "0 of 4 rails proven between 1 node, 4 not proven"
     assert ended(world, unproven_allowed=True)[:2] == ([], [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])])
     assert ended(world, layers=["link", "address"])[:2] == ([], [])
@@ -661,7 +666,7 @@ def test_a_cause_that_left_rails_without_traffic_is_not_told_twice() -> None:
     failures, _warnings, verdict = ended(world)
     assert failures == [("RV001", [])]
     assert {each["state"] for each in verdict["proof"].values()} == {"not proven"}
-    assert verdict["proof"][RAIL]["why"].startswith("RV001 ai-2: node: expected an answer")
+    assert verdict["proof"][RAIL]["why"].startswith("node-unreachable (RV001) ai-2: node: expected an answer")
 
 
 def test_a_node_that_could_not_serve_has_proven_nothing(world: World) -> None:
@@ -692,14 +697,14 @@ def test_infiniband_without_addresses_is_proven_and_reach_has_nothing_to_ask() -
         info["lldp"] = []
     layers = {each["name"]: each for each in world.document()["layers"]}
     assert layers["cabling"]["why_not"].startswith("InfiniBand has no LLDP")
-    assert (layers["reach"]["checked"], layers["reach"]["why_not"]) == (0, "no addresses: not asked")
+    assert (layers["reach"]["checked"], layers["reach"]["why_not"]) == (0, "no addresses: not checked")
     assert layers["rdma"]["checked"] == layers["reach"]["not_checked"] == 4 * len(world.pairs)
     assert {each["rtt_ms"] for each in verdict["measures"]} == {None}
     assert verify_output.lines(world.verdict(), verdict)[0] == "4 of 4 rails proven between 4 nodes"
     # reach alone asked nothing
     failures, _warnings, verdict = ended(world, layers=["reach"])
     assert failures == [("RV807", ["gpu01", "gpu02", RAIL, "gpu04"])]
-    assert verdict["failures"][0]["cause"] == "no addresses: not asked"
+    assert verdict["failures"][0]["cause"] == "no addresses: not checked"
 
     for transfer in world.transfers(NODE, RAIL):
         transfer.update(gbits=None, error="ai-1 could not be met at 10.0.0.1, TCP port 40000")
@@ -835,8 +840,8 @@ def test_a_port_that_a_pod_has_is_held_and_where_pods_take_whole_devices_not_gon
 
 def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -> None:
     path = "/etc/systemd/network/70-railyard-ens3.network"
-    change = {"subject": path, "attribute": "content", "before": None, "after": "[Match]"}
-    loaded = {"subject": "systemd-networkd", "attribute": "loaded", "before": False, "after": True}
+    change = {"subject": path, "attribute": "content", "before": None, "after": "[Match]", "kind": "file"}
+    loaded = {"subject": "systemd-networkd", "attribute": "loaded", "before": False, "after": True, "kind": "step"}
     world.states[NODE]["rail_ports"] = {"changes": [change, loaded]}
     assert found(world) == []
     (warning,) = world.document()["warnings"]
@@ -846,7 +851,15 @@ def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -
 
 def test_an_edited_mode_of_the_next_boot_drifts(world: World) -> None:
     world.states[NODE]["rdma_netns_mode"] = {
-        "changes": [{"subject": "/etc/modprobe.d/x.conf", "attribute": "netns_mode", "before": "x", "after": "y"}],
+        "changes": [
+            {
+                "subject": "/etc/modprobe.d/x.conf",
+                "attribute": "netns_mode",
+                "before": "x",
+                "after": "y",
+                "kind": "file",
+            }
+        ],
         "gathered": {"next_boot": "shared", "next_boot_source": "/etc/modprobe.d/x.conf"},
     }
     assert found(world, DRIFT) == [("RV302", NODE, None)]
@@ -907,7 +920,7 @@ def test_what_is_measured_beside_another_run_fails_nothing_and_is_told_once(worl
     both, one = verdict["warnings"]
     nodes = ", ".join(name for name in world.plans if name in world.others)
     assert (both["code"], both["what"]) == ("RV856", "bandwidth and latency of %s" % nodes)
-    assert both["found"] == "anna@bastion (48213) too, since 2026-11-22T10:02:01Z"
+    assert both["found"] == "also anna@bastion (48213), since 2026-11-22T10:02:01Z"
     assert one["what"] == "bandwidth and latency of %s" % NODE and one["found"].startswith("job 12 of AWX")
     # nobody else has slow transfers excused by it
     world.others = {partners[-1]: [other]}
@@ -951,6 +964,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
     assert failure.pop("rails") == [RAIL]
     assert failure == {
         "code": "RV404",
+        "name": "mtu-mismatch",
         "layer": "link",
         "node": NODE,
         "rail": RAIL,
@@ -960,7 +974,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
         "found": "1500",
         "cause": CODES["RV404"].cause,
         "remedy": CODES["RV404"].remedy,
-        "mends": "playbooks/hosts.yml --limit ai-2",
+        "playbook": "playbooks/hosts.yml --limit ai-2",
     }
     measures = ["rail", "from", "to", "gbits", "latency_us", "rtt_ms", "mtu", "gpu", "ok"]
     assert list(verdict["measures"][0]) == measures
@@ -972,7 +986,9 @@ def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
     verdict = world.verdict()
     lines = verify_output.lines(verdict, world.document(), "reports/verify.json")
     assert lines[0] == "3 of 4 rails proven between 4 nodes"
-    assert any(line.startswith("RV401 ai-2 gpu03: link ens3: expected up, found down. Likely: ") for line in lines)
+    assert any(
+        line.startswith("link-disabled (RV401) ai-2 gpu03: link ens3: expected up, found down. ") for line in lines
+    )
     assert len(lines) < 45
     many = World(plan(32), rounds=8)
     for name in many.plans:
@@ -981,9 +997,10 @@ def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
     lines = verify_output.lines(many.verdict(), many.document())
     assert len(lines) < 50
     # what is the same on many nodes is one line
-    told = [line for line in lines if line.startswith("RV4")]
+    told = [line for line in lines if "(RV4" in line]
     assert len(told) == len(many.fabric["rails"]) and "and 20 more nodes" in lines
-    assert told[0].split(":")[0] == "RV404 ai-1, ai-2, ai-3, ai-4 and 28 more gpu01" and "--limit" not in told[0]
+    assert told[0].split(":")[0] == "mtu-mismatch (RV404) ai-1, ai-2, ai-3, ai-4 and 28 more gpu01"
+    assert "--limit" not in told[0]
     for number, name in enumerate(many.plans):
         many.nic(name, "gpu01")["mtu"] = 1500 + number
     lines = verify_output.lines(many.verdict(), many.document())
@@ -1057,7 +1074,10 @@ def test_codes_are_of_their_layers_and_documented() -> None:
     for code in CODES.values():
         assert code.layer in LAYERS and set(after(code)) <= set(LAYERS)
         assert re.match(r"RV\d{3}\Z", code.code)
-        assert "| %s | %s | %s |" % (code.code, code.layer, code.title) in page, "docs/verify.md lacks %s" % code.code
+        row = (code.label, code.layer, code.title, code.cause, code.playbook or "by hand")
+        assert "| %s | %s | %s | %s | %s |\n" % row in page, "docs/verify.md has no row of %s" % code.code
+        assert re.match(r"[a-z0-9]+(-[a-z0-9]+)+\Z", code.name)
+    assert len({code.name for code in CODES.values()}) == len(CODES)
     harmed = (
         {row[2] for row in (*HARMS, *POD_HARMS)}
         | {"RV950"}

@@ -8,6 +8,10 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
+    Lack,
+    alike,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
@@ -199,17 +203,17 @@ def test_what_was_seen_is_said() -> None:
 
     said = told(no_rule)
     assert said["what"] == "net3 of pod default/ai-rails-2: rule from 172.16.13.2"
-    assert (said["expected"], said["found"]) == ("a table of its own", "no rule")
+    assert (said["expected"], said["found"]) == ("its own table", "no rule")
     said = told(no_rule, PLAIN)
     assert said["expected"] == "table 103 at 10003"
-    assert told(twice)["found"] == "pod default/ai-rails-1 has it too" and told(twice)["peer"] == "ai-1"
-    assert told(drop("links"))["cause"] == "it was attached (gpu03-sriov), and something took it away since"
+    assert told(twice)["found"] == "also in pod default/ai-rails-1" and told(twice)["peer"] == "ai-1"
+    assert told(drop("links"))["cause"] == "it was attached (gpu03-sriov) and removed afterwards"
     gone = told(lambda w: (drop("links")(w), w.pod(NODE)["networks"].pop(2)))
     assert gone["found"] == "4 interfaces: eth0, net1, net2, net4" and "older than the network" in gone["cause"]
     index = told(setting("environment", NCCL_IB_GID_INDEX="1"))
     assert index["expected"] == "none, or 3" and index["found"].startswith("1; 172.16.11.2 of gpu01 (mlx5_11) is at 3")
     over = told(setting("environment", NCCL_IB_ADDR_FAMILY="AF_INET6"))
-    assert "environment stands over" in over["cause"] and over["found"] == "NCCL_IB_ADDR_FAMILY=AF_INET6"
+    assert "overrides its file" in over["cause"] and over["found"] == "NCCL_IB_ADDR_FAMILY=AF_INET6"
     assert "MAC address" in told(one_mac, SHARED)["cause"] and "spoof check" in told(one_mac)["cause"]
 
 
@@ -289,8 +293,8 @@ def test_what_failed_below_is_not_told_again_of_pods(world: World) -> None:
     world = World(plan())
     pending("Unschedulable: 1 Insufficient spidernet.io/gpu03_sriov")(world)
     assert world.cluster is not None
-    short = {"subjects": [NODE], "what": "reports 0 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "reason": "x"}
-    world.cluster["lacks"].append(short)
+    short = Lack(NODE, "reports 0 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "x", RAIL)
+    world.cluster["lacks"] += [each._asdict() for each in alike([short])]
     assert found(world) == [("RV901", NODE, RAIL)]
 
 
@@ -352,7 +356,7 @@ def test_files_on_nodes_are_state(harm: Harm, code: str | None, expected: str) -
         assert [each["code"] for each in failures] == ([code] if code else [])
         assert not code or (failures[0]["node"] == NODE and failures[0]["expected"].startswith(expected))
     if code == "RV950":
-        assert failures[0]["mends"] == "playbooks/hosts.yml --limit ai-2"
+        assert failures[0]["playbook"] == "playbooks/hosts.yml --limit ai-2"
 
 
 def test_what_the_inventory_sets_over_the_plan_is_no_drift() -> None:

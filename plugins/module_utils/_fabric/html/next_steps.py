@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
     Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, label
 
 Document = t.Mapping[str, t.Any]
 
@@ -43,6 +43,15 @@ class Step(t.NamedTuple):
     plays: t.Sequence[str]
     cells: t.Sequence[tuple[str, str]] = ()
     cables: t.Mapping[tuple[str, str], str] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of its code; empty if the code is not one of verify."""
+        return CODES[self.code].name if self.code in CODES else ""
+
+    @property
+    def label(self) -> str:
+        return label(self.code)
 
     def place(self, place: tuple[str, str]) -> str:
         """A place in words, with the other end of its cable."""
@@ -123,7 +132,7 @@ def _step(origin: str, members: t.Sequence[Failure], leaves: _Leaves) -> Step:
         first.remedy,
         places,
         _shared(places, leaves),
-        joined([each.mends for each in members if each.mends]),
+        joined([each.playbook for each in members if each.playbook]),
         [*places, *whole, *peers],
         _cables(first.layer, places, leaves),
     )
@@ -157,10 +166,10 @@ def _shared(places: t.Sequence[tuple[str, str]], leaves: _Leaves) -> str:
     return ""
 
 
-def joined(mends: t.Sequence[str]) -> list[str]:
+def joined(playbooks: t.Sequence[str]) -> list[str]:
     """Playbooks with their limits, each playbook once with all of its nodes; without a limit it covers all."""
     limits: dict[str, dict[str, None]] = {}
-    for each in mends:
+    for each in playbooks:
         play, limit, nodes = each.partition(_LIMIT)
         known = limits.setdefault(play, {})
         known.update(dict.fromkeys(nodes.split(",") if limit else [""]))

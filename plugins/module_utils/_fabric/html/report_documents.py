@@ -43,8 +43,7 @@ class Layer(t.NamedTuple):
 
 
 class Failure(t.NamedTuple):
-    """One cause. Texts are empty where there is none; ``mends`` is a playbook with its ``--limit``; ``rails``: all that
-    it is about, the node's own where it is of no rail."""
+    """One failure. Missing texts are empty; ``playbook``: with its ``--limit``; ``rails``: all that it concerns."""
 
     code: str
     layer: str
@@ -56,7 +55,7 @@ class Failure(t.NamedTuple):
     found: str
     cause: str
     remedy: str
-    mends: str
+    playbook: str
     rails: t.Sequence[str] = ()
 
     @property
@@ -330,6 +329,7 @@ def _layer(read: _Read, data: Data, place: str) -> Layer:
 def _failure(read: _Read, data: Data, place: str) -> Failure:
     texts = {key: read.text(data, key, place) for key in Failure._fields if key != "rails"}
     rails = read.names(data, "rails", place) if data.get("rails") is not None else ()
+    texts["playbook"] = texts["playbook"] or read.text(data, "mends", place)  # as versions before 0.2 wrote it
     return Failure(rails=rails, **texts)
 
 

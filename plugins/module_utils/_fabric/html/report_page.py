@@ -46,7 +46,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.pla
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
 
 # Steps of the summary for a terminal.
 _LINES = 5
@@ -82,7 +82,7 @@ class Report:
         for number, step in enumerate(self.steps[:_LINES], 1):
             place = step.place(step.places[0])
             place += " and {:,} more".format(len(step.places) - 1) if len(step.places) > 1 else ""
-            title = " ".join(filter(None, (step.code, step.title)))
+            title = " ".join(filter(None, (step.label, step.title)))
             said.append("%d. %s: %s. Remedy: %s." % (number, place, title, step.remedy or "none known"))
         if len(self.steps) > _LINES:
             said.append("... and %s more" % count(len(self.steps) - _LINES, "step"))

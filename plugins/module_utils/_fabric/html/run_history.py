@@ -10,7 +10,7 @@ import statistics
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import FAILED, OK, Verdict
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import STATE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import STATE
 
 Place = t.Tuple[str, str]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import ROUTE, RULE, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
     Refused,
@@ -372,9 +372,9 @@ class Plan:
             if (key in wanted and surplus) or (
                 key not in wanted and (key in gone or (rule.version, rule.priority) in priorities)
             ):
-                self._change(
-                    "rule %d" % rule.priority, rule.selector, rule.action, None, _bound(self._rtnl.delete_rule, rule)
-                )
+                port = next((each.name for each in targets if each.port.priority == rule.priority), None)
+                act = _bound(self._rtnl.delete_rule, rule)
+                self._change("rule %d" % rule.priority, rule.selector, rule.action, None, act, RULE, port)
 
     def _remove_routes(self, old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
         wanted = [route for target in targets for route in port_routes(target.port, target.link.ifindex)]
@@ -386,7 +386,8 @@ class Plan:
                 continue
             if route_key(route) in places or any(is_same_route(route, each) for each in gone):
                 netdev = self._name_of(route.oif)
-                self._change(netdev, route_name(route), str(route), None, _bound(self._rtnl.delete_route, route))
+                act = _bound(self._rtnl.delete_route, route)
+                self._change(netdev, route_name(route), str(route), None, act, ROUTE)
 
     def _remove_addresses(self, leaving: t.Container[tuple[int, Interface]], targets: t.Sequence[Target]) -> None:
         wanted = {target.link.ifindex: target for target in targets if target.port.sides}
@@ -441,7 +442,8 @@ class Plan:
                 if (version, priority, source, oif, table) not in live_rules:
                     rule = Rule(version, priority, source, oif, table, True)
                     subject = "rule %d" % priority
-                    self._change(subject, rule.selector, None, rule.action, _bound(self._rtnl.add_rule, rule))
+                    act = _bound(self._rtnl.add_rule, rule)
+                    self._change(subject, rule.selector, None, rule.action, act, RULE, target.name)
 
     def _add_address(self, target: Target, side: Side) -> None:
         address, link = side.address, target.link
@@ -474,7 +476,7 @@ class Plan:
         return act
 
     def _add_route(self, netdev: str, route: Route) -> None:
-        self._change(netdev, route_name(route), None, str(route), _bound(self._rtnl.add_route, route))
+        self._change(netdev, route_name(route), None, str(route), _bound(self._rtnl.add_route, route), ROUTE)
 
     def _routes(self) -> list[Route]:
         """The routes that will be there when the links have been seen to, and what is to go is gone."""
@@ -488,7 +490,16 @@ class Plan:
         link = self._seen.links.get(ifindex)
         return link.name if link else str(ifindex)
 
-    def _change(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: t.Callable[[], None]) -> None:
+    def _change(
+        self,
+        subject: str,
+        attribute: str,
+        before: t.Any,
+        after: t.Any,
+        act: t.Callable[[], None],
+        kind: str = "",
+        port: str | None = None,
+    ) -> None:
         def checked() -> None:
             try:
                 act()
@@ -501,7 +512,7 @@ class Plan:
                     "see the kernel's messages (dmesg), and what else manages this interface",
                 ) from None
 
-        self.changes.append(Change(subject, attribute, before, after, checked))
+        self.changes.append(Change(subject, attribute, before, after, checked, kind, port))
 
     def raise_errors(self) -> None:
         raise_all(self.errors)

@@ -10,7 +10,7 @@ import contextlib
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
@@ -153,7 +153,7 @@ class Plan:
             self._add(pf.pci, "sriov_drivers_autoprobe", pf.autoprobe, wanted, lambda: pf.unhush(wanted))
         elif pf.marked is not None:
             mark = MARK % pf.pci
-            self._add(mark, "left by a run that was cut off", True, None, lambda: pf.system.remove_file(mark))
+            self._add(mark, "left by a run that was cut off", True, None, lambda: pf.system.remove_file(mark), STEP)
         if self.recount:
             self._plan_new()
         else:
@@ -256,8 +256,9 @@ class Plan:
             )
         )
 
-    def _add(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act) -> None:
-        self.changes.append(Change(subject, attribute, before, after, act))
+    def _add(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act, kind: str = "") -> None:
+        port = None if subject in (self.pf.pci, self.pf.netdev) else self.pf.pci
+        self.changes.append(Change(subject, attribute, before, after, act, kind, port))
 
 
 def _same(name: str, live: t.Any, wanted: t.Any) -> bool:

@@ -36,6 +36,9 @@ _NAMES = 4
 # The API server writes whole thousands shorter: 1000 units are "1k".
 _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
+_FUNCTIONS = ("sriov", "ib-sriov", "host-device")
+# The id of a pool that is in use, and gives fewer addresses than planned.
+EXCLUDED = "pool-excludes"
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
 # (kind, namespace, name), the namespace empty where there is none.
@@ -44,11 +47,17 @@ Live = t.Mapping[Name, Object]
 
 
 class Lack(t.NamedTuple):
-    """What is not there yet: of which node or object, what, and the likeliest reason with what to look at."""
+    """What is not there yet: of which node or object, what, and the likeliest reason with what to look at.
+
+    For programs: ``rail``, ``playbook`` (what fixes it) and ``id`` (which kind of thing it is) where they are known.
+    """
 
     subject: str
     what: str
     reason: str
+    rail: str | None = None
+    playbook: str | None = None
+    id: str = ""
 
 
 def beside(kinds: t.Iterable[Kind]) -> set[Kind]:
@@ -115,7 +124,8 @@ class Goal:
             have = live.get((each["kind"], "", each["metadata"]["name"])) if each["kind"] == "SpiderIPPool" else None
             closed = replacement_table.closed(have) if have else None
             if closed:
-                found.append(Lack("SpiderIPPool %s" % each["metadata"]["name"], *closed))
+                kind = "" if (have or {})["spec"].get("disable") else EXCLUDED
+                found.append(Lack("SpiderIPPool %s" % each["metadata"]["name"], *closed, id=kind))
         return found
 
     def _of_node(self, name: str, wanted: t.Mapping[str, int], nodes: t.Mapping[str, Object]) -> t.Iterator[Lack]:
@@ -145,6 +155,8 @@ class Goal:
                 "reports %s of %d %s (rail %s)"
                 % ("none" if units is None else units, wanted[resource], resource, self._rails[resource]),
                 self._short(resource, units, wanted[resource]),
+                self._rails[resource],
+                _HOSTS if self._by_hosts(resource, units) else None,
             )
 
     def _no_plugin(self, node: Object) -> str:
@@ -158,8 +170,12 @@ class Goal:
             " spec.nodeName=%s)" % node["metadata"]["name"]
         )
 
+    def _by_hosts(self, resource: str, units: int | None) -> bool:
+        """Whether the node is the reason for a short resource, and not its device plugin."""
+        return not units or self._attachments[resource] in _FUNCTIONS
+
     def _short(self, resource: str, units: int | None, wanted: int) -> str:
-        functions = self._attachments[resource] in ("sriov", "ib-sriov", "host-device")
+        functions = self._attachments[resource] in _FUNCTIONS
         if units is None or units == 0:
             if functions:
                 return "its device plugin sees no such function: see the port's VFs, driver and link (%s)" % _HOSTS
@@ -170,28 +186,35 @@ class Goal:
 
 
 class Alike(t.NamedTuple):
-    """Subjects that lack the same for the same reason."""
+    """Subjects of which the same is missing for the same reason. ``reasons``: that of each subject."""
 
     subjects: list[str]
     what: str
     reason: str
+    reasons: list[str]
+    rail: str | None
+    playbook: str | None
+    id: str
 
 
 def alike(lacks: t.Sequence[Lack]) -> list[Alike]:
     """What lacks alike, once; a reason that names its node says the same of each, and then names NODE."""
-    found: dict[tuple[str, str], list[Lack]] = {}
+    found: dict[Lack, list[Lack]] = {}
     for lack in lacks:
-        found.setdefault((lack.what, lack.reason.replace(lack.subject, "NODE")), []).append(lack)
+        found.setdefault(lack._replace(subject="", reason=lack.reason.replace(lack.subject, "NODE")), []).append(lack)
     return [
-        Alike([each.subject for each in group], what, group[0].reason if len(group) == 1 else reason)
-        for (what, reason), group in found.items()
+        Alike(
+            *([each.subject for each in group], same.what, group[0].reason if len(group) == 1 else same.reason),
+            *([each.reason for each in group], *same[3:]),
+        )
+        for same, group in found.items()
     ]
 
 
 def told(groups: t.Sequence[Alike]) -> list[str]:
     """A line for each, with its first subjects."""
     lines = []
-    for subjects, what, reason in groups[:_SHOWN]:
+    for subjects, what, reason in (each[:3] for each in groups[:_SHOWN]):
         more = " and %d more" % (len(subjects) - _NAMES) if len(subjects) > _NAMES else ""
         lines.append("%s%s: %s. Likely: %s." % (", ".join(subjects[:_NAMES]), more, what, reason))
     if len(groups) > _SHOWN:

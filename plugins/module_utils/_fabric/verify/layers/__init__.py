@@ -4,6 +4,6 @@
 
 """The layers of verify and drift, one module each.
 
-May import: _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.model,
+May import: _common, _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.model,
 _fabric.plan, _fabric.text, _fabric.verify.base, _fabric.verify.probing.
 """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The proof that rails carry traffic: what a node probes of its partner, and what all results together say."""
+"""What a node probes of its partner to prove that rails carry traffic."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _six(port: Result, other: Result) -> dict[str, str]:
 
 
 def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool) -> dict[str, t.Any] | None:
-    """The partner's next rail. Where rails shall reach each other and have no gateways, there is no way to be tried."""
+    """The partner's next rail. Rails that must reach each other need gateways; without them nothing is probed."""
     if cross_rail and not port.get("gateway"):
         return None
     others = [rail for rail in theirs if rail != port["rail"] and theirs[rail].get("address")]
@@ -138,11 +138,11 @@ def summary(
         "rails_proven": len(proven),
         "checks": checks,
         "table": _table(rails, checks),
-        "failures": _failures(checks) + [_NOBODY % rail for rail, well in of_rail.items() if checks and not well],
+        "failures": _failures(checks) + [_NO_PORTS % rail for rail, well in of_rail.items() if checks and not well],
     }
 
 
-_NOBODY = "%s: no two of the nodes that met have a port on it. Remedy: let more nodes take part, or more rounds."
+_NO_PORTS = "%s: no two of the nodes that met have a port on it. Remedy: let more nodes take part, or more rounds."
 
 
 def _has_port(node: Node | None, rail: str) -> bool:
