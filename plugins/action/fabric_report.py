@@ -52,7 +52,7 @@ class ActionModule(Door):
             except RailyardError as error:
                 draw = False
                 warnings.append(str(error))
-                notes.append("There are no charts: %s" % error)
+                notes.append("No charts are drawn: %s" % error)
         material = Material(
             *(document, plan_tables.digest(document), said, verdicts, runs, _fabric_files.version(), notes, draw),
             _fabric_files.inventory(options["file"] or ""),
@@ -89,7 +89,7 @@ def _made(material: Material, loaded: str) -> tuple[Report, bytes]:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         if not loaded:
             raise
-        # it lacks what every plan has; the verdicts were looked at before
+        # a required part of the plan is missing; the verdicts were checked before
         said = "the plan is not as it is written (%s: %s)" % (type(error).__name__, error)
         raise RailyardError(said, loaded, "run %s again, with -e report_dir=DIR" % playbook("plan")) from error
 

@@ -51,7 +51,7 @@ _STATES = {
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "
 _PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_others"
-# Options of the role nccl that stand over the plan.
+# Options of the role nccl that override the plan.
 _OWN = ("nccl_settings", "nccl_ucx_settings")
 _INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
 
@@ -59,7 +59,7 @@ Row = t.Dict[str, t.Any]
 
 
 class ActionModule(Door):
-    """Judges what nodes told; documented in ``plugins/modules/fabric_verify.py``."""
+    """Judges the reports of nodes; documented in ``plugins/modules/fabric_verify.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         "kind": {"type": "str", "choices": [VERIFY, DRIFT], "default": VERIFY},
@@ -84,10 +84,10 @@ class ActionModule(Door):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         hosts = {name: self._vars["hostvars"].raw_get(name) for name in options["nodes"]}
-        strangers = [name for name, held in hosts.items() if "railyard_node" not in held]
-        if strangers:
-            remedy = "take the inventory that the fabric file gives (-i), and nodes of it"
-            raise RailyardError("no plan knows of %s" % ", ".join(strangers[:5]), "nodes", remedy)
+        unknown_nodes = [name for name, held in hosts.items() if "railyard_node" not in held]
+        if unknown_nodes:
+            remedy = "use the inventory with the fabric file (-i), and nodes of it"
+            raise RailyardError("not in the plan: %s" % ", ".join(unknown_nodes[:5]), "nodes", remedy)
         if not hosts:
             raise RailyardError("no node is named", "nodes", "name nodes of the fabric with --limit, or none")
         fabric: Row = next(iter(hosts.values()))["railyard_fabric"]
@@ -118,7 +118,7 @@ class ActionModule(Door):
             _run_history.keep(options["report_dir"], options["kind"], options["history"])
             done = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
         except RailyardError:
-            # what took so long to find out is not lost with the file
+            # the verdict is shown even if the file cannot be written
             Display().display("\n".join(verify_output.lines(verdict, written)))
             raise
         lines = verify_output.lines(verdict, written, done[0]["path"])
@@ -142,13 +142,13 @@ class ActionModule(Door):
 
 
 def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeReport:
-    """What one host's variables hold of it."""
+    """The report of one host from its variables."""
     node: Row = held["railyard_node"]
     info: Row = held.get(_INFO) or {}
     if not info:
         # of a run of several plays, such as site.yml
         return NodeReport(
-            name, node, None, {}, why="it failed earlier in this run, and was not asked: see its error above"
+            name, node, None, {}, why="it failed earlier in this run and was not read: see its error above"
         )
     if info.get("unreachable"):
         return NodeReport(name, node, None, {}, why=_first(info.get("msg")), code="RV001")
@@ -161,7 +161,7 @@ def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeRe
     results: dict[str, Row] = {}
     for module, variable in _STATES.items() if states else ():
         result = held.get(variable)
-        # a layer of which the plan has nothing was passed over
+        # a layer that is not planned was skipped
         if result and not result.get("skipped") and not result.get("unreachable"):
             results[module] = result
     after = (held.get(_AFTER) or {}).get("counters") or {}
@@ -183,7 +183,7 @@ def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeRe
 
 
 def _inside(result: Row | None) -> tuple[Row | None, str]:
-    """What ``rail_pods`` told, or why it could not."""
+    """The result of ``rail_pods``, or why it failed."""
     if not result or result.get("skipped"):
         return None, ""
     if "pods" not in result:
@@ -193,12 +193,12 @@ def _inside(result: Row | None) -> tuple[Row | None, str]:
 
 def _first(text: t.Any) -> str:
     line = next((line.strip() for line in str(text or "").splitlines() if line.strip()), "no message")
-    # as ansible-core 2.19 begins what it says of a connection
+    # the prefix of ansible-core 2.19 for connection errors
     return line[len(_PREFIX) :] if line.startswith(_PREFIX) else line
 
 
 def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
-    """What the actions of the cluster said; an error of the first two is one. Those that nobody wanted said nothing."""
+    """The results of the cluster's actions; an error of the first two is an error. Skipped actions have no result."""
     if cluster is None:
         return None
     ready, objects = _answer(cluster, "ready"), _answer(cluster, "objects")
@@ -215,13 +215,13 @@ def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
 
 
 def _answer(cluster: t.Mapping[str, t.Any], key: str) -> Row:
-    """A task's result; empty where the task was not to be run."""
+    """The result of a task; empty if it was skipped."""
     result: Row = cluster.get(key) or {}
     return {} if result.get("skipped") else result
 
 
 def _digest(file: str | None) -> str | None:
-    """Which plan it was; None where hosts come from no fabric file that can be read here."""
+    """The digest of the plan; None if no fabric file can be read here."""
     try:
         return plan_tables.digest(_planned.document(file))
     except RailyardError:

@@ -15,7 +15,7 @@ description:
   - Reads what is in the directory of reports and writes C(report.html) beside it, one file that needs nothing else,
     loads nothing and runs nothing. Runs on the control node alone and contacts no host.
   - The matrix of rails and nodes, what to do first, layers, bandwidth and latency, failures, drift, findings, counters,
-    earlier runs and the topology; see C(docs/report.md). A document that is not there is no section, and is said to be
+    earlier runs and the topology; see C(docs/report.md). A missing document has no section, and is reported as
     missing.
   - The same documents, version and matplotlib give the same bytes. All dates are the documents' own.
   - Charts need Python's C(matplotlib) on the control node. Without it there is a warning, and the figures are tables.
@@ -27,7 +27,7 @@ attributes:
     description: Reads everything, writes nothing, and says what would be written.
     support: full
   diff_mode:
-    description: The page is written anew as a whole.
+    description: The page is written again as a whole.
     support: none
 options:
   report_dir:
@@ -70,7 +70,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 state:
-  description: V(ok), V(failed), or V(not verified) where there is no verdict of verify and no proof.
+  description: V(ok), V(failed), or V(not verified) without a verdict of verify.
   returned: success
   type: str
   sample: failed

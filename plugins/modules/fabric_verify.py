@@ -10,7 +10,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_verify
-short_description: Hold what nodes told against the plan, layer by layer
+short_description: Compare the live state of nodes with the plan
 version_added: 0.2.0
 description:
   - Reads from the variables of each node what the tasks of the role C(verify), and roles in check mode, have
@@ -18,9 +18,9 @@ description:
     C(playbooks/drift.yml) use it.
   - A layer that fails on a rail of a node makes those below it pointless there, and there alone. So one cause gives one
     failure, with its code, rail, node, what was expected, what is, the likeliest cause, the remedy, and the playbook
-    that mends it.
+    that fixes it.
   - Writes the verdict as JSON and JUnit XML, and puts the one before aside under C(history).
-  - A failure does not fail the task; it is told in RV(ok) and RV(failures).
+  - A failure does not fail the task; it is returned in RV(ok) and RV(failures).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
@@ -33,7 +33,7 @@ attributes:
     support: none
 options:
   kind:
-    description: V(drift) leaves out what is no state of a node or the cluster, such as cables and traffic.
+    description: V(drift) skips what is not configuration of a node or the cluster, such as cables and traffic.
     type: str
     choices: [verify, drift]
     default: verify
@@ -143,7 +143,7 @@ failures:
 bad:
   description:
     - Of each node with a bad rail those that failed, and an empty list of each that is known to be well.
-    - A node of which neither is known is not there, because it does not answer, because nobody sent traffic over one of
+    - A node of which neither is known is not there, because it does not answer, because no traffic was sent over one of
       its rails, or because not all layers and rails were asked for.
   returned: success
   type: dict

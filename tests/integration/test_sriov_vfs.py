@@ -185,7 +185,7 @@ def test_another_mac_rebinds_that_vf_alone(guest: t.Any) -> None:
     ports = [{"pci": ONE, "attributes": [FIRST, dict(SECOND, mac="02:52:00:05:00:77")]}]
     done = run(guest, ports=ports, persist=False)
     assert done["changes"] == [
-        {"subject": ONE + " vf 1", "attribute": "mac", "before": SECOND["mac"], "after": "02:52:00:05:00:77"}
+        {"subject": ONE + " vf 1", "attribute": "mac", "before": SECOND["mac"], "after": "02:52:00:05:00:77", "port": ONE}
     ]
     after = indices(guest)
     assert after[0] == before[0] and after[1] != before[1]
@@ -250,7 +250,8 @@ def test_killed_anywhere_the_next_run_converges(guest: t.Any, moment: str | floa
 def test_killed_between_unbind_and_bind(guest: t.Any) -> None:
     guest.run("cd /sys/bus/pci/devices/%s/virtfn1; echo 0000:05:10.2 > driver/unbind" % ONE)
     done = run(guest, ports=PORTS, persist=False)
-    assert done["changes"] == [{"subject": ONE + " vf 1", "attribute": "bound", "before": False, "after": True}]
+    bound = {"subject": ONE + " vf 1", "attribute": "bound", "before": False, "after": True, "port": ONE}
+    assert done["changes"] == [bound]
     assert_as_wanted(guest)
 
 

@@ -169,7 +169,7 @@ WRONG = [
     (b"", "it is empty"),
     (b"{", "this is not JSON, or only a part of it"),
     (b"\xff\xfe", "this is not JSON"),
-    (b"[]", "it is no mapping"),
+    (b"[]", "it is not a mapping"),
     (b"{}", "says no format"),
     (b'{"format": "1"}', 'format: it is "1", and this reads format 1'),
     (b'{"format": true}', "format: it is true"),
@@ -190,21 +190,21 @@ def test_a_document_that_is_none(raw: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"nodes": None}, "nodes: null is no list of names"),
-        ({"nodes": [1]}, "nodes: [1] is no list of names"),
+        ({"nodes": None}, "nodes: null is not a list of names"),
+        ({"nodes": [1]}, "nodes: [1] is not a list of names"),
         ({"ok": "yes"}, 'ok: "yes" is neither true nor false'),
         ({"began": "yesterday"}, 'began: "yesterday" is no time'),
-        ({"seconds": -1}, "seconds: -1 is no number from 0 on"),
+        ({"seconds": -1}, "seconds: -1 is not a number of 0 or more"),
         ({"matrix": {"n": {"r": "fine"}}}, 'matrix.n.r: "fine" is none of ok, failed, not checked'),
-        ({"matrix": {"n": []}}, "matrix.n: [] is no mapping"),
-        ({"failures": {}}, "failures: {} is no list"),
-        ({"failures": ["x"]}, 'failures[0]: "x" is no mapping'),
-        ({"failures": [{"node": ["x"]}]}, 'failures[0].node: ["x"] is no text'),
-        ({"layers": [{"checked": 1.5}]}, "layers[0].checked: 1.5 is no whole number"),
-        ({"measures": [{"gbits": "fast"}]}, 'measures[0].gbits: "fast" is no number from 0 on'),
+        ({"matrix": {"n": []}}, "matrix.n: [] is not a mapping"),
+        ({"failures": {}}, "failures: {} is not a list"),
+        ({"failures": ["x"]}, 'failures[0]: "x" is not a mapping'),
+        ({"failures": [{"node": ["x"]}]}, 'failures[0].node: ["x"] is not text'),
+        ({"layers": [{"checked": 1.5}]}, "layers[0].checked: 1.5 is not a whole number"),
+        ({"measures": [{"gbits": "fast"}]}, 'measures[0].gbits: "fast" is not a number of 0 or more'),
         ({"measures": [{}, {"gpu": 1}]}, "measures[1].gpu: 1 is neither true nor false"),
-        ({"counters": [{"before": True}]}, "counters[0].before: true is no whole number"),
-        ({"cluster": "up"}, 'cluster: "up" is no mapping'),
+        ({"counters": [{"before": True}]}, "counters[0].before: true is not a whole number"),
+        ({"cluster": "up"}, 'cluster: "up" is not a mapping'),
     ],
 )
 def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.Any], said: str) -> None:
@@ -215,13 +215,13 @@ def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.A
 
 def test_numbers_that_are_none_are_no_json(two: Sample) -> None:
     raw = json.dumps(dict(two.verify(BEGAN, True, 1.0), seconds=float("nan"))).encode()
-    with pytest.raises(RailyardError, match="NaN is no number"):
+    with pytest.raises(RailyardError, match="NaN is not a number"):
         report_documents.verdict(raw, "v.json", "verify")
 
 
 def test_findings_that_are_none() -> None:
     for raw, said in (
-        (b'{"format": 1}', "files: it is no list"),
+        (b'{"format": 1}', "files: it is not a list"),
         (b'{"format": 1, "files": [{"file": "f", "findings": [{"severity": "bad"}]}]}', "severity"),
     ):
         with pytest.raises(RailyardError, match=said):

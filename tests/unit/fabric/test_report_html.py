@@ -648,5 +648,5 @@ def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Samp
 
 def test_a_wrong_proof_is_named(two: Sample) -> None:
     verdict = dict(two.verify(BEGAN, False, 1.0), proof={"gpu01": 5})
-    with pytest.raises(RailyardError, match="proof.gpu01: 5 is no mapping"):
+    with pytest.raises(RailyardError, match="proof.gpu01: 5 is not a mapping"):
         _report(two, verdict)

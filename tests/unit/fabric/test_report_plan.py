@@ -420,7 +420,7 @@ def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t
         (b"{", "this is not JSON"),
         (b"[]", "this is not a plan"),
         (b'{"format": 2, "fabric": {}, "rails": [], "nodes": []}', "the plan's format is 2"),
-        (b'{"format": 1, "fabric": {}, "rails": []}', "the plan lacks nodes"),
+        (b'{"format": 1, "fabric": {}, "rails": []}', "the plan has no nodes"),
         (b"[" * 100000, "this is not JSON"),
     ],
 )

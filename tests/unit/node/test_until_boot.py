@@ -32,7 +32,8 @@ def test_reasons_are_told_until_they_are_forgotten(tmp_path: Path) -> None:
     until = UntilBoot(system, "roce_qos")
     assert until.read() == [] and until.keep([]) == []
     (change,) = until.keep([STAYS])
-    assert change.as_dict() == {"subject": FILE, "attribute": "reboot_reasons", "before": None, "after": [REASON]}
+    expected = {"subject": FILE, "attribute": "reboot_reasons", "before": None, "after": [REASON], "kind": "file"}
+    assert change.as_dict() == expected
     assert not system.exists("/run")
     change.act()
     assert json.loads(system.read(FILE) or "") == [{"id": "qos", "subjects": ["gpu01"], "detail": ""}]

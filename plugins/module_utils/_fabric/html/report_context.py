@@ -21,7 +21,7 @@ Document = t.Mapping[str, t.Any]
 
 
 class Material(t.NamedTuple):
-    """``digest``: the plan's; ``said``: lint's findings, None where nobody asked; ``runs``: the oldest first, those of
+    """``digest``: the plan's; ``said``: the findings of lint, None if it did not run; ``runs``: the oldest first, those of
     the verdicts among them; ``notes``: what the reader should know of the documents; ``charts``: whether they can be
     drawn; ``inventory``: the path that commands name, where it is known."""
 

@@ -32,7 +32,7 @@ _WHEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
 class Layer(t.NamedTuple):
-    """One layer of the way down; ``why_not``: why what is not checked was not."""
+    """One layer; ``why_not``: why something was not checked."""
 
     name: str
     title: str
@@ -133,7 +133,7 @@ class Said(t.NamedTuple):
 def verdict(raw: bytes, file: str, kind: str) -> Verdict:
     """The document of a kind in these bytes. ``file`` is what errors call it.
 
-    :raises RailyardError: where the bytes are no such document.
+    :raises RailyardError: if the bytes are another document.
     """
     read = _Read(file, "run %s again, or take the file away" % PLAYS[kind])
     data = read.document(raw)
@@ -172,7 +172,7 @@ def plan(raw: bytes, file: str) -> dict[str, t.Any]:
             elif key == "nodes" and not _ports(each.get("ports")):
                 wrong.append("nodes[%d].ports" % at)
     if wrong:
-        said = "it is no plan: %s is missing or wrong" % wrong[0]
+        said = "it is not a plan: %s is missing or wrong" % wrong[0]
         raise RailyardError(said, file, "run %s again, with -e report_dir=DIR" % playbook("plan"))
     return document
 
@@ -189,14 +189,14 @@ def findings(raw: bytes, file: str) -> list[Said]:
     data = read.document(raw)
     read.format(data)
     if not isinstance(data.get("files"), list):
-        raise read.wrong("files", "it is no list")
+        raise read.wrong("files", "it is not a list")
     found = []
     for each, place in read.items(data, "files"):
         name = read.text(each, "file", place)
         for said, at in read.items(each, "findings", place):
             severity = read.text(said, "severity", at)
             if severity not in SEVERITIES:
-                raise read.wrong(at + ".severity", "%s is none" % _shown(severity))
+                raise read.wrong(at + ".severity", "%s is not a severity" % _shown(severity))
             texts = [read.text(said, key, at) for key in ("code", "place", "message", "remedy", "reason")]
             line = read.whole(said, "line", at)
             found.append(Said(name, texts[0], severity, texts[1], line, texts[2], texts[3], texts[4]))
@@ -225,12 +225,12 @@ class _Read:
             said = "it is empty" if not raw.strip() else "this is not JSON, or only a part of it: %s" % error
             raise self.wrong("", said) from None
         if not isinstance(data, dict):
-            raise self.wrong("", "this is no document of Railyard: it is no mapping")
+            raise self.wrong("", "this is not a document of Railyard: it is not a mapping")
         return data
 
     def format(self, data: Data) -> None:
         if "format" not in data:
-            raise self.wrong("", "this is no document of Railyard: it says no format")
+            raise self.wrong("", "this is not a document of Railyard: it has no format")
         said = data["format"]
         if said != FORMAT or isinstance(said, bool):
             raise self.wrong("format", "it is %s, and this reads format %d" % (_shown(said), FORMAT))
@@ -240,7 +240,7 @@ class _Read:
         if value is None:
             return ""
         if isinstance(value, (dict, list)):
-            raise self.wrong(_at(place, key), "%s is no text" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not text" % _shown(value))
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)
@@ -257,13 +257,13 @@ class _Read:
             return None
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
         if not good or not math.isfinite(value):
-            raise self.wrong(_at(place, key), "%s is no number from 0 on" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a number of 0 or more" % _shown(value))
         return float(value)
 
     def whole(self, data: Data, key: str, place: str = "") -> int | None:
         value = data.get(key)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 64):
-            raise self.wrong(_at(place, key), "%s is no whole number" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a whole number" % _shown(value))
         return value
 
     def items(self, data: Data, key: str, place: str = "") -> list[tuple[Data, str]]:
@@ -272,12 +272,12 @@ class _Read:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.wrong(_at(place, key), "%s is no list" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a list" % _shown(value))
         found: list[tuple[Data, str]] = []
         for number, each in enumerate(value):
             at = "%s[%d]" % (_at(place, key), number)
             if not isinstance(each, dict):
-                raise self.wrong(at, "%s is no mapping" % _shown(each))
+                raise self.wrong(at, "%s is not a mapping" % _shown(each))
             found.append((each, at))
         return found
 
@@ -286,18 +286,18 @@ class _Read:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.wrong(key, "%s is no mapping" % _shown(value))
+            raise self.wrong(key, "%s is not a mapping" % _shown(value))
         return value
 
     def names(self, data: Data, key: str, place: str = "") -> list[str]:
         value = data.get(key)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.wrong(_at(place, key), "%s is no list of names" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a list of names" % _shown(value))
         return value
 
 
 def _no_number(said: str) -> float:
-    raise ValueError("%s is no number" % said)
+    raise ValueError("%s is not a number" % said)
 
 
 def _at(place: str, key: str) -> str:
@@ -308,7 +308,7 @@ def _head(read: _Read, data: Data) -> dict[str, t.Any]:
     """What every kind says of its run."""
     began = read.text(data, "began")
     if began and not _WHEN.match(began):
-        raise read.wrong("began", "%s is no time such as 2026-11-21T20:15:00Z" % _shown(began))
+        raise read.wrong("began", "%s is not a time such as 2026-11-21T20:15:00Z" % _shown(began))
     head: dict[str, t.Any] = {key: read.text(data, key) for key in ("fabric", "plan", "railyard")}
     return dict(
         head,
@@ -351,10 +351,10 @@ def _matrix(read: _Read, data: Data) -> dict[str, dict[str, str]]:
     for node, rails in read.mapping(data, "matrix").items():
         place = "matrix.%s" % node
         if not isinstance(rails, dict):
-            raise read.wrong(place, "%s is no mapping" % _shown(rails))
+            raise read.wrong(place, "%s is not a mapping" % _shown(rails))
         for rail, state in rails.items():
             if state not in (OK, FAILED, NOT_CHECKED):
-                said = "%s is none of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
+                said = "%s is not one of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
                 raise read.wrong("%s.%s" % (place, rail), said)
         made[node] = dict(rails)
     return made
@@ -367,7 +367,7 @@ def _unproven(read: _Read, data: Data) -> dict[str, str] | None:
     for rail, each in read.mapping(data, "proof").items():
         place = "proof.%s" % rail
         if not isinstance(each, dict):
-            raise read.wrong(place, "%s is no mapping" % _shown(each))
+            raise read.wrong(place, "%s is not a mapping" % _shown(each))
         if read.text(each, "state", place) == NOT_PROVEN:
             made[rail] = read.text(each, "why", place)
     return made
@@ -376,7 +376,7 @@ def _unproven(read: _Read, data: Data) -> dict[str, str] | None:
 def _proof(read: _Read, data: Data) -> Verdict:
     """A proof's checks as a verdict: each is a measure, and a red one a failure."""
     if not isinstance(data.get("checks"), list):
-        raise read.wrong("checks", "this is no proof: there is no list of checks")
+        raise read.wrong("checks", "this is not a proof: the list of checks is missing")
     checks = []
     for each, place in read.items(data, "checks"):
         measure = _measure(read, each, place)

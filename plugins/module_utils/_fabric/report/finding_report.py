@@ -70,7 +70,7 @@ def as_table(checked: Checked) -> str:
 
 def _then(finding: Finding) -> str:
     if finding.reason:
-        return "It stands because: %s." % finding.reason
+        return "Suppressed: %s." % finding.reason
     return "Remedy: %s." % finding.remedy
 
 

@@ -204,8 +204,13 @@ def alike(lacks: t.Sequence[Lack]) -> list[Alike]:
         found.setdefault(lack._replace(subject="", reason=lack.reason.replace(lack.subject, "NODE")), []).append(lack)
     return [
         Alike(
-            *([each.subject for each in group], same.what, group[0].reason if len(group) == 1 else same.reason),
-            *([each.reason for each in group], *same[3:]),
+            [each.subject for each in group],
+            same.what,
+            group[0].reason if len(group) == 1 else same.reason,
+            [each.reason for each in group],
+            same.rail,
+            same.playbook,
+            same.id,
         )
         for same, group in found.items()
     ]
