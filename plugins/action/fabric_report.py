@@ -25,8 +25,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 
 # Bytes of a document at the most: the verdict of 8,192 nodes has a tenth of it.
 _MOST = 1 << 30
-_KINDS = (report_documents.VERIFY, report_documents.DRIFT, report_documents.PROOF)
-_EARLIER = re.compile(r"(verify|drift|proof)-\d{8}T\d{6}Z\.json\Z")
+_KINDS = (report_documents.VERIFY, report_documents.DRIFT)
+_EARLIER = re.compile(r"(verify|drift)-\d{8}T\d{6}Z\.json\Z")
 
 
 class ActionModule(Door):
@@ -127,18 +127,12 @@ def _read(path: str) -> bytes:
 
 
 def _verdicts(directory: str) -> dict[str, Verdict]:
-    """The newest documents that are there; all that are wrong are said at once.
-
-    A proof beside a verdict of verify is a part of it, or of a run that it does not say.
-    """
+    """The newest verdicts; all that are invalid are reported at once."""
     found: dict[str, Verdict] = {}
     errors = []
     for kind in _KINDS:
         path = os.path.join(directory, kind + ".json")
-        beside = kind == report_documents.PROOF and os.path.exists(
-            os.path.join(directory, report_documents.VERIFY + ".json")
-        )
-        if os.path.exists(path) and not beside:
+        if os.path.exists(path):
             try:
                 found[kind] = report_documents.verdict(_read(path), _fabric_files.shown_path(path), kind)
             except RailyardError as error:

@@ -21,7 +21,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     NodeReport,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import SHARE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
@@ -113,7 +112,7 @@ class ActionModule(Door):
             "seconds": round(time.time() - began, 1),
         }
         written = document(verdict, about)
-        files = _files(verdict, written, fabric, pairs)
+        files = _files(verdict, written)
         try:
             _run_history.keep(options["report_dir"], options["kind"], options["history"])
             done = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
@@ -233,15 +232,9 @@ def _moment(seconds: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _files(verdict: Verdict, written: Row, fabric: Row, pairs: t.Sequence[t.Sequence[str]]) -> dict[str, bytes]:
+def _files(verdict: Verdict, written: Row) -> dict[str, bytes]:
     kind = verdict.run.kind
-    files = {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}
-    if pairs:
-        results = {report.name: report.probed for report in verdict.run.reports.values()}
-        plans = {report.name: report.plan for report in verdict.run.reports.values()}
-        summary = probe_targets.summary(verdict.run.rails, pairs, results, plans)
-        files["proof.json"] = _bytes(dict({"fabric": fabric["name"]}, **summary))
-    return files
+    return {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}
 
 
 def _bytes(value: t.Any) -> bytes:

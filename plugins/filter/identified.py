@@ -26,7 +26,7 @@ options:
     type: dict
     required: true
   nics:
-    description: The NICs of the node as M(railyard.fabric.rail_info) reports them in RV(railyard.fabric.rail_info#module:nics).
+    description: NICs of the node as in RV(railyard.fabric.rail_info#module:nics).
     type: list
     elements: dict
     required: true

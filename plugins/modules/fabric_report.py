@@ -32,7 +32,7 @@ attributes:
 options:
   report_dir:
     description:
-      - The directory on the control node with C(verify.json), C(drift.json), C(proof.json), C(findings.json),
+      - The directory on the control node with C(verify.json), C(drift.json), C(findings.json),
         C(plan.json) and C(history/), as far as they are there; C(report.html) is written to it. It is made where it is
         missing.
     type: path
@@ -83,7 +83,7 @@ summary:
     1. ai-10-1-16-2 gpu03: mtu-mismatch (RV404) the MTU is not as planned. Remedy: set the MTU.
 steps:
   description:
-    - What to do, the first first. Each with its C(origin) (V(lint), V(verify), V(drift), V(proof)), C(code), C(name),
+    - What to do, the first first. Each with its C(origin) (V(lint), V(verify), V(drift)), C(code), C(name),
       C(what), C(places), C(cause), C(remedy), and the C(playbooks) that fix it.
   returned: success
   type: list

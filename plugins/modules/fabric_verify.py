@@ -90,7 +90,7 @@ options:
       - The fabric file, by which the verdict says which plan it is of; that of the inventory where it is not given.
     type: path
   report_dir:
-    description: Directory for C(verify.json), C(verify.junit.xml), C(proof.json) or C(drift.json), C(drift.junit.xml).
+    description: Directory for C(verify.json), C(verify.junit.xml) or C(drift.json), C(drift.junit.xml).
     type: path
     required: true
   history:

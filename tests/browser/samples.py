@@ -138,33 +138,6 @@ class Sample:
             made["boots"][node] = "b-after-a-boot"
         return made
 
-    def proof(self) -> Data:
-        """As the role proof writes it."""
-        first, second = self.nodes[:2]
-        checks = [
-            {
-                "rail": rail,
-                "from": first,
-                "to": second,
-                "ok": not self.faults or rail != self.rails[1],
-                "gbits": 0.1 + 0.01 * at,
-                "rtt_ms": 3.0 + at,
-                "error": "" if not self.faults or rail != self.rails[1] else "the transfer did not end",
-                "remedy": "" if not self.faults or rail != self.rails[1] else "see that the link is up",
-            }
-            for at, rail in enumerate(self.rails)
-        ]
-        good = sum(bool(check["ok"]) for check in checks)
-        return {
-            "fabric": self.plan["fabric"]["name"],
-            "ok": good == len(checks),
-            "rails": len(self.rails),
-            "rails_proven": good,
-            "checks": checks,
-            "table": "",
-            "failures": [],
-        }
-
     def _document(self, kind: str, began: datetime.datetime, failures: list[Data], matrix: Data) -> Data:
         layers = []
         for layer in LAYERS.values():

@@ -185,7 +185,13 @@ def test_another_mac_rebinds_that_vf_alone(guest: t.Any) -> None:
     ports = [{"pci": ONE, "attributes": [FIRST, dict(SECOND, mac="02:52:00:05:00:77")]}]
     done = run(guest, ports=ports, persist=False)
     assert done["changes"] == [
-        {"subject": ONE + " vf 1", "attribute": "mac", "before": SECOND["mac"], "after": "02:52:00:05:00:77", "port": ONE}
+        {
+            "subject": ONE + " vf 1",
+            "attribute": "mac",
+            "before": SECOND["mac"],
+            "after": "02:52:00:05:00:77",
+            "port": ONE,
+        }
     ]
     after = indices(guest)
     assert after[0] == before[0] and after[1] != before[1]

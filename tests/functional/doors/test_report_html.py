@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_fil
 from tests.browser.samples import BEGAN, Sample
 from tests.playbook import ROOT, Played, play
 
-KINDS = ("verify", "drift", "proof")
+KINDS = ("verify", "drift")
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +154,6 @@ def test_without_matplotlib_there_is_a_warning_and_a_page(
     assert "There are no charts: " in (tmp_path / "report.html").read_text()
 
 
-def test_a_proof_of_the_role_is_read(two: Sample, tmp_path: Path) -> None:
-    two.write(tmp_path)
-    (tmp_path / "verify.json").unlink()
-    (tmp_path / "proof.json").write_text(json.dumps(two.proof(), indent=4))
-    result = _work(tmp_path)
-    assert result["steps"][0]["origin"] == "drift" or result["steps"][0]["origin"] == "proof"
-    assert "From proof" in (tmp_path / "report.html").read_text()
-
-
 # -- documents that are none
 
 WRONG = [
@@ -279,7 +270,7 @@ json_values = st.recursive(
 def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataObject) -> None:
     """Any value anywhere in a verdict: it is read and reported, or one line says what is wrong."""
     kind = data.draw(st.sampled_from(KINDS))
-    made = two.proof() if kind == "proof" else getattr(two, kind)(BEGAN, True, *([1.0] if kind == "verify" else []))
+    made = getattr(two, kind)(BEGAN, True, *([1.0] if kind == "verify" else []))
     made = json.loads(json.dumps(made))
     at: t.Any = made
     for _depth in range(data.draw(st.integers(0, 3))):

@@ -80,7 +80,6 @@ def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, 
     reports = tmp_path / "reports"
     verdict = json.loads((reports / "verify.json").read_text())
     assert verdict["ok"] and verdict["kind"] == "verify" and len(verdict["plan"]) == 64
-    assert json.loads((reports / "proof.json").read_text())["rails_proven"] == 8
     assert (reports / "verify.junit.xml").exists() and not (reports / "history").exists()
 
     first, second = world.plans

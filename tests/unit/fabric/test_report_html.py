@@ -98,9 +98,7 @@ def huge() -> Sample:
 def _report(
     sample: Sample, *verdicts: Data, runs: t.Sequence[Data] = (), draw: bool = False, **changes: t.Any
 ) -> report_page.Report:
-    read = [
-        report_documents.verdict(json.dumps(each).encode(), "x.json", each.get("kind", "proof")) for each in verdicts
-    ]
+    read = [report_documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in verdicts]
     earlier = [report_documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in runs]
     known = report_context.Material(
         plan=sample.plan,
@@ -424,31 +422,7 @@ def test_numbers_are_short(value: float, said: str) -> None:
     assert html_charts.short(value) == said
 
 
-# -- proof and history
-
-
-def test_a_proof_alone_is_a_matrix_and_figures(two: Sample) -> None:
-    report = _report(two, two.proof())
-    made = _page(report)
-    assert report.state == "failed" and len(made.all("td", "failed")) == 2 and len(made.all("td", "ok")) == 14
-    assert "the transfer did not end" in made.text and "From proof" in made.text
-    assert "ms" in made.text, "of latency there is only the round trip"
-
-
-def test_a_dead_node_does_not_blame_its_partners() -> None:
-    names = ["n1", "n2", "n3", "n4"]
-    pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
-    measures = [
-        report_documents.Measure("r1", one, other, None, None, None, False, "n3" not in (one, other))
-        for one, other in pairs
-    ]
-    matrix = report_documents.blamed(measures)
-    assert {node: rails["r1"] for node, rails in matrix.items()} == {"n1": "ok", "n2": "ok", "n3": "failed", "n4": "ok"}
-    odd = [each._replace(ok=(each.source, each.target) != ("n1", "n2")) for each in measures]
-    assert (
-        report_documents.blamed([each._replace(ok=each.ok or "n3" in each[1:3]) for each in odd])["n1"]["r1"]
-        == "failed"
-    )
+# -- history
 
 
 def test_what_came_and_went_since_the_run_before(two: Sample) -> None:

@@ -25,7 +25,7 @@ _CABLES = ("link", "cabling", "reach", "rdma")
 
 
 class Step(t.NamedTuple):
-    """One thing to do. ``origin``: lint, verify, drift or proof; ``what``: what is wrong, of each failure; ``places``:
+    """One thing to do. ``origin``: lint, verify or drift; ``what``: what is wrong, of each failure; ``places``:
     node and rail of each; ``shared``: what they have in common; ``plays``: playbooks with their limits; ``cells``:
     nodes and rails that fail for it; ``cables``: place -> leaf and leaf port at the other end of its cable, where the
     step is about cables and the plan knows it."""

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The documents that a report is made of, read from their bytes: the verdicts of verify and drift, proof and findings.
+"""The documents that a report is made of, read from their bytes: the verdicts of verify and drift, and findings.
 
 Whatever the bytes are, there is a value of the right shape or one :class:`RailyardError` with the place and the remedy.
 What is not known here is left alone, so that a newer writer's documents can still be read.
@@ -23,11 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 Data = t.Mapping[str, t.Any]
 
 FORMAT = 1
-VERIFY, DRIFT, PROOF = "verify", "drift", "proof"
+VERIFY, DRIFT = "verify", "drift"
 OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
 NOT_PROVEN = "not proven"
 # What writes each document.
-PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift"), PROOF: playbook("verify")}
+PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift")}
 _WHEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
@@ -92,7 +92,7 @@ class Counter(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """What a run of verify, drift or proof found. ``began`` is empty where the document does not say; ``matrix``: node
+    """What a run of verify or drift found. ``began`` is empty where the document does not say; ``matrix``: node
     -> rail -> one of :data:`OK`, :data:`FAILED`, :data:`NOT_CHECKED`; ``unproven``: rail -> why no traffic has proven
     it, None where none was asked for, or the document does not say."""
 
@@ -137,13 +137,9 @@ def verdict(raw: bytes, file: str, kind: str) -> Verdict:
     """
     read = _Read(file, "run %s again, or take the file away" % PLAYS[kind])
     data = read.document(raw)
-    if kind == PROOF and "kind" not in data:
-        return _proof(read, data)
     read.format(data)
     if data.get("kind") != kind:
         raise read.wrong("kind", "it is %s, and not %s" % (_shown(data.get("kind")), kind))
-    if kind == PROOF:
-        return _proof(read, data)
     return Verdict(
         kind=kind,
         layers=[_layer(read, each, place) for each, place in read.items(data, "layers")],
@@ -371,53 +367,3 @@ def _unproven(read: _Read, data: Data) -> dict[str, str] | None:
         if read.text(each, "state", place) == NOT_PROVEN:
             made[rail] = read.text(each, "why", place)
     return made
-
-
-def _proof(read: _Read, data: Data) -> Verdict:
-    """A proof's checks as a verdict: each is a measure, and a red one a failure."""
-    if not isinstance(data.get("checks"), list):
-        raise read.wrong("checks", "this is not a proof: the list of checks is missing")
-    checks = []
-    for each, place in read.items(data, "checks"):
-        measure = _measure(read, each, place)
-        checks.append((measure, read.text(each, "error", place), read.text(each, "remedy", place)))
-    measures = [measure for measure, _error, _remedy in checks]
-    failures = [
-        Failure("", "", each.source, each.rail, each.target, "RDMA transfer", "", "", error, remedy, "")
-        for each, error, remedy in checks
-        if not each.ok
-    ]
-    nodes = list(dict.fromkeys(name for each in measures for name in (each.source, each.target)))
-    return Verdict(
-        kind=PROOF,
-        layers=[],
-        matrix=blamed(measures),
-        failures=failures,
-        warnings=[],
-        measures=measures,
-        counters=[],
-        boots={},
-        cluster={},
-        nodes=nodes,
-        rails=list(dict.fromkeys(each.rail for each in measures)),
-        **_head(read, data),
-    )
-
-
-def blamed(measures: t.Sequence[Measure]) -> dict[str, dict[str, str]]:
-    """The matrix that follows from transfers alone.
-
-    A node from and to which nothing went on a rail is failed, and clears those that only failed with it. Of a failed
-    transfer between two nodes that both had better ones, both are.
-    """
-    good = {(name, each.rail) for each in measures if each.ok for name in (each.source, each.target)}
-    matrix: dict[str, dict[str, str]] = {}
-    for each in measures:
-        ends = (each.source, each.target)
-        dead = [name for name in ends if (name, each.rail) not in good]
-        for name in ends:
-            failed = not each.ok and (name in dead or not dead)
-            rails = matrix.setdefault(name, {})
-            if failed or each.rail not in rails:
-                rails[each.rail] = FAILED if failed else OK
-    return matrix

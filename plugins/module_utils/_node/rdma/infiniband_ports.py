@@ -355,7 +355,7 @@ class IbPorts(Kept):
                     Change(name, "pkey", None, "0x%04x" % key, self._maker(port, seen, key, name), port=seen.netdev)
                 )
             elif not (self._flags(name) & 1):
-                act = lambda name=name: self._bring_up(name)  # type: ignore[misc]  # noqa: E731
+                act = lambda name=name: self._bring_up(name)  # noqa: E731
                 changes.append(Change(name, "up", False, True, act, port=seen.netdev))
         ours = {_pkey(each) for each in former.get("pkeys") or []}
         for key, name in seen.children.items():
