@@ -51,7 +51,7 @@ def another_host(live: LiveNode) -> None:
     live.leaf("ip", "addr", "add", "172.16.11.201/24", "dev", "leaf1")
 
 
-# name, commands or a deed, code, and whether it is state, which what ``hosts.yml`` does mends
+# name, commands or an action, code, and whether it is configuration, which ``hosts.yml`` fixes
 HARMS: list[tuple[str, list[Harm], str, bool]] = [
     ("link set down", [["link", "set", "rail1", "down"]], "RV401", True),
     ("leaf's port down", [lambda live: live.leaf("ip", "link", "set", "leaf1", "down")], "RV402", False),
@@ -104,7 +104,7 @@ class Ground:
     def info(self) -> dict[str, t.Any]:
         with Rtnetlink() as table:
             links = {link.name: link for link in table.links() if link.name.startswith("rail")}
-            told = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
+            observed = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
         nics = [_nic(link) for link in links.values()]
         keys = ("arp_announce", "arp_ignore", "rp_filter")
         own = {"rail%d" % number: ["172.16.1%d.201" % number] for number in (1, 2)}
@@ -112,7 +112,7 @@ class Ground:
         return {
             "system": {"boot_id": "x", "rdma_mode": "shared"},
             "nics": nics,
-            "ip": told,
+            "ip": observed,
             "sysctls": {name: {key: sysctl.effective(System(), name, key) for key in keys} for name in links},
             "duplicates": [{"netdev": key[0], "address": key[1], "macs": macs} for key, macs in heard.items()],
         }
@@ -144,7 +144,7 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize(("harms", "code", "mended"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_harm_is_told_and_what_hosts_does_mends_it(harms: list[Harm], code: str, mended: bool) -> None:
+def test_fault_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, fixed: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
         ground = Ground(live)
@@ -160,7 +160,7 @@ def test_harm_is_told_and_what_hosts_does_mends_it(harms: list[Harm], code: str,
             expected = [] if code == "RV402" and kind == DRIFT else [(code, "node-1", "gpu01")]
             said = [each.line() for each in failures]
             assert [(each.code, each.node, each.rail) for each in failures] == expected, said
-        if mended:
+        if fixed:
             assert ground.mend()
             assert [each.line() for each in ground.failures(DRIFT)] == []
 

@@ -141,8 +141,8 @@ def test_rails_without_addresses_are_probed_over_infiniband_alone() -> None:
 
 
 def test_a_device_without_a_planned_name_can_be_found_by_its_port() -> None:
-    wish = port(1, rdma={"name": None, "type": "hardware"})
-    assert module_options.port_options([wish], "rail_probe", None, "infiniband") == [
+    spec = port(1, rdma={"name": None, "type": "hardware"})
+    assert module_options.port_options([spec], "rail_probe", None, "infiniband") == [
         {"rail": "gpu01", "address": "172.16.11.201", "pci": "0000:01:00.0", "netdev": "enp1s0"}
     ]
 

@@ -312,7 +312,7 @@ def _judged(world: World) -> report_page.Report:
 
 
 @pytest.mark.parametrize("harm", [row[1] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_every_harm_is_a_step_to_which_its_cells_lead(harm: t.Callable[[World], t.Any]) -> None:
+def test_every_fault_is_a_step_to_which_its_cells_lead(harm: t.Callable[[World], t.Any]) -> None:
     world = World(server_plan())
     harm(world)
     report = _judged(world)
@@ -460,7 +460,7 @@ ALL = {"limit": [], "layers": list(STATE), "rails": [], "budget_s": None, "tags"
         {"asked": dict(ALL, skip_tags=["qos"])},
         # of another node alone
         {"boots": {"ai-10-1-16-2": "b-0001"}},
-        # nobody asked the cluster, which is asked now
+        # the cluster was not read, and is now
         {"cluster": None},
         {"cluster": {"server": None, "reachable": False}},
     ],
@@ -481,7 +481,7 @@ def test_a_run_of_a_node_alone_says_since_when_that_one_was_clean(two: Sample) -
     assert "clean on 2026-11-20" in _page(_report(two, two.drift(BEGAN, True), runs=[of_one])).text
 
 
-def test_without_a_cluster_nobody_has_to_have_asked_it(two: Sample) -> None:
+def test_without_a_cluster_no_node_has_to_have_asked_it(two: Sample) -> None:
     earlier, now = two.drift(BEGAN.replace(day=20), False), two.drift(BEGAN, True)
     earlier["cluster"] = now["cluster"] = None
     assert "clean on 2026-11-20" in _page(_report(two, now, runs=[earlier])).text
@@ -551,7 +551,7 @@ def _poisoned(value: t.Any, keep: t.Collection[str]) -> t.Any:
 
 
 def test_markup_in_any_text_stays_a_text(two: Sample) -> None:
-    """Every name, message and key that somebody else can choose holds markup; the elements are the same as without."""
+    """Every name, message and key that others can choose holds markup; the elements are the same as without."""
     sample = Sample(2)
     verify, drift = two.verify(BEGAN, True, 1.0), two.drift(BEGAN, True)
     good = _page(_report(sample, verify, drift, draw=True))
@@ -598,7 +598,7 @@ def test_what_cannot_be_shown_is_marked(two: Sample) -> None:
 # -- what traffic has not proven
 
 
-def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Sample) -> None:
+def test_a_rail_that_nothing_proved_is_reported_apart_from_one_that_failed(two: Sample) -> None:
     verdict = two.verify(BEGAN, False, 1.0)
     rail, last = two.rails[2], two.rails[-1]
     verdict["proof"] = {each: {"state": "proven", "why": None} for each in two.rails}

@@ -248,7 +248,7 @@ def _put(value: t.Any, path: tuple[t.Any, ...], new: t.Any) -> None:
     value[path[-1]] = new
 
 
-# What an item is known by is no attribute of it: another is another item. Tested apart.
+# What an item is known by is not an attribute: another name is another item. Tested separately.
 KNOWN_BY = {"name", "rail", "rails", "attachment", "index", "format", "other_ports", "routes"}
 PLACES = [path for path in _places(BASE) if path[-1] not in KNOWN_BY or path[0] == "fabric" and path[-1] != "rails"]
 

@@ -87,7 +87,7 @@ def vf_trust(world: World) -> None:
 
 
 def link_down(world: World) -> None:
-    """Set down, a port loses its routes and its device, and nobody reaches it."""
+    """A port that is set down loses its routes and its device, and is not reached."""
     world.nic(NODE, RAIL).update(up=False, carrier=False, speed=None)
     world.device(NODE, RAIL).update(state="DOWN")
     for row in world.of(NODE, RAIL, "routes"):
@@ -134,7 +134,7 @@ def address_gone(world: World) -> None:
     world.drop(NODE, "addresses", row)
     for route in world.of(NODE, RAIL, "routes"):
         world.drop(NODE, "routes", route)
-    # rail_info tells of a rule by its address
+    # rail_info reports a rule by its address
     rules = world.infos[NODE]["ip"]["rules"]
     rules.remove(next(row for row in rules if row["from"] == "172.16.13.202/32"))
     gid = next(row for row in world.infos[NODE]["gids"] if row["device"] == "mlx5_gpu03")
@@ -314,7 +314,7 @@ def state(module: str, **change: t.Any) -> Harm:
     return act
 
 
-def lacks(*missing: Lack) -> Harm:
+def not_ready(*missing: Lack) -> Harm:
     def act(world: World) -> None:
         assert world.cluster is not None
         world.cluster["lacks"] += [each._asdict() for each in alike(missing)]
@@ -411,7 +411,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("no API server", lambda w: (w.cluster or {}).update(error="refused"), "RV900", None, None),
     (
         "resource short",
-        lacks(Lack(NODE, "reports 1 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "see %s" % NODE, RAIL)),
+        not_ready(Lack(NODE, "reports 1 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "see %s" % NODE, RAIL)),
         *("RV901", NODE, RAIL),
     ),
     ("pool edited", differs, "RV902", None, RAIL),
@@ -420,14 +420,14 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("object refused", refused, "RV907", None, RAIL),
     (
         "network not taken up",
-        lacks(Lack("SpiderMultusConfig gpu03-sriov", "has no NetworkAttachmentDefinition", "x")),
+        not_ready(Lack("SpiderMultusConfig gpu03-sriov", "has no NetworkAttachmentDefinition", "x")),
         *("RV903", None, RAIL),
     ),
 ]
 
 
 @pytest.mark.parametrize(("harm", "code", "node", "rail"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_one_harm_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
+def test_one_fault_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
     harm(world)
     verdict = world.document()
     failure = only_failure(verdict, code, node, rail)
@@ -452,7 +452,7 @@ def test_a_cause_says_what_was_seen(world: World) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
-def test_who_it_is_cannot_be_told_of_two_and_can_of_three(nodes: int) -> None:
+def test_who_it_is_is_unknown_of_two_and_can_of_three(nodes: int) -> None:
     world = World(plan(nodes))
     world.lose("ai-1", RAIL, {"small": True, "path_mtu": 1500})
     (failure,) = world.document()["failures"]
@@ -508,7 +508,7 @@ def test_a_node_that_does_not_answer_is_red_in_junit_whatever_layers_were_asked_
     assert [case.get("name") for case in cases if case.find("failure") is not None] == [NODE]
 
 
-def test_a_transfer_that_was_not_tried_because_packets_were_lost_is_told_by_rdma_alone(world: World) -> None:
+def test_a_transfer_that_was_not_tried_because_packets_were_lost_is_reported_by_rdma_alone(world: World) -> None:
     """Between one pair only, so that both nodes' rails are proven with others."""
     row = next(row for row in world.probes[NODE] if row["rail"] == RAIL)
     row["reach"] = {"sent": 3, "received": 0, "rtt_ms": None, "error": ""}
@@ -545,7 +545,7 @@ def test_a_rail_may_have_several_leaves_where_the_file_has_no_units(unitless: Wo
     assert found(unitless) == []
 
 
-def test_another_rails_leaf_is_told_without_units(unitless: World) -> None:
+def test_another_rails_leaf_is_reported_without_units(unitless: World) -> None:
     on_leaf(unitless, range(1, 9), "gpu01", "leaf-1")
     on_leaf(unitless, range(1, 9), "gpu02", "leaf-2")
     on_leaf(unitless, [3], "gpu01", "leaf-2")
@@ -564,7 +564,7 @@ def test_another_rails_leaf_is_told_without_units(unitless: World) -> None:
 
 
 def without(world: World, rail: str, pods: bool = True) -> World:
-    """Nobody got round to the rail; ``pods``: nor did their test pods."""
+    """The rail was not probed; ``pods``: nor by test pods."""
     for rows in (*world.probes.values(), *(world.pod_probes.values() if pods else ())):
         rows[:] = [row for row in rows if row["rail"] != rail]
     return world
@@ -577,7 +577,7 @@ def ended(world: World, **asked: t.Any) -> tuple[list[tuple[str, t.Any]], list[t
     return said[0], said[1], verdict
 
 
-def test_rails_that_nobody_probed_are_not_well(world: World) -> None:
+def test_rails_that_no_node_probed_are_not_well(world: World) -> None:
     failures, _warnings, verdict = ended(without(world, RAIL))
     assert failures == [("RV870", [RAIL])] and not verdict["ok"]
     failure = only_failure(verdict, "RV870", None, RAIL)
@@ -621,7 +621,7 @@ def test_layers_without_traffic_prove_nothing_and_are_no_failure(world: World) -
 
 
 def test_a_node_is_well_only_where_all_of_it_was_seen_to_be(world: World) -> None:
-    """What is told to the task that cordons nodes, and uncordons those that are named without a bad rail."""
+    """The input of the task that cordons nodes, and uncordons those without a bad rail."""
     assert verify_engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
     # a part says nothing of the rest
     for asked in ({"layers": ["link"]}, {"layers": ["reach"]}, {"rails": ["gpu01"]}):
@@ -659,7 +659,7 @@ def test_one_node_alone_proves_nothing() -> None:
     assert ended(world, layers=["link", "address"])[:2] == ([], [])
 
 
-def test_a_cause_that_left_rails_without_traffic_is_not_told_twice() -> None:
+def test_a_cause_that_left_rails_without_traffic_is_not_reported_twice() -> None:
     world = World(plan(2))
     world.dark["ai-2"] = "no route to host"
     world.pairs.clear()  # as the play chooses them: of nodes that can be read
@@ -750,8 +750,8 @@ def test_a_port_in_a_pod_is_unproven_for_that(world: World) -> None:
         rows.clear()
     failures, warnings, verdict = ended(whole)
     assert failures == [] and ("RV870", [RAIL]) in warnings
-    (told,) = [each for each in verdict["warnings"] if each["code"] == "RV870"]
-    assert told["found"] == "none with ai-2" and told["cause"] == "ai-2 has the port in use (see the warnings)"
+    (warning,) = [each for each in verdict["warnings"] if each["code"] == "RV870"]
+    assert warning["found"] == "none with ai-2" and warning["cause"] == "ai-2 has the port in use (see the warnings)"
     assert {row[RAIL] for name, row in verdict["matrix"].items() if name != NODE} == {"ok"}
 
 
@@ -764,7 +764,7 @@ def test_a_rail_that_one_node_alone_has_is_a_warning(world: World) -> None:
     assert verdict["warnings"][0]["cause"] == "no other node of this run has the rail"
 
 
-def test_a_large_fabric_that_nothing_proved_is_told_in_seconds() -> None:
+def test_a_large_fabric_that_nothing_proved_is_reported_in_seconds() -> None:
     wide = INFINIBAND.replace("nodes: 32", "nodes: 512")
     world = World(plan(512, wide), rounds=8)
     for rows in (*world.probes.values(), *world.pod_probes.values()):
@@ -796,7 +796,7 @@ def elsewhere_everywhere(world: World) -> None:
     ("harm", "code"),
     [(slow_everywhere, "RV853"), (drifted_everywhere, "RV404"), (elsewhere_everywhere, "RV701")],
 )
-def test_what_is_wrong_with_all_of_a_large_fabric_is_told_soon(harm: t.Callable[[World], None], code: str) -> None:
+def test_what_is_wrong_with_all_of_a_large_fabric_is_reported_soon(harm: t.Callable[[World], None], code: str) -> None:
     wide = SERVERS.replace("nodes: 32", "nodes: 512").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
     wide = wide.replace(".1-.200", ".8.1-.200.254").replace(".201-.253", ".0.1-.7.254").replace(".254,", ".255.254,", 1)
     world = World(plan(512, wide), rounds=8)
@@ -834,8 +834,8 @@ def test_a_port_that_a_pod_has_is_held_and_where_pods_take_whole_devices_not_gon
     whole = World(plan(4, SERVERS.replace(sriov, "attachment: host-device, provider: network-operator, mtu: 4200")))
     whole.nic(NODE, RAIL).update(netdev=None, holders=[why])
     assert found(whole, kind) == []
-    (told,) = [each for each in whole.document(kind)["warnings"] if each["code"] == "RV203"]
-    assert (told["node"], told["rail"], told["found"], told["cause"]) == (NODE, RAIL, "held", why)
+    (warning,) = [each for each in whole.document(kind)["warnings"] if each["code"] == "RV203"]
+    assert (warning["node"], warning["rail"], warning["found"], warning["cause"]) == (NODE, RAIL, "held", why)
 
 
 def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -> None:
@@ -886,7 +886,7 @@ def test_outliers_and_counters_are_warnings(world: World) -> None:
     }
 
 
-def test_slower_servers_of_another_model_do_not_stand_out() -> None:
+def test_slower_servers_of_another_model_do_not_are_outliers() -> None:
     world = World(plan(8))
     for name in ("ai-7", "ai-8"):
         for port in world.plans[name]["ports"]:
@@ -906,7 +906,7 @@ def test_slower_servers_of_another_model_do_not_stand_out() -> None:
     assert [each["code"] for each in world.document()["warnings"]] == ["RV854"]
 
 
-def test_what_is_measured_beside_another_run_fails_nothing_and_is_told_once(world: World) -> None:
+def test_what_is_measured_beside_another_run_fails_nothing_and_is_reported_once(world: World) -> None:
     congested(world)
     next(row for row in world.probes[NODE] if row["rail"] == "gpu01")["transfer"]["latency_us"] = 90.0
     assert found(world) == [("RV853", NODE, RAIL)]
@@ -921,8 +921,8 @@ def test_what_is_measured_beside_another_run_fails_nothing_and_is_told_once(worl
     nodes = ", ".join(name for name in world.plans if name in world.others)
     assert (both["code"], both["what"]) == ("RV856", "bandwidth and latency of %s" % nodes)
     assert both["found"] == "also anna@bastion (48213), since 2026-11-22T10:02:01Z"
-    assert one["what"] == "bandwidth and latency of %s" % NODE and one["found"].startswith("job 12 of AWX")
-    # nobody else has slow transfers excused by it
+    assert one["what"] == "bandwidth and latency of %s" % NODE and one["found"].startswith("also job 12 of AWX")
+    # it excuses slow transfers of no other node
     world.others = {partners[-1]: [other]}
     assert found(world) == [("RV853", NODE, RAIL)]
     # and a transfer that fails is a failure, whoever else is there
@@ -938,7 +938,7 @@ def test_a_threshold_is_of_link_and_bus(world: World) -> None:
     assert {code for code, _node, _rail in found(world, share=0.9)} == {"RV853"}
 
 
-def test_transfers_of_gpu_memory_are_told_as_such(world: World) -> None:
+def test_transfers_of_gpu_memory_are_reported_as_such(world: World) -> None:
     for transfer in world.transfers(NODE, RAIL):
         transfer["gpu"] = True
     measured = {(row["rail"], row["gpu"]) for row in world.document()["measures"] if NODE in (row["from"], row["to"])}
@@ -997,10 +997,10 @@ def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
     lines = verify_output.lines(many.verdict(), many.document())
     assert len(lines) < 50
     # what is the same on many nodes is one line
-    told = [line for line in lines if "(RV4" in line]
-    assert len(told) == len(many.fabric["rails"]) and "and 20 more nodes" in lines
-    assert told[0].split(":")[0] == "mtu-mismatch (RV404) ai-1, ai-2, ai-3, ai-4 and 28 more gpu01"
-    assert "--limit" not in told[0]
+    shown = [line for line in lines if "(RV4" in line]
+    assert len(shown) == len(many.fabric["rails"]) and "and 20 more nodes" in lines
+    assert shown[0].split(":")[0] == "mtu-mismatch (RV404) ai-1, ai-2, ai-3, ai-4 and 28 more gpu01"
+    assert "--limit" not in shown[0]
     for number, name in enumerate(many.plans):
         many.nic(name, "gpu01")["mtu"] = 1500 + number
     lines = verify_output.lines(many.verdict(), many.document())
@@ -1035,7 +1035,7 @@ def test_pairs_are_few_rounds_cover_all_and_make_no_incast(count: int) -> None:
     roles: dict[str, set[int]] = {node: set() for node in nodes}
     for each in rounds:
         busy = [node for pair in each for node in pair]
-        # every node is busy, and with one partner alone: nobody is sent to by two
+        # every node has exactly one partner, so that none receives from two
         assert len(busy) == len(set(busy)) == count
         for server, client in each:
             partners[server].add(client)
@@ -1044,7 +1044,7 @@ def test_pairs_are_few_rounds_cover_all_and_make_no_incast(count: int) -> None:
             roles[client].add(1)
     assert all(len(others) == 8 for others in partners.values())
     assert all(each == {0, 1} for each in roles.values())
-    # units of 32: everybody is probed with somebody below another leaf, so no way between leaves goes untried
+    # units of 32: every node has a partner on another leaf, so that all paths between leaves are probed
     units = {node: index // 32 for index, node in enumerate(nodes)}
     assert all(any(units[other] != units[node] for other in others) for node, others in partners.items())
     seen, edge = {nodes[0]}, [nodes[0]]

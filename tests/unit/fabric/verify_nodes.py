@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes, pairs and a cluster that are as planned, for tests to do harm to."""
+"""Nodes, pairs and a cluster as planned, for tests to break."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def only_failure(verdict: Row, code: str, node: str | None, rail: str | None) ->
 
 
 class World:
-    """A fabric's nodes as their modules tell of them; harm is done to the rows that are here."""
+    """The nodes of a fabric as modules report them; tests change these rows."""
 
     def __init__(self, made: Plan, rounds: int = 3) -> None:
         document = made.document()
@@ -292,7 +292,7 @@ class World:
         return judge(kind, self.fabric, self.reports(), Asked(list(self.plans), **asked), pairs, seen, pairs)
 
     def _without_pods(self) -> Row | None:
-        """As drift asks: pods are no state."""
+        """As drift reads it: without pods."""
         return {key: value for key, value in self.cluster.items() if key != "pods"} if self.cluster else None
 
     def document(self, kind: str = VERIFY, **asked: t.Any) -> Row:
