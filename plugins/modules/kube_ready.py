@@ -83,6 +83,23 @@ lacks:
       description: The likeliest reason, with what to look at.
       returned: always
       type: str
+    reasons:
+      description: The reason for each of the subjects.
+      returned: always
+      type: list
+      elements: str
+    rail:
+      description: The rail, if a resource of a rail is missing.
+      returned: always
+      type: str
+    playbook:
+      description: The playbook that fixes it, if it is known.
+      returned: always
+      type: str
+    id:
+      description: V(pool-excludes) for a pool that excludes addresses; empty otherwise.
+      returned: always
+      type: str
 withheld:
   description:
     - Pools that are as planned and give fewer addresses, because somebody disabled them (which RV(lacks) has too) or

@@ -51,7 +51,7 @@ def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
     assert not (tmp_path / "reports" / "report.html").exists()
     done = _play(tmp_path)
     assert done.returncode == 0 and "changed=1" in done.stdout, done.text
-    assert "1. ai-10-1-16-2 gpu02: RV402 there is no carrier. Remedy: check " in done.stdout
+    assert "1. ai-10-1-16-2 gpu02: rail-link-down (RV402) the link has no carrier. Remedy: check " in done.stdout
     assert "the report: reports/report.html" in done.stdout and "WARNING" not in done.text
     page = (tmp_path / "reports" / "report.html").read_bytes()
     assert page.startswith(b"<!DOCTYPE html>\n") and b'class="chart"' in page
@@ -151,7 +151,7 @@ def test_without_matplotlib_there_is_a_warning_and_a_page(
     result = _work(two.write(tmp_path), charts=True)
     (warning,) = result["warnings"]
     assert warning.startswith("matplotlib: charts need Python's matplotlib") and "pip install matplotlib" in warning
-    assert "There are no charts: " in (tmp_path / "report.html").read_text()
+    assert "No charts are drawn: " in (tmp_path / "report.html").read_text()
 
 
 # -- documents that are none
@@ -161,7 +161,7 @@ WRONG = [
     (b"{", "this is not JSON, or only a part of it"),
     (b"\xff\xfe", "this is not JSON"),
     (b"[]", "it is not a mapping"),
-    (b"{}", "says no format"),
+    (b"{}", "it has no format"),
     (b'{"format": "1"}', 'format: it is "1", and this reads format 1'),
     (b'{"format": true}', "format: it is true"),
     (b'{"format": 1, "kind": "other"}', 'kind: it is "other", and not verify'),
@@ -184,9 +184,9 @@ def test_a_document_that_is_none(raw: bytes, said: str) -> None:
         ({"nodes": None}, "nodes: null is not a list of names"),
         ({"nodes": [1]}, "nodes: [1] is not a list of names"),
         ({"ok": "yes"}, 'ok: "yes" is neither true nor false'),
-        ({"began": "yesterday"}, 'began: "yesterday" is no time'),
+        ({"began": "yesterday"}, 'began: "yesterday" is not a time'),
         ({"seconds": -1}, "seconds: -1 is not a number of 0 or more"),
-        ({"matrix": {"n": {"r": "fine"}}}, 'matrix.n.r: "fine" is none of ok, failed, not checked'),
+        ({"matrix": {"n": {"r": "fine"}}}, 'matrix.n.r: "fine" is not one of ok, failed, not checked'),
         ({"matrix": {"n": []}}, "matrix.n: [] is not a mapping"),
         ({"failures": {}}, "failures: {} is not a list"),
         ({"failures": ["x"]}, 'failures[0]: "x" is not a mapping'),

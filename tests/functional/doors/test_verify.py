@@ -113,7 +113,7 @@ def test_rails_that_nothing_has_proven_fail_the_run_unless_that_is_accepted(tmp_
     verdict = json.loads((tmp_path / "reports" / "verify.json").read_text())
     assert verdict["proof"]["gpu03"] == {"state": "not proven", "why": "it was not probed"}
     accepted = judge(tmp_path, world, "-e", "verify_unproven_allowed=true")
-    assert accepted.returncode == 0 and "warning: RV870 gpu03: proof" in accepted.stdout
+    assert accepted.returncode == 0 and "warning: rail-not-proven (RV870) gpu03: proof" in accepted.stdout
     # who asks for no traffic has none to miss
     assert judge(tmp_path, world, "-e", "verify_layers=link,address").returncode == 0
 

@@ -84,7 +84,7 @@ HARMS: list[tuple[str, list[Harm], str, bool]] = [
 
 
 class Ground:
-    """The node as planned, and what is told of it."""
+    """The node as planned, and what is reported of it."""
 
     def __init__(self, live: LiveNode) -> None:
         plan = lint(FABRIC.encode()).plan
@@ -143,7 +143,7 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
     }
 
 
-@pytest.mark.parametrize(("harms", "code", "mended"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+@pytest.mark.parametrize(("harms", "code", "fixed"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
 def test_fault_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, fixed: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
