@@ -228,7 +228,7 @@ changes:
       returned: always
       sample: 4200
     kind:
-      description: What the change is about, if it is not a setting - V(file), V(route), V(rule), or V(step) of another change.
+      description: What the change is about, if not a setting - V(file), V(route), V(rule), or V(step) of another.
       type: str
       returned: when it is not a setting
     port:

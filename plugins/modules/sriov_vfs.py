@@ -201,7 +201,7 @@ changes:
       description: Its value then.
       type: raw
     kind:
-      description: What the change is about, if it is not a setting - V(file), V(route), V(rule), or V(step) of another change.
+      description: What the change is about, if not a setting - V(file), V(route), V(rule), or V(step) of another.
       type: str
       returned: when it is not a setting
     port:
