@@ -77,7 +77,7 @@ class ActionModule(ControllerAction):
     ) -> dict[str, bytes]:
         against = _fabric_files.shown_path(options["against"])
         old = plan_diff.load(_fabric_files.read(against, "name an earlier plan.json", _MAX_PLAN), against)
-        # as it will be read back: what JSON makes of a value is no difference
+        # as it is read back: the JSON form of a value is not a difference
         changes = plan_diff.diff(old, json.loads(plan_tables.as_json(document)))
         numbers = plan_diff.counts(changes)
         unwanted = [

@@ -25,8 +25,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 
 # Bytes of a document at the most: the verdict of 8,192 nodes has a tenth of it.
 _MOST = 1 << 30
-_KINDS = (report_documents.VERIFY, report_documents.DRIFT, report_documents.PROOF)
-_EARLIER = re.compile(r"(verify|drift|proof)-\d{8}T\d{6}Z\.json\Z")
+_KINDS = (report_documents.VERIFY, report_documents.DRIFT)
+_EARLIER = re.compile(r"(verify|drift)-\d{8}T\d{6}Z\.json\Z")
 
 
 class ActionModule(ControllerAction):
@@ -52,7 +52,7 @@ class ActionModule(ControllerAction):
             except RailyardError as error:
                 draw = False
                 warnings.append(str(error))
-                notes.append("There are no charts: %s" % error)
+                notes.append("No charts are drawn: %s" % error)
         material = Material(
             *(document, plan_tables.digest(document), said, verdicts, runs, _fabric_files.version(), notes, draw),
             _fabric_files.inventory(options["file"] or ""),
@@ -68,11 +68,12 @@ class ActionModule(ControllerAction):
                 {
                     "origin": step.origin,
                     "code": step.code,
+                    "name": step.name,
                     "what": step.title,
                     "places": [" ".join(filter(None, place)) for place in step.places],
                     "cause": "; ".join(step.causes),
                     "remedy": step.remedy,
-                    "mends": list(step.plays),
+                    "playbooks": list(step.plays),
                 }
                 for step in report.steps
             ],
@@ -88,7 +89,7 @@ def _made(material: Material, loaded: str) -> tuple[Report, bytes]:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         if not loaded:
             raise
-        # it lacks what every plan has; the verdicts were looked at before
+        # a required part of the plan is missing; the verdicts were checked before
         said = "the plan is not as it is written (%s: %s)" % (type(error).__name__, error)
         raise RailyardError(said, loaded, "run %s again, with -e report_dir=DIR" % playbook("plan")) from error
 
@@ -128,18 +129,12 @@ def _read(path: str) -> bytes:
 
 
 def _verdicts(directory: str) -> dict[str, Verdict]:
-    """The newest documents that are there; all that are wrong are said at once.
-
-    A proof beside a verdict of verify is a part of it, or of a run that it does not say.
-    """
+    """The newest verdicts; all that are invalid are reported at once."""
     found: dict[str, Verdict] = {}
     errors = []
     for kind in _KINDS:
         path = os.path.join(directory, kind + ".json")
-        beside = kind == report_documents.PROOF and os.path.exists(
-            os.path.join(directory, report_documents.VERIFY + ".json")
-        )
-        if os.path.exists(path) and not beside:
+        if os.path.exists(path):
             try:
                 found[kind] = report_documents.verdict(_read(path), _fabric_files.shown_path(path), kind)
             except RailyardError as error:

@@ -14,10 +14,13 @@ from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    VERIFY,
+    NodeReport,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import SHARE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
@@ -47,7 +50,7 @@ _STATES = {
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "
 _PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_others"
-# Options of the role nccl that stand over the plan.
+# Options of the role nccl that override the plan.
 _OWN = ("nccl_settings", "nccl_ucx_settings")
 _INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
 
@@ -55,7 +58,7 @@ Row = t.Dict[str, t.Any]
 
 
 class ActionModule(ControllerAction):
-    """Judges what nodes told; documented in ``plugins/modules/fabric_verify.py``."""
+    """Judges the reports of nodes; documented in ``plugins/modules/fabric_verify.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         "kind": {"type": "str", "choices": [VERIFY, DRIFT], "default": VERIFY},
@@ -80,10 +83,10 @@ class ActionModule(ControllerAction):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         hosts = {name: self._vars["hostvars"].raw_get(name) for name in options["nodes"]}
-        strangers = [name for name, held in hosts.items() if "railyard_node" not in held]
-        if strangers:
-            remedy = "take the inventory that the fabric file gives (-i), and nodes of it"
-            raise RailyardError("no plan knows of %s" % ", ".join(strangers[:5]), "nodes", remedy)
+        unknown_nodes = [name for name, held in hosts.items() if "railyard_node" not in held]
+        if unknown_nodes:
+            remedy = "use the inventory with the fabric file (-i), and nodes of it"
+            raise RailyardError("not in the plan: %s" % ", ".join(unknown_nodes[:5]), "nodes", remedy)
         if not hosts:
             raise RailyardError("no node is named", "nodes", "name nodes of the fabric with --limit, or none")
         fabric: Row = next(iter(hosts.values()))["railyard_fabric"]
@@ -91,7 +94,7 @@ class ActionModule(ControllerAction):
         if unknown:
             remedy = "name some of %s" % ", ".join(fabric["rails"])
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
-        told = [_told(name, held, options["states"]) for name, held in hosts.items()]
+        reports = [_node_report(name, held, options["states"]) for name, held in hosts.items()]
         asked = Asked(
             *(options[key] for key in ("nodes", "layers", "rails", "budget", "share", "unproven_allowed")),
         )._replace(
@@ -100,7 +103,7 @@ class ActionModule(ControllerAction):
         )
         pairs = [pair for each in options["rounds"] for pair in each]
         pod_pairs = [pair for each in options["pod_rounds"] for pair in each]
-        verdict = judge(options["kind"], fabric, told, asked, pairs, _seen(options["cluster"]), pod_pairs)
+        verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
         began = min([float(held[_BEGAN]) for held in hosts.values() if _BEGAN in held], default=time.time())
         about = {
             "plan": _digest(options["file"]),
@@ -109,12 +112,12 @@ class ActionModule(ControllerAction):
             "seconds": round(time.time() - began, 1),
         }
         written = document(verdict, about)
-        files = _files(verdict, written, fabric, pairs)
+        files = _files(verdict, written)
         try:
             _run_history.keep(options["report_dir"], options["kind"], options["history"])
             done = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
         except RailyardError:
-            # what took so long to find out is not lost with the file
+            # the verdict is shown even if the file cannot be written
             Display().display("\n".join(verify_output.lines(verdict, written)))
             raise
         lines = verify_output.lines(verdict, written, done[0]["path"])
@@ -137,25 +140,27 @@ class ActionModule(ControllerAction):
         }
 
 
-def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
-    """What one host's variables hold of it."""
+def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeReport:
+    """The report of one host from its variables."""
     node: Row = held["railyard_node"]
     info: Row = held.get(_INFO) or {}
     if not info:
         # of a run of several plays, such as site.yml
-        return Told(name, node, None, {}, why="it failed earlier in this run, and was not asked: see its error above")
+        return NodeReport(
+            name, node, None, {}, why="it failed earlier in this run and was not read: see its error above"
+        )
     if info.get("unreachable"):
-        return Told(name, node, None, {}, why=_first(info.get("msg")), code="RV001")
+        return NodeReport(name, node, None, {}, why=_first(info.get("msg")), code="RV001")
     if "system" not in info:
-        return Told(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
+        return NodeReport(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
     try:
         node = port_matching.identify(node, info["nics"])
     except RailyardError as error:
-        return Told(name, node, None, {}, why=_first(str(error)), code="RV003")
+        return NodeReport(name, node, None, {}, why=_first(str(error)), code="RV003")
     results: dict[str, Row] = {}
     for module, variable in _STATES.items() if states else ():
         result = held.get(variable)
-        # a layer of which the plan has nothing was passed over
+        # a layer that is not planned was skipped
         if result and not result.get("skipped") and not result.get("unreachable"):
             results[module] = result
     after = (held.get(_AFTER) or {}).get("counters") or {}
@@ -165,7 +170,7 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
     if inside is not None:
         inside = dict(inside, own_settings=[key for name in _OWN for key in held.get(name) or ()])
     pod_refused = [_first(each) for each in held.get(_POD_REFUSED) or ()]
-    return Told(
+    return NodeReport(
         *(name, node, info, results, probed, after),
         refused=refused[0] if refused else "",
         inside=inside,
@@ -177,7 +182,7 @@ def _told(name: str, held: t.Mapping[str, t.Any], states: bool) -> Told:
 
 
 def _inside(result: Row | None) -> tuple[Row | None, str]:
-    """What ``rail_pods`` told, or why it could not."""
+    """The result of ``rail_pods``, or why it failed."""
     if not result or result.get("skipped"):
         return None, ""
     if "pods" not in result:
@@ -187,12 +192,12 @@ def _inside(result: Row | None) -> tuple[Row | None, str]:
 
 def _first(text: t.Any) -> str:
     line = next((line.strip() for line in str(text or "").splitlines() if line.strip()), "no message")
-    # as ansible-core 2.19 begins what it says of a connection
+    # the prefix of ansible-core 2.19 for connection errors
     return line[len(_PREFIX) :] if line.startswith(_PREFIX) else line
 
 
 def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
-    """What the actions of the cluster said; an error of the first two is one. Those that nobody wanted said nothing."""
+    """The results of the cluster's actions; an error of the first two is an error. Skipped actions have no result."""
     if cluster is None:
         return None
     ready, objects = _answer(cluster, "ready"), _answer(cluster, "objects")
@@ -209,13 +214,13 @@ def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
 
 
 def _answer(cluster: t.Mapping[str, t.Any], key: str) -> Row:
-    """A task's result; empty where the task was not to be run."""
+    """The result of a task; empty if it was skipped."""
     result: Row = cluster.get(key) or {}
     return {} if result.get("skipped") else result
 
 
 def _digest(file: str | None) -> str | None:
-    """Which plan it was; None where hosts come from no fabric file that can be read here."""
+    """The digest of the plan; None if no fabric file can be read here."""
     try:
         return plan_tables.digest(_planned.document(file))
     except RailyardError:
@@ -227,15 +232,9 @@ def _moment(seconds: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _files(verdict: Verdict, written: Row, fabric: Row, pairs: t.Sequence[t.Sequence[str]]) -> dict[str, bytes]:
+def _files(verdict: Verdict, written: Row) -> dict[str, bytes]:
     kind = verdict.run.kind
-    files = {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}
-    if pairs:
-        results = {told.name: told.probed for told in verdict.run.told.values()}
-        plans = {told.name: told.plan for told in verdict.run.told.values()}
-        summary = probe_targets.summary(verdict.run.rails, pairs, results, plans)
-        files["proof.json"] = _bytes(dict({"fabric": fabric["name"]}, **summary))
-    return files
+    return {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}
 
 
 def _bytes(value: t.Any) -> bytes:

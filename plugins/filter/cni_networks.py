@@ -58,7 +58,7 @@ def cni_networks(
     except RailyardError as error:
         raise AnsibleFilterError(str(error)) from error
     except (KeyError, TypeError, AttributeError) as error:
-        raise AnsibleFilterError("railyard.fabric.cni_networks: this is no plan of a node: %r" % error) from error
+        raise AnsibleFilterError("railyard.fabric.cni_networks: this is not the plan of a node: %r" % error) from error
 
 
 class FilterModule:

@@ -26,7 +26,7 @@ options:
     type: dict
     required: true
   nics:
-    description: What M(railyard.fabric.rail_info) tells of the node as RV(railyard.fabric.rail_info#module:nics).
+    description: NICs of the node as in RV(railyard.fabric.rail_info#module:nics).
     type: list
     elements: dict
     required: true
@@ -63,7 +63,7 @@ def identified(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.An
     except RailyardError as error:
         raise AnsibleFilterError(str(error)) from error
     except (KeyError, TypeError) as error:
-        raise AnsibleFilterError("railyard.fabric.identified: this is no node's plan: %s" % error) from error
+        raise AnsibleFilterError("railyard.fabric.identified: this is not the plan of a node: %s" % error) from error
 
 
 class FilterModule:

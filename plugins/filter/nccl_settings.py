@@ -12,7 +12,7 @@ author:
   - Railyard contributors (@railyard)
 description:
   - Gives the settings by which NCCL or UCX uses a node's rails and no other NIC, for what runs on the node itself.
-  - There is no GID index among them, because a GID's place differs between nodes and changes at run time.
+  - They contain no GID index, because the index of a GID differs between nodes and changes at run time.
 positional: fabric, library
 options:
   _input:
@@ -54,7 +54,7 @@ _LIBRARIES = {"nccl": nccl_objects.host_settings, "ucx": nccl_objects.host_ucx}
 
 def nccl_settings(node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], library: str = "nccl") -> dict[str, str]:
     if library not in _LIBRARIES:
-        raise AnsibleFilterError("railyard.fabric.nccl_settings: %r is none of nccl and ucx" % library)
+        raise AnsibleFilterError("railyard.fabric.nccl_settings: %r is neither nccl nor ucx" % library)
     try:
         return _LIBRARIES[library](fabric, node)
     except (KeyError, TypeError) as error:

@@ -15,7 +15,7 @@ description:
   - Reads what is in the directory of reports and writes C(report.html) beside it, one file that needs nothing else,
     loads nothing and runs nothing. Runs on the control node alone and contacts no host.
   - The matrix of rails and nodes, what to do first, layers, bandwidth and latency, failures, drift, findings, counters,
-    earlier runs and the topology; see C(docs/report.md). A document that is not there is no section, and is said to be
+    earlier runs and the topology; see C(docs/report.md). A missing document has no section, and is reported as
     missing.
   - The same documents, version and matplotlib give the same bytes. All dates are the documents' own.
   - Charts need Python's C(matplotlib) on the control node. Without it there is a warning, and the figures are tables.
@@ -27,12 +27,12 @@ attributes:
     description: Reads everything, writes nothing, and says what would be written.
     support: full
   diff_mode:
-    description: The page is written anew as a whole.
+    description: The page is written again as a whole.
     support: none
 options:
   report_dir:
     description:
-      - The directory on the control node with C(verify.json), C(drift.json), C(proof.json), C(findings.json),
+      - The directory on the control node with C(verify.json), C(drift.json), C(findings.json),
         C(plan.json) and C(history/), as far as they are there; C(report.html) is written to it. It is made where it is
         missing.
     type: path
@@ -70,7 +70,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 state:
-  description: V(ok), V(failed), or V(not verified) where there is no verdict of verify and no proof.
+  description: V(ok), V(failed), or V(not verified) without a verdict of verify.
   returned: success
   type: str
   sample: failed
@@ -79,12 +79,12 @@ summary:
   returned: success
   type: str
   sample: |-
-    fabric ai-10-1-16: 1 thing to mend
-    1. ai-10-1-16-2 gpu03: RV301 mtu. Remedy: run the host phase.
+    fabric ai-10-1-16: 1 thing to fix
+    1. ai-10-1-16-2 gpu03: mtu-mismatch (RV404) the MTU is not as planned. Remedy: set the MTU.
 steps:
   description:
-    - What to do, the first first. Each with its C(origin) (V(lint), V(verify), V(drift), V(proof)), C(code), C(what),
-      C(places), C(cause), C(remedy), and the playbooks that C(mends) it.
+    - What to do, the first first. Each with its C(origin) (V(lint), V(verify), V(drift)), C(code), C(name),
+      C(what), C(places), C(cause), C(remedy), and the C(playbooks) that fix it.
   returned: success
   type: list
   elements: dict

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_verify
-short_description: Hold what nodes told against the plan, layer by layer
+short_description: Compare the live state of nodes with the plan
 version_added: 0.2.0
 description:
   - Reads from the variables of each node what the tasks of the role C(verify), and roles in check mode, have
@@ -18,9 +18,9 @@ description:
     C(playbooks/drift.yml) use it.
   - A layer that fails on a rail of a node makes those below it pointless there, and there alone. So one cause gives one
     failure, with its code, rail, node, what was expected, what is, the likeliest cause, the remedy, and the playbook
-    that mends it.
+    that fixes it.
   - Writes the verdict as JSON and JUnit XML, and puts the one before aside under C(history).
-  - A failure does not fail the task; it is told in RV(ok) and RV(failures).
+  - A failure does not fail the task; it is returned in RV(ok) and RV(failures).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
@@ -33,7 +33,7 @@ attributes:
     support: none
 options:
   kind:
-    description: V(drift) leaves out what is no state of a node or the cluster, such as cables and traffic.
+    description: V(drift) skips what is not configuration of a node or the cluster, such as cables and traffic.
     type: str
     choices: [verify, drift]
     default: verify
@@ -90,7 +90,7 @@ options:
       - The fabric file, by which the verdict says which plan it is of; that of the inventory where it is not given.
     type: path
   report_dir:
-    description: Directory for C(verify.json), C(verify.junit.xml), C(proof.json) or C(drift.json), C(drift.junit.xml).
+    description: Directory for C(verify.json), C(verify.junit.xml) or C(drift.json), C(drift.junit.xml).
     type: path
     required: true
   history:
@@ -128,6 +128,7 @@ failures:
   elements: dict
   sample:
     - code: RV404
+      name: mtu-mismatch
       layer: link
       node: ai-1
       rail: gpu02
@@ -136,13 +137,13 @@ failures:
       what: mtu of enp12s0f0np0
       expected: '4200'
       found: '1500'
-      cause: somebody or another network service set it
-      remedy: set it
-      mends: playbooks/hosts.yml --limit ai-1
+      cause: it was changed by hand or by another network service
+      remedy: set the MTU
+      playbook: playbooks/hosts.yml --limit ai-1
 bad:
   description:
     - Of each node with a bad rail those that failed, and an empty list of each that is known to be well.
-    - A node of which neither is known is not there, because it does not answer, because nobody sent traffic over one of
+    - A node of which neither is known is not there, because it does not answer, because no traffic was sent over one of
       its rails, or because not all layers and rails were asked for.
   returned: success
   type: dict

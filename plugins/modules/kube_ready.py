@@ -91,6 +91,14 @@ missing:
       description: A command that shows more when it is followed by the name of a subject. May be empty.
       returned: always
       type: str
+    rail:
+      description: The rail, if a resource of a rail is missing.
+      returned: always
+      type: str
+    playbook:
+      description: The playbook that fixes it, if it is known.
+      returned: always
+      type: str
 withheld:
   description:
     - Pools that are as planned and give fewer addresses, because a user disabled them (which RV(missing) has too) or

@@ -225,6 +225,14 @@ changes:
       type: raw
       returned: always
       sample: 4200
+    kind:
+      description: What the change is about, if not a setting - V(file), V(route), V(rule), or V(step) of another.
+      type: str
+      returned: when it is not a setting
+    port:
+      description: The netdev, PCI address or RDMA device of the port, if the subject is something else.
+      type: str
+      returned: when the subject is not the port
 gathered:
   description: The state after, or in check mode the state now, in the shape of the options.
   returned: success

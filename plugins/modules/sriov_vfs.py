@@ -201,6 +201,14 @@ changes:
     after:
       description: Its value then.
       type: raw
+    kind:
+      description: What the change is about, if not a setting - V(file), V(route), V(rule), or V(step) of another.
+      type: str
+      returned: when it is not a setting
+    port:
+      description: The netdev, PCI address or RDMA device of the port, if the subject is something else.
+      type: str
+      returned: when the subject is not the port
 gathered:
   description: The state after, or now in check mode.
   returned: success

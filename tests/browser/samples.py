@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report, plan_tables
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 
 Data = t.Dict[str, t.Any]
@@ -137,33 +138,6 @@ class Sample:
             made["boots"][node] = "b-after-a-boot"
         return made
 
-    def proof(self) -> Data:
-        """As the role proof writes it."""
-        first, second = self.nodes[:2]
-        checks = [
-            {
-                "rail": rail,
-                "from": first,
-                "to": second,
-                "ok": not self.faults or rail != self.rails[1],
-                "gbits": 0.1 + 0.01 * at,
-                "rtt_ms": 3.0 + at,
-                "error": "" if not self.faults or rail != self.rails[1] else "the transfer did not end",
-                "remedy": "" if not self.faults or rail != self.rails[1] else "see that the link is up",
-            }
-            for at, rail in enumerate(self.rails)
-        ]
-        good = sum(bool(check["ok"]) for check in checks)
-        return {
-            "fabric": self.plan["fabric"]["name"],
-            "ok": good == len(checks),
-            "rails": len(self.rails),
-            "rails_proven": good,
-            "checks": checks,
-            "table": "",
-            "failures": [],
-        }
-
     def _document(self, kind: str, began: datetime.datetime, failures: list[Data], matrix: Data) -> Data:
         layers = []
         for layer in LAYERS.values():
@@ -228,7 +202,7 @@ class Sample:
             "found": found,
             "cause": known.cause,
             "remedy": known.remedy,
-            "mends": "%s --limit %s" % (known.mends, node) if known.mends else None,
+            "playbook": "%s --limit %s" % (known.playbook, node) if known.playbook else None,
         }
 
     def _slow(self, faults: bool) -> str:

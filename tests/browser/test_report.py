@@ -202,7 +202,7 @@ def test_markup_in_names_is_a_text(browser: Browser, tmp_path: Path) -> None:
     sample.write(tmp_path, 2)
     verify = json.loads((tmp_path / "verify.json").read_text())
     for failure in verify["failures"]:
-        failure.update(dict.fromkeys(("what", "expected", "found", "cause", "remedy", "mends"), MARKUP))
+        failure.update(dict.fromkeys(("what", "expected", "found", "cause", "remedy", "playbook"), MARKUP))
     (tmp_path / "verify.json").write_text(json.dumps(verify))
     with opened(browser, report(tmp_path)) as page:
         assert page.evaluate("window.ran") is None

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs, probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
@@ -47,7 +47,7 @@ class Faults:
         with ThreadPoolExecutor(len(self.plans)) as pool:
             return dict(zip(self.plans, pool.map(act, self.plans)))
 
-    def wishes(self, name: str, check: bool) -> list[Call]:
+    def specs(self, name: str, check: bool) -> list[Call]:
         """The modules of ``hosts.yml``, with its options."""
         plan = self.plans[name]
         options: dict[str, Row] = {
@@ -59,17 +59,17 @@ class Faults:
         return [(module, options[module], check) for module in STATES]
 
     def converge(self, *names: str) -> list[Row]:
-        """What ``hosts.yml`` does, for nodes on which something is to be mended; all changes."""
+        """What ``hosts.yml`` does, for nodes with a fault; all changes."""
         done = []
         for name in names or self.plans:
-            for result in self.nodes[name].modules.call(*self.wishes(name, check=False)):
+            for result in self.nodes[name].modules.call(*self.specs(name, check=False)):
                 assert not result.get("failed"), result
                 done += result["changes"]
         return done
 
     def read(self, name: str) -> tuple[Row, dict[str, Row]]:
         first: Call = ("rail_info", {"subset": SUBSET, "listen": self.listen}, False)
-        info, *states = self.nodes[name].modules.call(first, *self.wishes(name, check=True))
+        info, *states = self.nodes[name].modules.call(first, *self.specs(name, check=True))
         return info, dict(zip(STATES, states))
 
     def look(self) -> Looked:
@@ -95,11 +95,11 @@ class Faults:
                 if each.get("failed"):
                     refused[name] = str(each["msg"])
             self.nodes[server].modules.call(("rail_probe", {"mode": "stop"}, False))
-        told = [
-            Told(name, plan, *read[name], probed[name], refused=refused.get(name, ""))
+        reports = [
+            NodeReport(name, plan, *read[name], probed[name], refused=refused.get(name, ""))
             for name, plan in self.plans.items()
         ]
-        return judge(kind, self.fabric, told, Asked(list(self.plans)), pairs)
+        return judge(kind, self.fabric, reports, Asked(list(self.plans)), pairs)
 
 
 def cable(*words: str) -> None:

@@ -3,7 +3,7 @@
 """Real harm to real nodes and cables: verify names rail, node and cause of each, and drift what is state.
 
 Two nodes with four rails, SR-IOV and soft RDMA. Harms of different rails are done at once, as many as there are rails,
-and each must still be one failure. They are mended by what ``hosts.yml`` does, where verify says so.
+and each must still be one failure. They are fixed by what ``hosts.yml`` does, where verify names it.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Fault(t.NamedTuple):
     """One harm.
 
     :param harm: a shell command on ``node``, or words for ``lab cable``.
-    :param mend: what takes it back, where no playbook does.
+    :param fix: what reverts it, where no playbook does.
     :param drifts: whether it is state.
-    :param either: the node may be the other one: of two nodes it cannot be told.
+    :param either: the node may be the other one: of two nodes it is unknown.
     :param found: what the failure's ``found`` or ``cause`` must say.
     :param alone: it harms more than its rail, or takes longer to be seen.
     """
@@ -70,7 +70,7 @@ class Fault(t.NamedTuple):
     node: str
     rail: str | None
     harm: str | list[list[str]]
-    mend: str | list[list[str]] = ""
+    fix: str | list[list[str]] = ""
     drifts: bool = True
     either: bool = False
     found: str = ""
@@ -108,16 +108,16 @@ FAULTS = [
     ),
     Fault(
         *("driver unbound", "RV202", TWO, "gpu04", "echo 0000:04:00.0 > /sys/bus/pci/drivers/igb/unbind"),
-        mend="echo 0000:04:00.0 > /sys/bus/pci/drivers/igb/bind",
+        fix="echo 0000:04:00.0 > /sys/bus/pci/drivers/igb/bind",
     ),
     Fault(
         *("netdev in a namespace", "RV203", ONE, "gpu04", "ip netns add thief; ip link set enp4s0 netns thief"),
-        mend="ip netns del thief; sleep 1",
+        fix="ip netns del thief; sleep 1",
     ),
     Fault(
         *("netdev renamed", "RV204", TWO, "gpu04", "ip link set enp4s0 down; ip link set enp4s0 name stray0 up"),
         # with VFs it keeps its name until the next boot; udev may have noted the name it should have beside it
-        mend="ip link property del dev stray0 altname enp4s0;"
+        fix="ip link property del dev stray0 altname enp4s0;"
         " ip link set stray0 down; ip link set stray0 name enp4s0 up",
         found="stray0",
     ),
@@ -155,26 +155,26 @@ FAULTS = [
     Fault(
         *("default route in main", "RV507", TWO, "gpu01"),
         harm="ip route add default via 172.16.11.254 dev enp1s0 metric 9000",
-        mend="ip route del default via 172.16.11.254 dev enp1s0",
+        fix="ip route del default via 172.16.11.254 dev enp1s0",
     ),
     Fault(
         *("route to another rail", "RV508", ONE, "gpu01", "ip route add 172.16.12.128/25 dev enp1s0"),
-        mend="ip route del 172.16.12.128/25 dev enp1s0",
+        fix="ip route del 172.16.12.128/25 dev enp1s0",
         alone=True,
     ),
     Fault(
         *("route in another rail's table", "RV508", TWO, "gpu02", "ip route add 10.9.0.0/16 dev enp2s0 table 101"),
-        mend="ip route del 10.9.0.0/16 table 101",
+        fix="ip route del 10.9.0.0/16 table 101",
     ),
     Fault(
         *("address of the other node", "RV510", TWO, "gpu03", "ip addr add %s1/24 dev enp3s0" % ADDRESS),
-        mend="ip addr del %s1/24 dev enp3s0" % ADDRESS,
+        fix="ip addr del %s1/24 dev enp3s0" % ADDRESS,
     ),
     # -- cabling and reachability
     Fault(
         *("cables swapped, heard", "RV702", ONE, "gpu01"),
         harm=[["swap", "node-1:1", "node-1:2"], ["lldp", "node-1:1", "on"], ["lldp", "node-1:2", "on"]],
-        mend=[["mend"], ["lldp", "node-1:1", "off"], ["lldp", "node-1:2", "off"]],
+        fix=[["mend"], ["lldp", "node-1:1", "off"], ["lldp", "node-1:2", "off"]],
         drifts=False,
         found="gpu01 on leaf-2",
         alone=True,
@@ -188,13 +188,13 @@ FAULTS = [
     ),
     Fault(
         *("another leaf", "RV701", TWO, "gpu04", [["lldp", "node-2:4", "on", "--chassis", "spine-9"]]),
-        mend=[["lldp", "node-2:4", "off"]],
+        fix=[["lldp", "node-2:4", "off"]],
         drifts=False,
         found="spine-9",
     ),
     Fault(
         *("another leaf port", "RV704", ONE, "gpu04", [["lldp", "node-1:4", "on", "--port-name", "Ethernet9"]]),
-        mend=[["lldp", "node-1:4", "off"]],
+        fix=[["lldp", "node-1:4", "off"]],
         drifts=False,
         found="Ethernet9",
     ),
@@ -219,7 +219,7 @@ FAULTS = [
         *("RoCE filtered", "RV852", TWO, "gpu02"),
         harm="tc qdisc add dev enp2s0 clsact; tc filter add dev enp2s0 ingress protocol ip flower ip_proto udp"
         " dst_port 4791 action drop",
-        mend="tc qdisc del dev enp2s0 clsact",
+        fix="tc qdisc del dev enp2s0 clsact",
         drifts=False,
         either=True,
     ),
@@ -324,8 +324,8 @@ def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: lis
     finally:
         faults.listen = 0.0
         for fault in reversed(group):
-            if fault.mend:
-                do(faults, fault, fault.mend)
+            if fault.fix:
+                do(faults, fault, fault.fix)
     failures = {(each.code, each.rail): each for each in verdict.run.failures}
     assert len(failures) == len(verdict.run.failures), said(verdict)
     assert set(failures) == {(fault.code, fault.rail) for fault in group}, said(verdict)
@@ -335,19 +335,19 @@ def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: lis
         assert fault.node in places, said(verdict)
         assert fault.found in "%s %s" % (failure.found, failure.cause), said(verdict)
     assert sorted(line.split()[0] for line in drifted) == sorted(fault.code for fault in group if fault.drifts), drifted
-    mended = sorted({fault.node for fault in group if CODES[fault.code].mends or fault.drifts})
-    for name in mended:
-        # what verify says mends it, does. What comes back with a device is laid down again by the node itself, first.
+    fixed = sorted({fault.node for fault in group if CODES[fault.code].playbook or fault.drifts})
+    for name in fixed:
+        # the playbook that verify names fixes it. The node itself restores first what returns with a device.
         faults.nodes[name].run(AGAIN)
         faults.converge(name)
     settle(faults)
-    if mended:
+    if fixed:
         assert said(faults.judge(DRIFT)) == []
 
 
 @contextlib.contextmanager
 def speaking(ports: t.Sequence[t.Sequence[str]]) -> t.Iterator[None]:
-    """A leaf speaks when it is told to, and then every thirty seconds: here it is told so all the time."""
+    """A leaf sends LLDP on request, and then every thirty seconds: here it is requested all the time."""
     over = threading.Event()
 
     def speak() -> None:
@@ -366,8 +366,8 @@ def speaking(ports: t.Sequence[t.Sequence[str]]) -> t.Iterator[None]:
             thread.join()
 
 
-def test_a_stranger_with_a_nodes_address_is_told_of_the_node(faults: Faults) -> None:
-    """A pod's interface, as it were, on the other node: nobody's that the plan knows."""
+def test_a_stranger_with_a_nodes_address_is_reported_of_the_node(faults: Faults) -> None:
+    """An interface like that of a pod on the other node, which the plan does not contain."""
     node = faults.nodes[TWO]
     node.run(STRANGER % ADDRESS)
     mac = json.loads(node.run("ip -n stranger -j link show stray"))[0]["address"]
@@ -394,7 +394,7 @@ def test_what_is_kept_for_boot_drifts(faults: Faults) -> None:
 
 
 def test_the_playbooks_end_as_they_say(faults: Faults, inventory: Path) -> None:
-    """verify and drift as a person runs them: green, then with a fault, then mended by the play that they name."""
+    """verify and drift as a person runs them: green, then with a fault, then fixed by the play that they name."""
     began = time.monotonic()
     done = play(inventory, "verify.yml")
     took = time.monotonic() - began
@@ -416,8 +416,8 @@ def test_the_playbooks_end_as_they_say(faults: Faults, inventory: Path) -> None:
     assert failed.returncode == 2
     verdict = json.loads((inventory.parent / "reports" / "verify.json").read_text())
     assert [(each["code"], each["node"], each["rail"]) for each in verdict["failures"]] == [("RV404", TWO, "gpu02")]
-    assert verdict["failures"][0]["mends"] == "playbooks/hosts.yml --limit node-2"
-    mended = play(inventory, "hosts.yml", "--limit", "localhost,node-2")
-    assert mended.returncode == 0, mended.stdout[-4000:]
+    assert verdict["failures"][0]["playbook"] == "playbooks/hosts.yml --limit node-2"
+    fixed = play(inventory, "hosts.yml", "--limit", "localhost,node-2")
+    assert fixed.returncode == 0, fixed.stdout[-4000:]
     assert play(inventory, "drift.yml").returncode == 0
     assert len(list((inventory.parent / "reports" / "history").iterdir())) >= 2

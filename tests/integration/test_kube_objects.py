@@ -651,7 +651,7 @@ def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
     assert done.returncode == 0 and wanted + "%d created" % len(plan.objects) in done.one_line, done.text
     assert bench.live(plan) == {}
     done = play(bench, "kubernetes", "-e", "kubernetes_wait=false")
-    assert done.returncode == 0 and "2 nodes labelled" in done.one_line and "Nobody waited" in done.one_line, done.text
+    assert done.returncode == 0 and "2 nodes labelled" in done.one_line and "Not waited" in done.one_line, done.text
     bench.proxy.seen.clear()
     done = play(bench, "kubernetes", "-e", "kubernetes_wait_timeout=1")
     assert done.returncode == 2 and "changed=0" in done.one_line and bench.proxy.writes == [], done.text

@@ -20,7 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     LABEL,
     MANAGER,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    VERIFY,
+    NodeReport,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
@@ -85,11 +89,11 @@ class Ground:
         objects = action(self.bench, "kube_objects", **self.options)
         seen = {"server": "it", "error": "", "missing": ready["missing"], "changes": objects["changes"]}
         plans = {node["name"]: node for node in self.plan.document["nodes"]}
-        told = [
-            Told(name, plan, {"system": {"boot_id": "x", "rdma_mode": plan["rdma_mode"]}}, {})
+        reports = [
+            NodeReport(name, plan, {"system": {"boot_id": "x", "rdma_mode": plan["rdma_mode"]}}, {})
             for name, plan in plans.items()
         ]
-        return judge(DRIFT, self.plan.document["fabric"], told, Asked(list(plans)), (), seen).run.failures
+        return judge(DRIFT, self.plan.document["fabric"], reports, Asked(list(plans)), (), seen).run.failures
 
 
 @pytest.fixture
@@ -105,7 +109,7 @@ def ground(bench: Bench) -> t.Iterator[Ground]:  # noqa: F811
             admin.delete(DEFINITIONS % each["metadata"]["namespace"] + "/" + each["metadata"]["name"])
 
 
-def test_faults_of_a_cluster_are_told_one_by_one(ground: Ground, cluster: Cluster) -> None:
+def test_faults_of_a_cluster_are_reported_one_by_one(ground: Ground, cluster: Cluster) -> None:
     assert [each.line() for each in ground.failures()] == []
     resource = next(
         each for each in Goal(ground.plan.document, ground.plan.given, ground.plan.objects)._wanted["node-1"]
@@ -135,7 +139,7 @@ def test_faults_of_a_cluster_are_told_one_by_one(ground: Ground, cluster: Cluste
         assert (failure.code, failure.node) == ("RV902", None) and failure.rail in ground.plan.document["fabric"][
             "rails"
         ]
-        assert "172.16.99.1" in failure.found and failure.mends == "playbooks/kubernetes.yml"
+        assert "172.16.99.1" in failure.found and failure.playbook == "playbooks/kubernetes.yml"
         admin.request("PATCH", pools, {"spec": {"ips": before}}, ours)
         assert [each.line() for each in ground.failures()] == []
 
@@ -201,12 +205,12 @@ def judged(ground: Ground, seen: Object, inside: dict[str, Object]) -> list[t.An
     """What the layer of pods makes of it."""
     known = {"server": "it", "error": "", "missing": [], "changes": [], "pods": seen}
     plans = {node["name"]: node for node in ground.plan.document["nodes"]}
-    told = [Told(name, plan, {"system": {}}, {}, inside=inside.get(name)) for name, plan in plans.items()]
+    reports = [NodeReport(name, plan, {"system": {}}, {}, inside=inside.get(name)) for name, plan in plans.items()]
     asked = Asked(list(plans), ["pods"])
-    return judge(VERIFY, ground.plan.document["fabric"], told, asked, (), known).run.failures
+    return judge(VERIFY, ground.plan.document["fabric"], reports, asked, (), known).run.failures
 
 
-def test_where_there_is_no_workload_what_brings_it_is_told(ground: Ground) -> None:
+def test_where_there_is_no_workload_what_brings_it_is_reported(ground: Ground) -> None:
     seen = action(ground.bench, "kube_pods", **ground.options)
     assert (seen["there"], seen["pods"], seen["nodes"], seen["running"]) == (False, [], [], {})
     assert seen["remedy"].startswith("kubectl apply -k ") and "images.test" in seen["remedy"]
@@ -290,7 +294,7 @@ def test_nodes_with_a_bad_rail_are_cordoned_until_they_are_well(cluster: Cluster
             cordon(made, well, MANAGER, False)
             after = {name: admin.get("/api/v1/nodes/" + name) for name in NODES}
             assert not after["node-1"]["spec"].get("unschedulable")
-            # somebody else had cordoned this one
+            # another user had cordoned this one
             assert after["node-2"]["spec"]["unschedulable"] is True
             assert not any(BAD in (each["metadata"].get("labels") or {}) for each in after.values())
             assert not any(CORDONED in (each["metadata"].get("annotations") or {}) for each in after.values())

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
@@ -76,7 +76,7 @@ class Site:
 
     def start(self, guest: Guest) -> None:
         name = guest.node.name
-        # cni1 is there; each rail's device has the addresses of what stands on its port, too
+        # cni1 is there; each rail's device has the addresses of the interfaces on its port as well
         for rail in (each for each in RAILS if each > 1):
             guest.node.run("rdma link add pod%d type rxe netdev enp%ds0" % (rail, rail))
         guest.well(("up", "pod", guest.attached))
@@ -114,15 +114,15 @@ class Site:
             targets = probe_targets.targets(other, one, [])
             probed = self.guests[client].node.module("rail_probe", pod=UIDS[client], targets=targets)["results"]
             assert len(probed) == len(inside[client]["pods"][0]["links"]) - 1
-        told = [
-            Told(name, plan, {"system": {}}, {}, inside=inside[name], pod_probed=probed if name == client else ())
+        reports = [
+            NodeReport(name, plan, {"system": {}}, {}, inside=inside[name], pod_probed=probed if name == client else ())
             for name, plan in self.plans.items()
         ]
         settings = test_workload.settings(self.view, Options.of(None), test_workload.names(self.view))
         known = {"there": True, "nodes": list(NAMES), "remedy": "", "pods": self.pods, "settings": settings}
         seen = {"server": "it", "error": "", "missing": [], "changes": [], "pods": known}
         asked = Asked(list(self.plans), ["pods", "nccl"])
-        verdict = judge(VERIFY, self.document["fabric"], told, asked, (), seen, [list(NAMES)])
+        verdict = judge(VERIFY, self.document["fabric"], reports, asked, (), seen, [list(NAMES)])
         return verdict.run.failures
 
 
@@ -159,7 +159,7 @@ HARMS = [
 
 
 @pytest.mark.parametrize(("harm", "back", "code", "rail"), HARMS, ids=[row[2] + row[0][2:9] for row in HARMS])
-def test_a_harm_in_a_pod_is_told_with_its_node_and_rail(site: Site, harm: str, back: str, code: str, rail: int) -> None:
+def test_a_fault_in_a_pod_has_its_node_and_rail(site: Site, harm: str, back: str, code: str, rail: int) -> None:
     guest = site.guests["node-1"]
     addresses = {str(each): address(1, each, 1) for each in RAILS}
     guest.inside("pod", "ip link set net7 down; " * (rail == 7) + harm % addresses)
@@ -178,7 +178,7 @@ def test_a_harm_in_a_pod_is_told_with_its_node_and_rail(site: Site, harm: str, b
     assert [each.line() for each in site.failures()] == []
 
 
-def test_a_filter_between_pods_is_told_and_the_nodes_are_well(site: Site) -> None:
+def test_a_filter_between_pods_is_reported_and_the_nodes_are_well(site: Site) -> None:
     """One pod drops what it sends to the other on a rail: both are as planned, and do not hear each other."""
     guest = site.guests["node-2"]
     guest.inside("pod", "ip route add blackhole %s/32 table 106" % address(1, 6, 1))
@@ -189,7 +189,7 @@ def test_a_filter_between_pods_is_told_and_the_nodes_are_well(site: Site) -> Non
         guest.inside("pod", "ip route del blackhole %s/32 table 106" % address(1, 6, 1))
 
 
-def test_a_fixed_gid_index_is_told_with_the_right_one(site: Site) -> None:
+def test_a_fixed_gid_index_is_reported_with_the_right_one(site: Site) -> None:
     node = site.guests["node-1"].node
     kept = node.run("cat /etc/nccl.conf")
     node.put("/etc/nccl.conf", kept + "NCCL_IB_GID_INDEX=0\n")

@@ -6,9 +6,13 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
+
+# A place that is one of a module's ports, or an option of one.
+_PORT = re.compile(r"ports\[(\d+)\]")
 
 
 class RailyardError(Exception):
@@ -29,8 +33,13 @@ class RailyardError(Exception):
         text = "%s: %s" % (self.place, self.message) if self.place else self.message
         return "%s. Remedy: %s." % (text, self.remedy) if self.remedy else "%s." % text
 
-    def as_dict(self) -> dict[str, str]:
-        return {"place": self.place, "message": self.message, "remedy": self.remedy}
+    def as_dict(self, ports: t.Sequence[t.Mapping[str, t.Any]] = ()) -> dict[str, str]:
+        """As a result. ``ports``: the module's option; ``port`` names the one that the place is in, for programs."""
+        row = {"place": self.place, "message": self.message, "remedy": self.remedy}
+        found = _PORT.match(self.place)
+        options = ports[int(found.group(1))] if found and int(found.group(1)) < len(ports) else {}
+        names = [options[key] for key in ("rail", "netdev", "pci", "name") if options.get(key)]
+        return dict(row, port=str(names[0])) if names else row
 
 
 class Refused(RailyardError):

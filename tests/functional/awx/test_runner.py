@@ -129,9 +129,10 @@ def test_import(project: Path, tmp_path: Path) -> None:
 def test_report_of_what_other_jobs_left(launch: Launch, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    checks = [{"rail": "gpu01", "from": "ai-10-1-16-1", "to": "ai-10-1-16-2", "ok": False, "error": "no answer"}]
-    proof = {"fabric": "ai-10-1-16", "ok": False, "rails": 8, "rails_proven": 0, "checks": checks}
-    (kept / "proof.json").write_text(json.dumps(proof))
+    failure = {"code": "RV801", "layer": "reach", "node": "ai-10-1-16-1", "rail": "gpu01", "what": "reachability"}
+    verdict = {"format": 1, "kind": "verify", "fabric": "ai-10-1-16", "ok": False, "failures": [failure]}
+    verdict.update(nodes=["ai-10-1-16-1"], rails=["gpu01"], matrix={"ai-10-1-16-1": {"gpu01": "failed"}})
+    (kept / "verify.json").write_text(json.dumps(verdict))
     job = launch("report", {"report_dir": str(kept)})
     assert job.status == "successful", job.one_line
     assert job.artifacts["railyard_report"] == {"state": "failed", "file": str(kept / "report.html")}

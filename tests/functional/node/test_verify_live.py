@@ -11,7 +11,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
+    DRIFT,
+    VERIFY,
+    NodeReport,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp, ip_state
@@ -47,7 +51,7 @@ def another_host(live: LiveNode) -> None:
     live.leaf("ip", "addr", "add", "172.16.11.201/24", "dev", "leaf1")
 
 
-# name, commands or an action, code, and whether it is state, which what ``hosts.yml`` does fixes
+# name, commands or an action, code, and whether it is configuration, which ``hosts.yml`` fixes
 HARMS: list[tuple[str, list[Harm], str, bool]] = [
     ("link set down", [["link", "set", "rail1", "down"]], "RV401", True),
     ("leaf's port down", [lambda live: live.leaf("ip", "link", "set", "leaf1", "down")], "RV402", False),
@@ -80,7 +84,7 @@ HARMS: list[tuple[str, list[Harm], str, bool]] = [
 
 
 class Ground:
-    """The planned node, and its verdict."""
+    """The node as planned, and what is reported of it."""
 
     def __init__(self, live: LiveNode) -> None:
         plan = lint(FABRIC.encode()).plan
@@ -100,7 +104,7 @@ class Ground:
     def info(self) -> dict[str, t.Any]:
         with Rtnetlink() as table:
             links = {link.name: link for link in table.links() if link.name.startswith("rail")}
-            reported = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
+            observed = ip_state.look(table, {link.ifindex: name for name, link in links.items()})
         nics = [_nic(link) for link in links.values()]
         keys = ("arp_announce", "arp_ignore", "rp_filter")
         own = {"rail%d" % number: ["172.16.1%d.201" % number] for number in (1, 2)}
@@ -108,7 +112,7 @@ class Ground:
         return {
             "system": {"boot_id": "x", "rdma_mode": "shared"},
             "nics": nics,
-            "ip": reported,
+            "ip": observed,
             "sysctls": {name: {key: sysctl.effective(System(), name, key) for key in keys} for name in links},
             "duplicates": [{"netdev": key[0], "address": key[1], "macs": macs} for key, macs in heard.items()],
         }
@@ -119,9 +123,9 @@ class Ground:
         except RailyardError as error:
             # as task.fail has it
             errors = error.errors if isinstance(error, Errors) else [error]
-            result = {"failed": True, "changes": [], "errors": [each.as_dict() for each in errors]}
-        reported = [Told("node-1", self.node, self.info(), {"rail_ports": result})]
-        return judge(kind, self.fabric, reported, Asked(["node-1"], unproven_allowed=True)).run.failures
+            result = {"failed": True, "changes": [], "errors": [each.as_dict(self.ports) for each in errors]}
+        reports = [NodeReport("node-1", self.node, self.info(), {"rail_ports": result})]
+        return judge(kind, self.fabric, reports, Asked(["node-1"], unproven_allowed=True)).run.failures
 
 
 def _nic(link: t.Any) -> dict[str, t.Any]:
@@ -139,8 +143,8 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
     }
 
 
-@pytest.mark.parametrize(("harms", "code", "corrected"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_harm_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, corrected: bool) -> None:
+@pytest.mark.parametrize(("harms", "code", "fixed"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
+def test_fault_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, fixed: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
         ground = Ground(live)
@@ -154,9 +158,9 @@ def test_harm_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: 
         for kind in (VERIFY, DRIFT):
             failures = ground.failures(kind)
             expected = [] if code == "RV402" and kind == DRIFT else [(code, "node-1", "gpu01")]
-            message = [each.line() for each in failures]
-            assert [(each.code, each.node, each.rail) for each in failures] == expected, message
-        if corrected:
+            said = [each.line() for each in failures]
+            assert [(each.code, each.node, each.rail) for each in failures] == expected, said
+        if fixed:
             assert ground.repair()
             assert [each.line() for each in ground.failures(DRIFT)] == []
 

@@ -86,70 +86,6 @@ def test_rails_are_crossed_where_there_is_a_way_and_where_there_must_be_none() -
     ]
 
 
-def result(rail: str, peer: str, ok: bool = True) -> dict[str, t.Any]:
-    return {
-        "rail": rail,
-        "peer": peer,
-        "ok": ok,
-        "error": "" if ok else "0 of 3 packets came back",
-        "remedy": "" if ok else "see the leaf",
-        "reach": {"rtt_ms": 0.5},
-        "transfer": {"gbits": 96.5} if ok else None,
-    }
-
-
-def test_all_green_is_proven() -> None:
-    verdict = probe_targets.summary(
-        ["gpu01", "gpu02"], [["a", "b"]], {"a": [], "b": [result("gpu01", "a"), result("gpu02", "a")]}
-    )
-    assert (verdict["ok"], verdict["rails"], verdict["rails_proven"], verdict["failures"]) == (True, 2, 2, [])
-    assert verdict["table"] == "Gb/s   gpu01 gpu02\nb -> a 96.50 96.50"
-
-
-def test_a_red_rail_is_named_with_its_remedy() -> None:
-    results = {"b": [result("gpu01", "a", ok=False), result("gpu02", "a")]}
-    verdict = probe_targets.summary(["gpu01", "gpu02"], [["a", "b"]], results)
-    assert (verdict["ok"], verdict["rails_proven"]) == (False, 1)
-    assert verdict["failures"] == ["gpu01 from b to a: 0 of 3 packets came back. Remedy: see the leaf."]
-    assert "RED" in verdict["table"]
-
-
-def test_what_was_not_probed_is_red() -> None:
-    verdict = probe_targets.summary(["gpu01"], [["a", "b"]], {})
-    assert not verdict["ok"]
-    assert verdict["failures"] == ["gpu01 from b to a: was not probed. Remedy: see why b gave no results."]
-    verdict = probe_targets.summary(["gpu01", "gpu02"], [["a", "b"]], {"b": [result("gpu01", "a")]})
-    assert verdict["failures"] == [
-        "gpu02 from b to a: was not probed. Remedy: give the rail an address on b and a in the plan."
-    ]
-
-
-def test_a_pair_is_not_asked_for_a_rail_without_a_port() -> None:
-    plans = {
-        name: {"ports": [{"rail": rail} for rail in rails]}
-        for name, rails in {"a": ["gpu01", "gpu02"], "b": ["gpu01"], "c": ["gpu01", "gpu02"]}.items()
-    }
-    pairs = [["a", "b"], ["a", "c"]]
-    results = {"b": [result("gpu01", "a")], "c": [result("gpu01", "a"), result("gpu02", "a")]}
-    verdict = probe_targets.summary(["gpu01", "gpu02"], pairs, results, plans)
-    assert (verdict["ok"], verdict["rails_proven"], verdict["failures"]) == (True, 2, [])
-    assert verdict["table"] == "Gb/s   gpu01 gpu02\nb -> a 96.50      \nc -> a 96.50 96.50"
-    assert not probe_targets.summary(["gpu01", "gpu02"], pairs, results)["ok"]
-    alone = probe_targets.summary(["gpu01", "gpu02"], pairs[:1], results, plans)
-    assert (alone["ok"], alone["rails_proven"]) == (False, 1)
-    assert len(alone["failures"]) == 1 and alone["failures"][0].startswith("gpu02: no two of the nodes")
-    lost = probe_targets.summary(["gpu01", "gpu02"], pairs, {"b": results["b"]}, plans)
-    assert [line.partition(":")[0] for line in lost["failures"]] == ["gpu01 from c to a", "gpu02 from c to a"]
-
-
-def test_no_pairs_prove_nothing() -> None:
-    verdict = probe_targets.summary(["gpu01"], [], {})
-    assert not verdict["ok"]
-    assert verdict["failures"] == [
-        "nothing was probed: a proof needs two nodes. Remedy: name two or more with --limit, or none."
-    ]
-
-
 def test_gpu_memory_is_used_where_the_plan_has_a_way_to_it_and_both_ends_can() -> None:
     served = {"rail": "gpu01", "port": 4711, "gpu": True}
     for gpudirect, there, wanted in (
@@ -205,8 +141,8 @@ def test_rails_without_addresses_are_probed_over_infiniband_alone() -> None:
 
 
 def test_a_device_without_a_planned_name_can_be_found_by_its_port() -> None:
-    wish = port(1, rdma={"name": None, "type": "hardware"})
-    assert module_options.port_options([wish], "rail_probe", None, "infiniband") == [
+    spec = port(1, rdma={"name": None, "type": "hardware"})
+    assert module_options.port_options([spec], "rail_probe", None, "infiniband") == [
         {"rail": "gpu01", "address": "172.16.11.201", "pci": "0000:01:00.0", "netdev": "enp1s0"}
     ]
 
@@ -223,9 +159,3 @@ def test_a_rail_of_ipv6_alone_is_probed_by_it() -> None:
     assert (target["source"], target["address"]) == ("fd00:11::1", "fd00:11::2")
     assert "source6" not in target and "cross" not in target
     assert module_options.port_options([one], "rail_probe")[0]["address"] == "fd00:11::1"
-
-
-def test_a_transfer_without_packets_before_it_is_summed_up() -> None:
-    told = dict(result("gpu01", "a"), reach=None)
-    verdict = probe_targets.summary(["gpu01"], [["a", "b"]], {"b": [told]})
-    assert verdict["ok"] and verdict["checks"][0]["rtt_ms"] is None

@@ -28,7 +28,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_rows import grid
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, often, spreads
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS, STATE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import (
+    HOSTS,
+    LAYERS,
+    STATE,
+)
 from tests.browser.samples import BEGAN, Sample
 from tests.unit.fabric.test_verify import HARMS, swapped
 from tests.unit.fabric.verify_nodes import World
@@ -94,9 +98,7 @@ def huge() -> Sample:
 def _report(
     sample: Sample, *verdicts: Data, runs: t.Sequence[Data] = (), draw: bool = False, **changes: t.Any
 ) -> report_page.Report:
-    read = [
-        report_documents.verdict(json.dumps(each).encode(), "x.json", each.get("kind", "proof")) for each in verdicts
-    ]
+    read = [report_documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in verdicts]
     earlier = [report_documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in runs]
     known = report_context.Material(
         plan=sample.plan,
@@ -281,7 +283,7 @@ def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
         made["ok"] = False
         made["matrix"] = {node: dict.fromkeys(huge.rails, "failed") for node in huge.nodes}
         made["failures"] = [
-            dict(template, node=node, rail=rail, rails=[rail], what=what, mends="playbooks/hosts.yml --limit " + node)
+            dict(template, node=node, rail=rail, rails=[rail], what=what, playbook=HOSTS + " --limit " + node)
             for node, rail in ports
         ]
     report = _report(huge, verify, drift)
@@ -315,7 +317,7 @@ def _judged(world: World) -> report_page.Report:
 
 
 @pytest.mark.parametrize("harm", [row[1] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_every_harm_is_a_step_to_which_its_cells_lead(harm: t.Callable[[World], t.Any]) -> None:
+def test_every_fault_is_a_step_to_which_its_cells_lead(harm: t.Callable[[World], t.Any]) -> None:
     world = World(server_plan())
     harm(world)
     report = _judged(world)
@@ -425,31 +427,7 @@ def test_numbers_are_short(value: float, said: str) -> None:
     assert html_charts.short(value) == said
 
 
-# -- proof and history
-
-
-def test_a_proof_alone_is_a_matrix_and_figures(two: Sample) -> None:
-    report = _report(two, two.proof())
-    made = _page(report)
-    assert report.state == "failed" and len(made.all("td", "failed")) == 2 and len(made.all("td", "ok")) == 14
-    assert "the transfer did not end" in made.text and "From proof" in made.text
-    assert "ms" in made.text, "of latency there is only the round trip"
-
-
-def test_a_dead_node_does_not_blame_its_partners() -> None:
-    names = ["n1", "n2", "n3", "n4"]
-    pairs = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
-    measures = [
-        report_documents.Measure("r1", one, other, None, None, None, False, "n3" not in (one, other))
-        for one, other in pairs
-    ]
-    matrix = report_documents.blamed(measures)
-    assert {node: rails["r1"] for node, rails in matrix.items()} == {"n1": "ok", "n2": "ok", "n3": "failed", "n4": "ok"}
-    odd = [each._replace(ok=(each.source, each.target) != ("n1", "n2")) for each in measures]
-    assert (
-        report_documents.blamed([each._replace(ok=each.ok or "n3" in each[1:3]) for each in odd])["n1"]["r1"]
-        == "failed"
-    )
+# -- history
 
 
 def test_what_came_and_went_since_the_run_before(two: Sample) -> None:
@@ -487,7 +465,7 @@ ALL = {"limit": [], "layers": list(STATE), "rails": [], "budget_s": None, "tags"
         {"asked": dict(ALL, skip_tags=["qos"])},
         # of another node alone
         {"boots": {"ai-10-1-16-2": "b-0001"}},
-        # nobody asked the cluster, which is asked now
+        # the cluster was not read, and is now
         {"cluster": None},
         {"cluster": {"server": None, "reachable": False}},
     ],
@@ -508,7 +486,7 @@ def test_a_run_of_a_node_alone_says_since_when_that_one_was_clean(two: Sample) -
     assert "clean on 2026-11-20" in _page(_report(two, two.drift(BEGAN, True), runs=[of_one])).text
 
 
-def test_without_a_cluster_nobody_has_to_have_asked_it(two: Sample) -> None:
+def test_without_a_cluster_no_node_has_to_have_asked_it(two: Sample) -> None:
     earlier, now = two.drift(BEGAN.replace(day=20), False), two.drift(BEGAN, True)
     earlier["cluster"] = now["cluster"] = None
     assert "clean on 2026-11-20" in _page(_report(two, now, runs=[earlier])).text
@@ -578,7 +556,7 @@ def _poisoned(value: t.Any, keep: t.Collection[str]) -> t.Any:
 
 
 def test_markup_in_any_text_stays_a_text(two: Sample) -> None:
-    """Every name, message and key that somebody else can choose holds markup; the elements are the same as without."""
+    """Every name, message and key that others can choose holds markup; the elements are the same as without."""
     sample = Sample(2)
     verify, drift = two.verify(BEGAN, True, 1.0), two.drift(BEGAN, True)
     good = _page(_report(sample, verify, drift, draw=True))
@@ -625,14 +603,14 @@ def test_what_cannot_be_shown_is_marked(two: Sample) -> None:
 # -- what traffic has not proven
 
 
-def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Sample) -> None:
+def test_a_rail_that_nothing_proved_is_reported_apart_from_one_that_failed(two: Sample) -> None:
     verdict = two.verify(BEGAN, False, 1.0)
     rail, last = two.rails[2], two.rails[-1]
     verdict["proof"] = {each: {"state": "proven", "why": None} for each in two.rails}
     before = _page(_report(two, verdict))
     assert "not proven" not in before.text and "Not proven by traffic" not in before.text
     for each in (rail, last):
-        verdict["proof"][each] = {"state": "not proven", "why": "there are no two nodes to pair"}
+        verdict["proof"][each] = {"state": "not proven", "why": "a pair needs two nodes"}
         for row in verdict["matrix"].values():
             row[each] = "not checked"
     verdict["ok"] = False
@@ -641,7 +619,7 @@ def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Samp
     report = _report(two, verdict)
     made = _page(report)
     assert report.state == "failed" and not made.all("td", "failed")
-    assert "Not proven by traffic: %s, %s (there are no two nodes to pair)." % (rail, last) in made.text
+    assert "Not proven by traffic: %s, %s (a pair needs two nodes)." % (rail, last) in made.text
     assert "2 rails not proven" in made.text
     assert "2 rails: %s, %s" % (rail, last) in made.text and "all on node" not in made.text
     assert report.summary()[1].startswith("1. %s" % rail), report.summary()
@@ -649,5 +627,5 @@ def test_a_rail_that_nothing_proved_is_told_apart_from_one_that_failed(two: Samp
 
 def test_a_wrong_proof_is_named(two: Sample) -> None:
     verdict = dict(two.verify(BEGAN, False, 1.0), proof={"gpu01": 5})
-    with pytest.raises(RailyardError, match="proof.gpu01: 5 is no mapping"):
+    with pytest.raises(RailyardError, match="proof.gpu01: 5 is not a mapping"):
         _report(two, verdict)

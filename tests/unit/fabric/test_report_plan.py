@@ -249,7 +249,7 @@ def _put(value: t.Any, path: tuple[t.Any, ...], new: t.Any) -> None:
     value[path[-1]] = new
 
 
-# What an item is known by is no attribute of it: another is another item. Tested apart.
+# What an item is known by is not an attribute: another name is another item. Tested separately.
 KNOWN_BY = {"name", "rail", "rails", "attachment", "index", "format", "other_ports", "routes"}
 PLACES = [path for path in _places(BASE) if path[-1] not in KNOWN_BY or path[0] == "fabric" and path[-1] != "rails"]
 
@@ -421,7 +421,7 @@ def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t
         (b"{", "this is not JSON"),
         (b"[]", "this is not a plan"),
         (b'{"format": 2, "fabric": {}, "rails": [], "nodes": []}', "the plan's format is 2"),
-        (b'{"format": 1, "fabric": {}, "rails": []}', "the plan lacks nodes"),
+        (b'{"format": 1, "fabric": {}, "rails": []}', "the plan has no nodes"),
         (b"[" * 100000, "this is not JSON"),
     ],
 )

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What pods have of rails and what NCCL is told: one harm, one failure, and nothing where nothing is wrong."""
+"""Rails and NCCL settings in pods: one fault, one failure, and no failure without a fault."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import (
+    Missing,
+    grouped,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
@@ -75,7 +79,7 @@ def address(value: str) -> Harm:
 
 
 def twice(world: World) -> None:
-    """Two pods with one address: the second is told of, and the first named."""
+    """Two pods with one address: the failure is of the second, and names the first."""
     given = next(row["address"] for row in world.inside("ai-1")["addresses"] if row["netdev"] == NET)
     address(given)(world)
     world.pods_lose(NODE, RAIL)
@@ -183,34 +187,34 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
 
 
 @pytest.mark.parametrize(("harm", "code", "node", "rail"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_one_harm_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
+def test_one_fault_is_one_failure(world: World, harm: Harm, code: str, node: str | None, rail: str | None) -> None:
     harm(world)
     assert only_failure(world.document(), code, node, rail)["found"]
-    # pods come and go: they are no state that drifts
+    # pods come and go: they do not drift
     assert found(world, DRIFT) == []
 
 
 def test_what_was_seen_is_said() -> None:
-    def told(harm: Harm, text: str = SERVERS) -> dict[str, t.Any]:
+    def only(harm: Harm, text: str = SERVERS) -> dict[str, t.Any]:
         world = World(plan(4, text))
         harm(world)
         (failure,) = world.document()["failures"]
         return dict(failure)
 
-    said = told(no_rule)
+    said = only(no_rule)
     assert said["what"] == "net3 of pod default/ai-rails-2: rule from 172.16.13.2"
-    assert (said["expected"], said["found"]) == ("a table of its own", "no rule")
-    said = told(no_rule, PLAIN)
+    assert (said["expected"], said["found"]) == ("its own table", "no rule")
+    said = only(no_rule, PLAIN)
     assert said["expected"] == "table 103 at 10003"
-    assert told(twice)["found"] == "pod default/ai-rails-1 has it too" and told(twice)["peer"] == "ai-1"
-    assert told(drop("links"))["cause"] == "it was attached (gpu03-sriov), and something took it away since"
-    gone = told(lambda w: (drop("links")(w), w.pod(NODE)["networks"].pop(2)))
+    assert only(twice)["found"] == "also in pod default/ai-rails-1" and only(twice)["peer"] == "ai-1"
+    assert only(drop("links"))["cause"] == "it was attached (gpu03-sriov) and removed afterwards"
+    gone = only(lambda w: (drop("links")(w), w.pod(NODE)["networks"].pop(2)))
     assert gone["found"] == "4 interfaces: eth0, net1, net2, net4" and "older than the network" in gone["cause"]
-    index = told(setting("environment", NCCL_IB_GID_INDEX="1"))
+    index = only(setting("environment", NCCL_IB_GID_INDEX="1"))
     assert index["expected"] == "none, or 3" and index["found"].startswith("1; 172.16.11.2 of gpu01 (mlx5_11) is at 3")
-    over = told(setting("environment", NCCL_IB_ADDR_FAMILY="AF_INET6"))
-    assert "environment stands over" in over["cause"] and over["found"] == "NCCL_IB_ADDR_FAMILY=AF_INET6"
-    assert "MAC address" in told(one_mac, SHARED)["cause"] and "spoof check" in told(one_mac)["cause"]
+    over = only(setting("environment", NCCL_IB_ADDR_FAMILY="AF_INET6"))
+    assert "overrides its file" in over["cause"] and over["found"] == "NCCL_IB_ADDR_FAMILY=AF_INET6"
+    assert "MAC address" in only(one_mac, SHARED)["cause"] and "spoof check" in only(one_mac)["cause"]
 
 
 def test_an_index_that_is_right_for_all_rails_is_let_stand(world: World) -> None:
@@ -254,7 +258,7 @@ def test_only_what_the_provider_sets_is_wanted() -> None:
     for row in (*world.inside(NODE)["rules"], *rows(world, "routes")):
         row["table"] += 1000 * (row["table"] == 103)
     assert found(world) == []
-    # with soft RDMA a pod has no device of its own, and nobody can send it anything
+    # with soft RDMA a pod has no device of its own, and cannot be reached by RDMA
     soft = World(plan(4, SHARED))
     for node in soft.plans.values():
         for port in node["ports"]:
@@ -281,7 +285,7 @@ def test_where_there_is_no_workload_it_says_what_brings_it(world: World) -> None
     assert "kubernetes_kubeconfig" in layers["pods"]["why_not"]
 
 
-def test_what_failed_below_is_not_told_again_of_pods(world: World) -> None:
+def test_what_failed_below_is_not_reported_again_of_pods(world: World) -> None:
     """A rail that nodes do not reach each other on, and one whose resource is short."""
     world.lose(NODE, RAIL)
     world.pods_lose(NODE, RAIL)
@@ -289,8 +293,8 @@ def test_what_failed_below_is_not_told_again_of_pods(world: World) -> None:
     world = World(plan())
     pending("Unschedulable: 1 Insufficient spidernet.io/gpu03_sriov")(world)
     assert world.cluster is not None
-    short = {"subjects": [NODE], "what": "reports 0 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "reason": "x"}
-    world.cluster["missing"].append(short)
+    short = Missing(NODE, "reports 0 of 2 spidernet.io/gpu03_sriov (rail gpu03)", "x", rail=RAIL)
+    world.cluster["missing"] += [each._asdict() for each in grouped([short])]
     assert found(world) == [("RV901", NODE, RAIL)]
 
 
@@ -352,7 +356,7 @@ def test_files_on_nodes_are_state(harm: Harm, code: str | None, expected: str) -
         assert [each["code"] for each in failures] == ([code] if code else [])
         assert not code or (failures[0]["node"] == NODE and failures[0]["expected"].startswith(expected))
     if code == "RV950":
-        assert failures[0]["mends"] == "playbooks/hosts.yml --limit ai-2"
+        assert failures[0]["playbook"] == "playbooks/hosts.yml --limit ai-2"
 
 
 def test_what_the_inventory_sets_over_the_plan_is_no_drift() -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes, pairs and a cluster that are as planned, for tests to do harm to."""
+"""Nodes, pairs and a cluster as planned, for tests to break."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
@@ -66,7 +66,7 @@ def only_failure(verdict: Row, code: str, node: str | None, rail: str | None) ->
 
 
 class World:
-    """A fabric's nodes as their modules tell of them; harm is done to the rows that are here."""
+    """The nodes of a fabric as modules report them; tests change these rows."""
 
     def __init__(self, made: Plan, rounds: int = 3) -> None:
         document = made.document()
@@ -275,14 +275,14 @@ class World:
 
     # -- judging -------------------------------------------------------------------------------------------------------
 
-    def told(self) -> list[Told]:
+    def reports(self) -> list[NodeReport]:
         found = []
         for name, node in self.plans.items():
             if name in self.dark:
-                found.append(Told(name, node, None, {}, why=self.dark[name], code="RV001"))
+                found.append(NodeReport(name, node, None, {}, why=self.dark[name], code="RV001"))
             else:
                 rest = (self.infos[name], self.states[name], self.probes[name], self.after[name])
-                made = Told(name, node, *rest, refused=self.refused.get(name, ""), inside=self.insides.get(name))
+                made = NodeReport(name, node, *rest, refused=self.refused.get(name, ""), inside=self.insides.get(name))
                 refused = self.pod_refused.get(name, "")
                 made = made._replace(pod_probed=self.pod_probes[name], pod_refused=refused)
                 found.append(made._replace(others=self.others.get(name, ())))
@@ -290,10 +290,10 @@ class World:
 
     def verdict(self, kind: str = VERIFY, **asked: t.Any) -> Verdict:
         pairs, seen = (self.pairs, self.cluster) if kind == VERIFY else ([], self._without_pods())
-        return judge(kind, self.fabric, self.told(), Asked(list(self.plans), **asked), pairs, seen, pairs)
+        return judge(kind, self.fabric, self.reports(), Asked(list(self.plans), **asked), pairs, seen, pairs)
 
     def _without_pods(self) -> Row | None:
-        """As drift asks: pods are no state."""
+        """As drift reads it: without pods."""
         return {key: value for key, value in self.cluster.items() if key != "pods"} if self.cluster else None
 
     def document(self, kind: str = VERIFY, **asked: t.Any) -> Row:

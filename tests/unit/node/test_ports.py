@@ -733,7 +733,7 @@ def test_the_files_of_a_port_whose_name_no_one_knows_stay(
 
 
 @pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("reported", [True, False])
 def test_files_of_a_port_that_stays_in_a_pod_outlive_another_port(
     node: Node, away: t.Callable[[bool], None], monkeypatch: pytest.MonkeyPatch, named: bool, reported: bool
 ) -> None:

@@ -31,7 +31,7 @@ _POINTS = 40
 # Outliers of a rail that are drawn at the most, the worst.
 _OUTLIERS = 50
 
-# What matplotlib paints with, and the page's colour that stands for it.
+# Colours of matplotlib's output, and the colour of the page that replaces each.
 _PAINTS = {
     "#010101": "var(--ink)",
     "#020202": "var(--soft)",
@@ -153,7 +153,7 @@ def trend_chart(rail: str, runs: t.Sequence[Run], room: tuple[float, float], nam
 
 def trend_room(runs: t.Sequence[Run]) -> tuple[float, float]:
     """The range that all rails' charts share, so that they can be compared: that of the medians, and below it as much
-    as the slowest transfers need, but no more than leaves the medians to be told apart."""
+    as the slowest transfers need, but not so much that medians look the same."""
     medians = [value for each in runs for value in each.median.values()] or [0.0, 1.0]
     slowest = [value for each in runs for value in each.worst.values()] or medians
     least = max(min(slowest), min(medians) - max(max(medians) - min(medians), 0.05 * min(medians)))
@@ -216,7 +216,7 @@ def _svg(draw: t.Callable[[t.Any], None], width: float, height: float, name: str
 
 
 def plain(root: xml.Element, name: str) -> xml.Element:
-    """An SVG as it stands within HTML: no namespaces, the ids of its own that are used, the page's colours and font."""
+    """An SVG for use within HTML: no namespaces, the ids of its own that are used, the page's colours and font."""
     used = set(re.findall(r"#([\w.-]+)", " ".join(value for each in root.iter() for value in each.attrib.values())))
     bare(root)
     for element in root.iter():

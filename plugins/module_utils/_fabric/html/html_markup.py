@@ -71,7 +71,7 @@ def rows(head: t.Sequence[str], lines: t.Iterable[t.Sequence[Child]], caption: s
     """A table whose rows become cards where the screen is narrow; the roles keep it a table for readers of screens.
 
     The first cell of a row is its head. Columns in which no row has anything are left out. ``brief``: the cells are so
-    short that several of a card's stand in one line.
+    short that several of a card fit in one line.
     """
     cells = [list(line) for line in lines]
     used = [at for at in range(len(head)) if any(line[at] not in (None, "", []) for line in cells)]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail x node matrix as HTML: a row a node, or a row a group with the nodes that need somebody beside it."""
+"""The rail x node matrix as HTML: a row a node, or a row a group with the nodes that need attention below it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
-# A sign, a class and a word for each state: none of them stands alone for it.
+# A sign, a class and a word for each state: colour is never the only mark.
 _SIGNS = {OK: ("✓", "ok"), FAILED: ("✕", "failed"), NOT_CHECKED: ("–", "open"), NO_PORT: ("", "none")}
 # Nodes with failures that a large fabric shows at the most, each in a row.
 _MOST = 256
@@ -96,7 +96,7 @@ def _head(first: str, rails: t.Sequence[str]) -> xml.Element:
 
 
 def _tables(rails: t.Sequence[str], groups: t.Sequence[Group], anchors: Anchors) -> list[xml.Element]:
-    """Tables no longer than a screen, so that several stand side by side where there is room."""
+    """Tables that fit on a screen, so that several fit side by side."""
     tables = []
     for group in groups:
         pieces = max(1, -(-len(group.rows) // _LONG))

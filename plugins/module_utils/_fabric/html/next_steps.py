@@ -25,7 +25,7 @@ _CABLES = ("link", "cabling", "reach", "rdma")
 
 
 class Step(t.NamedTuple):
-    """One thing to do. ``origin``: lint, verify, drift or proof; ``what``: what is wrong, of each failure; ``places``:
+    """One thing to do. ``origin``: lint, verify or drift; ``what``: what is wrong, of each failure; ``places``:
     node and rail of each; ``shared``: what they have in common; ``plays``: playbooks with their limits; ``cells``:
     nodes and rails that fail for it; ``cables``: place -> leaf and leaf port at the other end of its cable, where the
     step is about cables and the plan knows it."""
@@ -128,9 +128,10 @@ def _step(origin: str, members: t.Sequence[Failure], leaves: _Leaves) -> Step:
         first.remedy,
         places,
         _shared(places, leaves),
-        joined([each.mends for each in members if each.mends]),
+        joined([each.playbook for each in members if each.playbook]),
         [*places, *whole, *peers],
         _cables(first.layer, places, leaves),
+        CODES[first.code].name if first.code in CODES else "",
     )
 
 
@@ -162,10 +163,10 @@ def _shared(places: t.Sequence[tuple[str, str]], leaves: _Leaves) -> str:
     return ""
 
 
-def joined(mends: t.Sequence[str]) -> list[str]:
+def joined(playbooks: t.Sequence[str]) -> list[str]:
     """Playbooks with their limits, each playbook once with all of its nodes; without a limit it covers all."""
     limits: dict[str, dict[str, None]] = {}
-    for each in mends:
+    for each in playbooks:
         play, limit, nodes = each.partition(_LIMIT)
         known = limits.setdefault(play, {})
         known.update(dict.fromkeys(nodes.split(",") if limit else [""]))

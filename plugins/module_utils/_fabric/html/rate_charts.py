@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How fast the rails were, now and in earlier runs: charts, who stands out, and the same as tables."""
+"""How fast the rails were, now and in earlier runs: charts, outliers, and the same as tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rates(measures: t.Sequence[Measure], plan: Document, draw: bool) -> list[Chi
     key = "The box holds the middle half of a rail's transfers, its thick line is the median. "
     if dots:
         key = "Each dot is a transfer between two nodes; the box holds the middle half, its thick line is the median. "
-    key += "Diamonds stand out: worse than the median by more than %d robust standard deviations and %d %%."
+    key += "Diamonds are outliers: worse than the median by more than %d robust standard deviations and %d %%."
     return [
         h("p", _tried(measures)),
         h("div", *figures, class_="charts") if figures else None,
@@ -93,7 +93,7 @@ def _tried(measures: t.Sequence[Measure]) -> str:
 
 def _outliers(found: t.Sequence[tuple[Quantity, Spread, Point]], slow: t.Sequence[Often]) -> list[Child]:
     if not found:
-        return [h("p", "No transfer stands out.")]
+        return [h("p", "No transfer is an outlier.")]
     lines = []
     for quantity, each, point in sorted(found, key=lambda item: (-item[2].worse, item[1].rail, item[2].source)):
         way = "below" if quantity.more else "above"
@@ -106,7 +106,7 @@ def _outliers(found: t.Sequence[tuple[Quantity, Spread, Point]], slow: t.Sequenc
     )[:_NAMED]
     left = len(lines) - _ALL
     return [
-        h("h3", "%s" % count(len(lines), "transfer stands out", "transfers stand out")),
+        h("h3", "%s" % count(len(lines), "outlier")),
         h("p", "Most often: %s." % ", ".join(said)) if said else None,
         rows(head, lines[:_NAMED], "The worst first", brief=True),
         more(
@@ -137,8 +137,8 @@ def _table(found: t.Sequence[Spread], quantity: Quantity, plan: Document) -> xml
         speed = speeds.get(each.rail)
         part = "%.0f %% of %s" % (each.median / speed * 100, short(speed)) if speed else ""
         numbers = [short(value) for value in (each.median, each.low, each.quarter, each.three_quarters, each.high)]
-        stand = str(len(each.outliers)) if each.outliers else ""
-        lines.append((each.label, "{:,}".format(len(each.points)), *numbers, part, stand))
+        outliers = str(len(each.outliers)) if each.outliers else ""
+        lines.append((each.label, "{:,}".format(len(each.points)), *numbers, part, outliers))
     return rows(head, lines, "%s, %s" % (quantity.title, quantity.unit), brief=True)
 
 

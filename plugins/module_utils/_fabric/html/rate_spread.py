@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How bandwidth and latency spread over a rail's transfers, and which of them stand out."""
+"""How bandwidth and latency spread over a rail's transfers, and which of them are outliers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _spread(
 
 
 class Often(t.NamedTuple):
-    """A node that stands out on a rail: in ``outliers`` of its ``transfers``."""
+    """A node with outliers on a rail: ``outliers`` of its ``transfers``."""
 
     node: str
     label: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
-    PROOF,
     VERIFY,
     Measure,
     Said,
@@ -21,7 +20,7 @@ Document = t.Mapping[str, t.Any]
 
 
 class Material(t.NamedTuple):
-    """``digest``: the plan's; ``said``: lint's findings, None where nobody asked; ``runs``: the oldest first, those of
+    """``digest``: the plan's; ``said``: findings of lint, None if it did not run; ``runs``: the oldest first, those of
     the verdicts among them; ``notes``: what the reader should know of the documents; ``charts``: whether they can be
     drawn; ``inventory``: the path that commands name, where it is known."""
 
@@ -37,16 +36,15 @@ class Material(t.NamedTuple):
 
     @property
     def judged(self) -> Verdict | None:
-        """The verdict of which the matrix is: verify's, else the proof's."""
-        return self.verdicts.get(VERIFY) or self.verdicts.get(PROOF)
+        """The verdict that the matrix shows."""
+        return self.verdicts.get(VERIFY)
 
     @property
     def measured(self) -> tuple[str, t.Sequence[Measure]]:
-        """Whose transfers are shown, and they: verify's where it measured, else the proof's."""
-        for kind in (VERIFY, PROOF):
-            verdict = self.verdicts.get(kind)
-            if verdict and any(each.gbits is not None or each.rtt_ms is not None for each in verdict.measures):
-                return kind, verdict.measures
+        """The kind of the verdict that measured transfers, and these; empty if none was measured."""
+        verdict = self.judged
+        if verdict and any(each.gbits is not None or each.rtt_ms is not None for each in verdict.measures):
+            return VERIFY, verdict.measures
         return "", ()
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The documents that a report is made of, read from their bytes: the verdicts of verify and drift, proof and findings.
+"""The documents that a report is made of, read from their bytes: the verdicts of verify and drift, and findings.
 
 Whatever the bytes are, there is a value of the right shape or one :class:`RailyardError` with the place and the remedy.
 What is not known here is left alone, so that a newer writer's documents can still be read.
@@ -23,16 +23,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 Data = t.Mapping[str, t.Any]
 
 FORMAT = 1
-VERIFY, DRIFT, PROOF = "verify", "drift", "proof"
+VERIFY, DRIFT = "verify", "drift"
 OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
 NOT_PROVEN = "not proven"
 # What writes each document.
-PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift"), PROOF: playbook("verify")}
+PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift")}
 _WHEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
 class Layer(t.NamedTuple):
-    """One layer of the way down; ``why_not``: why what is not checked was not."""
+    """One layer; ``why_not``: why something was not checked."""
 
     name: str
     title: str
@@ -43,8 +43,7 @@ class Layer(t.NamedTuple):
 
 
 class Failure(t.NamedTuple):
-    """One cause. Texts are empty where there is none; ``mends`` is a playbook with its ``--limit``; ``rails``: all that
-    it is about, the node's own where it is of no rail."""
+    """One failure. Missing texts are empty; ``playbook``: with its ``--limit``; ``rails``: all that it concerns."""
 
     code: str
     layer: str
@@ -56,7 +55,7 @@ class Failure(t.NamedTuple):
     found: str
     cause: str
     remedy: str
-    mends: str
+    playbook: str
     rails: t.Sequence[str] = ()
 
     @property
@@ -93,7 +92,7 @@ class Counter(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """What a run of verify, drift or proof found. ``began`` is empty where the document does not say; ``matrix``: node
+    """What a run of verify or drift found. ``began`` is empty where the document does not say; ``matrix``: node
     -> rail -> one of :data:`OK`, :data:`FAILED`, :data:`NOT_CHECKED`; ``unproven``: rail -> why no traffic has proven
     it, None where none was asked for, or the document does not say."""
 
@@ -139,17 +138,13 @@ class Said(t.NamedTuple):
 def verdict(raw: bytes, file: str, kind: str) -> Verdict:
     """The document of a kind in these bytes. ``file`` is what errors call it.
 
-    :raises RailyardError: where the bytes are no such document.
+    :raises RailyardError: if the bytes are another document.
     """
     read = _Read(file, "run %s again, or take the file away" % PLAYS[kind])
     data = read.document(raw)
-    if kind == PROOF and "kind" not in data:
-        return _proof(read, data)
     read.format(data)
     if data.get("kind") != kind:
         raise read.wrong("kind", "it is %s, and not %s" % (_shown(data.get("kind")), kind))
-    if kind == PROOF:
-        return _proof(read, data)
     return Verdict(
         kind=kind,
         layers=[_layer(read, each, place) for each, place in read.items(data, "layers")],
@@ -178,7 +173,7 @@ def plan(raw: bytes, file: str) -> dict[str, t.Any]:
             elif key == "nodes" and not _ports(each.get("ports")):
                 wrong.append("nodes[%d].ports" % at)
     if wrong:
-        said = "it is no plan: %s is missing or wrong" % wrong[0]
+        said = "it is not a plan: %s is missing or wrong" % wrong[0]
         raise RailyardError(said, file, "run %s again, with -e report_dir=DIR" % playbook("plan"))
     return document
 
@@ -195,14 +190,14 @@ def findings(raw: bytes, file: str) -> list[Said]:
     data = read.document(raw)
     read.format(data)
     if not isinstance(data.get("files"), list):
-        raise read.wrong("files", "it is no list")
+        raise read.wrong("files", "it is not a list")
     found = []
     for each, place in read.items(data, "files"):
         name = read.text(each, "file", place)
         for said, at in read.items(each, "findings", place):
             severity = read.text(said, "severity", at)
             if severity not in SEVERITIES:
-                raise read.wrong(at + ".severity", "%s is none" % _shown(severity))
+                raise read.wrong(at + ".severity", "%s is not a severity" % _shown(severity))
             texts = [read.text(said, key, at) for key in ("code", "place", "message", "remedy", "reason", "name")]
             line = read.whole(said, "line", at)
             found.append(Said(name, texts[0], severity, texts[1], line, *texts[2:]))
@@ -231,12 +226,12 @@ class _Read:
             said = "it is empty" if not raw.strip() else "this is not JSON, or only a part of it: %s" % error
             raise self.wrong("", said) from None
         if not isinstance(data, dict):
-            raise self.wrong("", "this is no document of Railyard: it is no mapping")
+            raise self.wrong("", "this is not a document of Railyard: it is not a mapping")
         return data
 
     def format(self, data: Data) -> None:
         if "format" not in data:
-            raise self.wrong("", "this is no document of Railyard: it says no format")
+            raise self.wrong("", "this is not a document of Railyard: it has no format")
         said = data["format"]
         if said != FORMAT or isinstance(said, bool):
             raise self.wrong("format", "it is %s, and this reads format %d" % (_shown(said), FORMAT))
@@ -246,7 +241,7 @@ class _Read:
         if value is None:
             return ""
         if isinstance(value, (dict, list)):
-            raise self.wrong(_at(place, key), "%s is no text" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not text" % _shown(value))
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)
@@ -263,13 +258,13 @@ class _Read:
             return None
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
         if not good or not math.isfinite(value):
-            raise self.wrong(_at(place, key), "%s is no number from 0 on" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a number of 0 or more" % _shown(value))
         return float(value)
 
     def whole(self, data: Data, key: str, place: str = "") -> int | None:
         value = data.get(key)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 64):
-            raise self.wrong(_at(place, key), "%s is no whole number" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a whole number" % _shown(value))
         return value
 
     def items(self, data: Data, key: str, place: str = "") -> list[tuple[Data, str]]:
@@ -278,12 +273,12 @@ class _Read:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.wrong(_at(place, key), "%s is no list" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a list" % _shown(value))
         found: list[tuple[Data, str]] = []
         for number, each in enumerate(value):
             at = "%s[%d]" % (_at(place, key), number)
             if not isinstance(each, dict):
-                raise self.wrong(at, "%s is no mapping" % _shown(each))
+                raise self.wrong(at, "%s is not a mapping" % _shown(each))
             found.append((each, at))
         return found
 
@@ -292,18 +287,18 @@ class _Read:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.wrong(key, "%s is no mapping" % _shown(value))
+            raise self.wrong(key, "%s is not a mapping" % _shown(value))
         return value
 
     def names(self, data: Data, key: str, place: str = "") -> list[str]:
         value = data.get(key)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.wrong(_at(place, key), "%s is no list of names" % _shown(value))
+            raise self.wrong(_at(place, key), "%s is not a list of names" % _shown(value))
         return value
 
 
 def _no_number(said: str) -> float:
-    raise ValueError("%s is no number" % said)
+    raise ValueError("%s is not a number" % said)
 
 
 def _at(place: str, key: str) -> str:
@@ -314,7 +309,7 @@ def _head(read: _Read, data: Data) -> dict[str, t.Any]:
     """What every kind says of its run."""
     began = read.text(data, "began")
     if began and not _WHEN.match(began):
-        raise read.wrong("began", "%s is no time such as 2026-11-21T20:15:00Z" % _shown(began))
+        raise read.wrong("began", "%s is not a time such as 2026-11-21T20:15:00Z" % _shown(began))
     head: dict[str, t.Any] = {key: read.text(data, key) for key in ("fabric", "plan", "railyard")}
     return dict(
         head,
@@ -335,6 +330,7 @@ def _layer(read: _Read, data: Data, place: str) -> Layer:
 def _failure(read: _Read, data: Data, place: str) -> Failure:
     texts = {key: read.text(data, key, place) for key in Failure._fields if key != "rails"}
     rails = read.names(data, "rails", place) if data.get("rails") is not None else ()
+    texts["playbook"] = texts["playbook"] or read.text(data, "mends", place)  # as versions before 0.2 wrote it
     return Failure(rails=rails, **texts)
 
 
@@ -356,10 +352,10 @@ def _matrix(read: _Read, data: Data) -> dict[str, dict[str, str]]:
     for node, rails in read.mapping(data, "matrix").items():
         place = "matrix.%s" % node
         if not isinstance(rails, dict):
-            raise read.wrong(place, "%s is no mapping" % _shown(rails))
+            raise read.wrong(place, "%s is not a mapping" % _shown(rails))
         for rail, state in rails.items():
             if state not in (OK, FAILED, NOT_CHECKED):
-                said = "%s is none of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
+                said = "%s is not one of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
                 raise read.wrong("%s.%s" % (place, rail), said)
         made[node] = dict(rails)
     return made
@@ -372,57 +368,7 @@ def _unproven(read: _Read, data: Data) -> dict[str, str] | None:
     for rail, each in read.mapping(data, "proof").items():
         place = "proof.%s" % rail
         if not isinstance(each, dict):
-            raise read.wrong(place, "%s is no mapping" % _shown(each))
+            raise read.wrong(place, "%s is not a mapping" % _shown(each))
         if read.text(each, "state", place) == NOT_PROVEN:
             made[rail] = read.text(each, "why", place)
     return made
-
-
-def _proof(read: _Read, data: Data) -> Verdict:
-    """A proof's checks as a verdict: each is a measure, and a red one a failure."""
-    if not isinstance(data.get("checks"), list):
-        raise read.wrong("checks", "this is no proof: there is no list of checks")
-    checks = []
-    for each, place in read.items(data, "checks"):
-        measure = _measure(read, each, place)
-        checks.append((measure, read.text(each, "error", place), read.text(each, "remedy", place)))
-    measures = [measure for measure, _error, _remedy in checks]
-    failures = [
-        Failure("", "", each.source, each.rail, each.target, "RDMA transfer", "", "", error, remedy, "")
-        for each, error, remedy in checks
-        if not each.ok
-    ]
-    nodes = list(dict.fromkeys(name for each in measures for name in (each.source, each.target)))
-    return Verdict(
-        kind=PROOF,
-        layers=[],
-        matrix=blamed(measures),
-        failures=failures,
-        warnings=[],
-        measures=measures,
-        counters=[],
-        boots={},
-        cluster={},
-        nodes=nodes,
-        rails=list(dict.fromkeys(each.rail for each in measures)),
-        **_head(read, data),
-    )
-
-
-def blamed(measures: t.Sequence[Measure]) -> dict[str, dict[str, str]]:
-    """The matrix that follows from transfers alone.
-
-    A node from and to which nothing went on a rail is failed, and clears those that only failed with it. Of a failed
-    transfer between two nodes that both had better ones, both are.
-    """
-    good = {(name, each.rail) for each in measures if each.ok for name in (each.source, each.target)}
-    matrix: dict[str, dict[str, str]] = {}
-    for each in measures:
-        ends = (each.source, each.target)
-        dead = [name for name in ends if (name, each.rail) not in good]
-        for name in ends:
-            failed = not each.ok and (name in dead or not dead)
-            rails = matrix.setdefault(name, {})
-            if failed or each.rail not in rails:
-                rails[each.rail] = FAILED if failed else OK
-    return matrix

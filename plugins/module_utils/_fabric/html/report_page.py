@@ -46,7 +46,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.pla
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
 
 # Steps of the summary for a terminal.
 _LINES = 5

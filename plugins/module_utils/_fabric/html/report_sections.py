@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_h
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.finding_report import SEVERITIES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import label
 
 # Rows of a table at the most; what is left out is counted, and is in the document itself.
 MOST = 300
@@ -143,8 +144,9 @@ def failures(found: t.Sequence[Failure], kind: str, caption: str) -> list[Child]
         where = " ".join(filter(None, (each.node, each.rail))) or "the cluster"
         if each.peer:
             where += " to %s" % each.peer
-        mends: Child = code(each.mends) if each.mends else ""
-        lines.append((where, each.code, each.what, each.expected, each.found, each.cause, each.remedy, mends))
+        playbook: Child = code(each.playbook) if each.playbook else ""
+        compared = (each.expected, each.found, each.cause, each.remedy)
+        lines.append((where, label(each.code), each.what, *compared, playbook))
     parts: list[Child] = [rows(head, lines, caption), _left(len(found), "%s.json" % kind)]
     return parts if len(lines) <= _OPEN else [more(caption, *parts)]
 

@@ -10,7 +10,7 @@ import statistics
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import FAILED, OK, Verdict
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import STATE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import STATE
 
 Place = t.Tuple[str, str]
 
@@ -22,7 +22,7 @@ def when(began: str) -> str:
 
 class Scope(t.NamedTuple):
     """What a run was to look at. ``layers`` and ``rails``: those that it was asked for, empty for all; ``tags``: those
-    that Ansible was told to run or to skip; ``cluster``: whether the cluster told it anything."""
+    of the Ansible run, and those skipped; ``cluster``: whether the cluster was read."""
 
     layers: t.AbstractSet[str]
     rails: t.AbstractSet[str]
@@ -98,13 +98,13 @@ def _scope(verdict: Verdict) -> Scope:
 
 
 def ordered(runs: t.Iterable[Run]) -> list[Run]:
-    """By their times, the oldest first, each once; what says no time is no history."""
+    """By time, the oldest first, each once; a document without a time is skipped."""
     kept = {(each.kind, each.began): each for each in runs if each.began}
     return [kept[key] for key in sorted(kept, key=lambda key: (key[1], key[0]))]
 
 
 def between(before: Run, now: Run) -> tuple[list[Place], list[Place]]:
-    """What failed anew, and what no longer fails, of the ports that both runs looked at."""
+    """New failures and failures that are gone, of the ports that both runs checked."""
     both = before.checked & now.checked
     return sorted((now.failed - before.failed) & both), sorted((before.failed - now.failed) & both)
 

@@ -13,7 +13,6 @@ import hashlib
 import json
 import typing as t
 from urllib.parse import quote
-from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
@@ -22,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     WARNING,
     Finding,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.junit_xml import Case, junit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
 
 Checked = t.Sequence[t.Tuple[str, t.Sequence[Finding]]]
@@ -175,56 +175,30 @@ def _sarif_result(file: str, finding: Finding, at: t.Mapping[str, int]) -> dict[
 
 
 def as_junit(checked: Checked, strict: bool = False) -> bytes:
-    """JUnit XML: a suite a file and a case a rule, so that a CI's history knows a case from run to run.
+    """JUnit XML with a suite per file and a case per rule, so that a CI server can compare runs.
 
-    Errors are failures; with ``strict`` warnings are, too. Else what was said stands in the case's output.
+    Errors are failures; with ``strict`` warnings are, too. Other findings are in the output of the case.
     """
-    root = xml.Element("testsuites", name="railyard")
     failing = (ERROR, WARNING) if strict else (ERROR,)
-    total = [0, 0]
+    suites = []
     for file, findings in checked:
-        suite = xml.SubElement(root, "testsuite", name=file)
-        said: dict[str, list[Finding]] = {code: [] for code in sorted(RULES)}
+        by_code: dict[str, list[Finding]] = {code: [] for code in sorted(RULES)}
         for finding in findings:
-            said.setdefault(finding.code, []).append(finding)
-        failures = sum(_junit_case(suite, file, code, found, failing) for code, found in said.items())
-        _totals(suite, len(said), failures)
-        total = [total[0] + len(said), total[1] + failures]
-    _totals(root, *total)
-    for element in root.iter():
-        element.tail = "\n"
-        if not element.text and len(element):
-            element.text = "\n"
-    return xml.tostring(root, encoding="utf-8", xml_declaration=True)
+            by_code.setdefault(finding.code, []).append(finding)
+        suites.append((file, [_junit_case(file, code, found, failing) for code, found in by_code.items()]))
+    return junit("railyard", suites)
 
 
-def _totals(element: xml.Element, tests: int, failures: int) -> None:
-    for key, value in (("tests", tests), ("failures", failures), ("errors", 0), ("skipped", 0)):
-        element.set(key, str(value))
-
-
-def _junit_case(suite: xml.Element, file: str, code: str, found: t.Sequence[Finding], failing: t.Sequence[str]) -> bool:
+def _junit_case(file: str, code: str, found: t.Sequence[Finding], failing: t.Sequence[str]) -> Case:
     known = RULES.get(code)
-    name = "%s %s: %s" % (code, known.name, known.title) if known else code
-    case = xml.SubElement(suite, "testcase", classname=file, name=name, time="0")
     failed = [finding for finding in found if finding.severity in failing]
-    if failed:
-        message = (
-            failed[0].message
-            if len(failed) == 1
-            else "%d findings; the first: %s"
-            % (
-                len(failed),
-                failed[0].message,
-            )
-        )
-        failure = xml.SubElement(case, "failure", type=code, message=message)
-        failure.text = "\n".join(finding.text(file) for finding in failed)
-    others = [finding for finding in found if finding.severity not in failing]
-    if others:
-        out = xml.SubElement(case, "system-out")
-        out.text = "\n".join("%s: %s" % (finding.severity, finding.text(file)) for finding in others)
-    return bool(failed)
+    others = ["%s: %s" % (each.severity, each.text(file)) for each in found if each.severity not in failing]
+    case = Case("%s %s: %s" % (code, known.name, known.title) if known else code, output="\n".join(others))
+    if not failed:
+        return case
+    first = failed[0].message
+    message = first if len(failed) == 1 else "%d findings; the first: %s" % (len(failed), first)
+    return case._replace(failure=(code, message, "\n".join(each.text(file) for each in failed)))
 
 
 def files(checked: Checked, version: str, strict: bool = False) -> dict[str, bytes]:

@@ -102,7 +102,7 @@ def load(raw: bytes, file: str) -> dict[str, t.Any]:
     if not isinstance(document.get("fabric"), dict):
         wrong.insert(0, "fabric")
     if wrong:
-        raise RailyardError("the plan lacks %s" % ", ".join(wrong), file, remedy)
+        raise RailyardError("the plan has no %s" % ", ".join(wrong), file, remedy)
     return document
 
 
@@ -183,7 +183,7 @@ class _Walk:
 
     def _add(self, what: str, subject: str, attribute: str, before: t.Any, after: t.Any, kind: str) -> None:
         if before in (None, [], {}) and after in (None, [], {}):
-            return  # an earlier version's plan may lack what is empty in this one's
+            return  # a plan of an earlier version may not have keys that are empty in this one
         if before in (None, [], {}):
             kind = ADDED
         elif after in (None, [], {}):
@@ -283,7 +283,7 @@ def _widened(old: Document, new: Document, six: str) -> bool:
 
 
 def _ranges(text: str, several: bool) -> list[tuple[int, int, int]]:
-    """Each range of a text; nothing where one of them is none. ``several``: an address alone is a range too."""
+    """Each range of a text; empty if one of them is invalid. ``several``: a single address is a range as well."""
     texts = text.split(", ")
     found = [_range("%s-%s" % (each, each) if several and "-" not in each else each) for each in texts]
     return [each for each in found if each] if all(found) else []

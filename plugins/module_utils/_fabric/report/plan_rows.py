@@ -73,7 +73,7 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
         place = (node["name"], *(node.get(key) for key in _NODE))
         for port in node["ports"]:
             rdma, pods, names, leaf = (_part(port, key) for key in ("rdma", "pods", "names", "leaf"))
-            # without addresses there are no routes, and nothing is in the table
+            # without addresses the table has no routes
             routed = port.get("address") or port.get("address6") or pods
             yield (
                 *place,
@@ -169,7 +169,7 @@ def prefix(port: Document, rail: Document, six: str = "") -> str | None:
 
 
 def leaves(document: Document) -> list[Leaf]:
-    """Every leaf with the rows of its ports, by unit and rail; a rail without leaves stands for them itself."""
+    """Every leaf with the rows of its ports, by unit and rail; for a rail without leaves, the rail itself."""
     rails = {rail["name"]: rail for rail in document["rails"]}
     quality = qos_class(document)
     untagged = None if document["fabric"].get("link_layer") == INFINIBAND else "untagged"

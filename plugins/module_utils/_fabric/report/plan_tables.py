@@ -97,7 +97,7 @@ def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
     for rail in document["rails"]:
         networks = [network.get("network") for network in rail.get("networks") or ()]
         both = [_both(rail.get(key), rail.get(key + "6")) for key in ("subnet", "gateway", "pods")]
-        # without addresses there are no routes, and nothing is in the table
+        # without addresses the table has no routes
         routed = rail.get("table") if rail.get("subnet") or rail.get("subnet6") else None
         yield (rail["name"], rail.get("mode"), *both, rail.get("mtu"), routed, networks)
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as xml
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 # Colours of rails that stay apart for every kind of colour blindness (after Okabe and Ito, darker where white paper
-# needs it), for light and for dark; names stand beside them everywhere, so nothing depends on colour alone.
+# needs it), for light and for dark; names are always beside them, so that nothing depends on colour alone.
 RAIL_COLOURS = (
     ("#0072b2", "#4db2f0"),
     ("#d55e00", "#ff8f4a"),

@@ -79,7 +79,7 @@ def fail(module: AnsibleModule, error: RailyardError, done: t.Sequence[Change], 
     errors = error.errors if isinstance(error, Errors) else [error]
     result: dict[str, t.Any] = {
         "msg": str(error),
-        "errors": [each.as_dict() for each in errors],
+        "errors": [each.as_dict(module.params.get("ports") or ()) for each in errors],
         "changed": bool(done),
         "changes": [change.as_dict() for change in done],
     }

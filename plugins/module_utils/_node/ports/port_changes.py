@@ -10,7 +10,7 @@ import ipaddress
 import typing as t
 from functools import partial
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import ROUTE, RULE, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
@@ -357,13 +357,9 @@ class Plan:
             if (key in wanted and surplus) or (
                 key not in wanted and (key in gone or (rule.version, rule.priority) in priorities)
             ):
-                self._change(
-                    "rule %d" % rule.priority,
-                    rule.selector,
-                    rule.action,
-                    None,
-                    partial(self._rtnl.delete_rule, rule),
-                )
+                port = next((each.name for each in targets if each.port.priority == rule.priority), None)
+                act = partial(self._rtnl.delete_rule, rule)
+                self._change("rule %d" % rule.priority, rule.selector, rule.action, None, act, RULE, port)
 
     def _remove_routes(self, old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
         wanted = [route for target in targets for route in port_routes(target.port, target.link.ifindex)]
@@ -375,7 +371,8 @@ class Plan:
                 continue
             if route_key(route) in places or any(is_same_route(route, each) for each in gone):
                 netdev = self._name_of(route.oif)
-                self._change(netdev, route_name(route), str(route), None, partial(self._rtnl.delete_route, route))
+                act = partial(self._rtnl.delete_route, route)
+                self._change(netdev, route_name(route), str(route), None, act, ROUTE)
 
     def _remove_addresses(self, leaving: t.Container[tuple[int, Interface]], targets: t.Sequence[Target]) -> None:
         wanted = {target.link.ifindex: target for target in targets if target.port.sides}
@@ -430,7 +427,8 @@ class Plan:
                 if (version, priority, source, oif, table) not in live_rules:
                     rule = Rule(version, priority, source, oif, table, True)
                     subject = "rule %d" % priority
-                    self._change(subject, rule.selector, None, rule.action, partial(self._rtnl.add_rule, rule))
+                    act = partial(self._rtnl.add_rule, rule)
+                    self._change(subject, rule.selector, None, rule.action, act, RULE, target.name)
 
     def _add_address(self, target: Target, side: Side) -> None:
         address, link = side.address, target.link
@@ -463,7 +461,7 @@ class Plan:
         return act
 
     def _add_route(self, netdev: str, route: Route) -> None:
-        self._change(netdev, route_name(route), None, str(route), partial(self._rtnl.add_route, route))
+        self._change(netdev, route_name(route), None, str(route), partial(self._rtnl.add_route, route), ROUTE)
 
     def _routes(self) -> list[Route]:
         """The routes that remain after the link changes and removals."""
@@ -477,7 +475,16 @@ class Plan:
         link = self._seen.links.get(ifindex)
         return link.name if link else str(ifindex)
 
-    def _change(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: t.Callable[[], None]) -> None:
+    def _change(
+        self,
+        subject: str,
+        attribute: str,
+        before: t.Any,
+        after: t.Any,
+        act: t.Callable[[], None],
+        kind: str = "",
+        port: str | None = None,
+    ) -> None:
         def checked() -> None:
             try:
                 act()
@@ -490,4 +497,4 @@ class Plan:
                     "see the kernel's messages (dmesg), and what else manages this interface",
                 ) from None
 
-        self.changes.append(Change(subject, attribute, before, after, checked))
+        self.changes.append(Change(subject, attribute, before, after, checked, kind, port))

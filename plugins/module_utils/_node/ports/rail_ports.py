@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
@@ -217,7 +217,7 @@ class RailPorts(Subsystem):
             backend.load(kept, [change.subject for change in files], self._timeout)
             self._await_back(targets, former)
 
-        loaded = [Change(backend.name, "loaded", False, True, load)] if backend.is_running() else []
+        loaded = [Change(backend.name, "loaded", False, True, load, STEP)] if backend.is_running() else []
         # what was set on a held port before is cleared away once it is back
         before = {port.rail: port for port in record.ports if port.rail in held}
         kept_ports = [before.get(port.rail, port) for port in wanted if port.rail not in held or port.rail in before]
@@ -350,7 +350,7 @@ class RailPorts(Subsystem):
         if here != then:
             before.append(Change(RECORD, "ports", here, then, lambda: system.write_file(RECORD, opened.text())))
         elif not open_already:
-            before.append(Change(RECORD, "done", True, False, lambda: system.write_file(RECORD, opened.text())))
+            before.append(Change(RECORD, "done", True, False, lambda: system.write_file(RECORD, opened.text()), STEP))
         after = list(loaded) if files or open_already else []
 
         def close() -> None:
@@ -359,7 +359,7 @@ class RailPorts(Subsystem):
             else:
                 system.forget_file(RECORD)
 
-        after.append(Change(RECORD, "done", False, True, close))
+        after.append(Change(RECORD, "done", False, True, close, STEP))
         return before + list(live) + list(files) + after
 
 

@@ -333,13 +333,16 @@ class IbPorts(Kept):
             name = seen.children.get(key)
             if name is None:
                 name = "%s.%04x" % (seen.netdev, key)
-                changes.append(Change(name, "pkey", None, "0x%04x" % key, self._maker(port, seen, key, name)))
+                changes.append(
+                    Change(name, "pkey", None, "0x%04x" % key, self._maker(port, seen, key, name), port=seen.netdev)
+                )
             elif not (self._flags(name) & 1):
-                changes.append(Change(name, "up", False, True, lambda name=name: self._bring_up(name)))  # type: ignore[misc]
+                act = lambda name=name: self._bring_up(name)  # noqa: E731
+                changes.append(Change(name, "up", False, True, act, port=seen.netdev))
         ours = {_pkey(each) for each in former.get("pkeys") or []}
         for key, name in seen.children.items():
             if key in ours and key not in port.pkeys:
-                changes.append(Change(name, "pkey", "0x%04x" % key, None, self._remover(seen, key)))
+                changes.append(Change(name, "pkey", "0x%04x" % key, None, self._remover(seen, key), port=seen.netdev))
         return changes
 
     def _flags(self, netdev: str) -> int:

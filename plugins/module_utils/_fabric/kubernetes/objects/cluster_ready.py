@@ -36,6 +36,7 @@ _NAMES = 4
 # The API server writes whole thousands shorter: 1000 units are "1k".
 _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
+_FUNCTIONS = ("sriov", "ib-sriov", "host-device")
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
 # (kind, namespace, name), the namespace is empty for cluster-scoped kinds.
@@ -47,6 +48,7 @@ class Missing(t.NamedTuple):
     """What is missing of a node or object, with the likeliest reason.
 
     ``field``: what a user set on the object so that it is missing. ``command``: shows more if the subject is appended.
+    ``rail``: whose resource is missing. ``playbook``: what fixes it, where that is known.
     """
 
     subject: str
@@ -54,6 +56,8 @@ class Missing(t.NamedTuple):
     reason: str
     field: str = ""
     command: str = ""
+    rail: str | None = None
+    playbook: str | None = None
 
 
 def beside(kinds: t.Iterable[Kind]) -> set[Kind]:
@@ -150,6 +154,8 @@ class Goal:
                 "reports %s of %d %s (rail %s)"
                 % ("none" if units is None else units, wanted[resource], resource, self._rails[resource]),
                 self._short(resource, units, wanted[resource]),
+                rail=self._rails[resource],
+                playbook=_HOSTS if self._by_hosts(resource, units) else None,
             )
 
     def _no_plugin(self, node: Object) -> tuple[str, str, str]:
@@ -159,8 +165,12 @@ class Goal:
         command = "kubectl get pods -A -o wide --field-selector spec.nodeName="
         return "no device plugin runs on it, or none found a port", "", command
 
+    def _by_hosts(self, resource: str, units: int | None) -> bool:
+        """Whether the node is the reason for a short resource, and not its device plugin."""
+        return not units or self._attachments[resource] in _FUNCTIONS
+
     def _short(self, resource: str, units: int | None, wanted: int) -> str:
-        functions = self._attachments[resource] in ("sriov", "ib-sriov", "host-device")
+        functions = self._attachments[resource] in _FUNCTIONS
         if units is None or units == 0:
             if functions:
                 return "its device plugin sees no such function: see the port's VFs, driver and link (%s)" % _HOSTS
@@ -178,13 +188,15 @@ class Group(t.NamedTuple):
     reason: str
     field: str
     command: str
+    rail: str | None
+    playbook: str | None
 
 
 def grouped(missing: t.Sequence[Missing]) -> list[Group]:
-    found: dict[tuple[str, str, str, str], list[str]] = {}
-    for subject, *same in missing:
-        found.setdefault(t.cast("tuple[str, str, str, str]", tuple(same)), []).append(subject)
-    return [Group(subjects, *same) for same, subjects in found.items()]
+    found: dict[Missing, list[str]] = {}
+    for each in missing:
+        found.setdefault(each._replace(subject=""), []).append(each.subject)
+    return [Group(subjects, *same[1:]) for same, subjects in found.items()]
 
 
 def reason_of(group: t.Mapping[str, t.Any], subject: str) -> str:

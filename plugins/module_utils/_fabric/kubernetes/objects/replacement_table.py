@@ -95,18 +95,20 @@ RULES: dict[tuple[str, str], Rule] = {
 }
 
 
-def closed(found: Found) -> tuple[str, str] | None:
-    """A setting on a pool, which is not in the plan, by which it gives fewer addresses: what it is, and what to do."""
+def closed(found: Found) -> tuple[str, str, str] | None:
+    """What a user set on a pool so that it gives fewer addresses: what it does, what to do, and the field."""
     spec, metadata = found.get("spec") or {}, found["metadata"]
     name = metadata["name"]
     if spec.get("disable"):
         return (
             "is disabled (spec.disable), so that no pod gets an address of it",
-            'set by a user: kubectl patch spiderippool %s --type=merge -p \'{"spec":{"disable":false}}\'' % name,
+            'a user set it: kubectl patch spiderippool %s --type=merge -p \'{"spec":{"disable":false}}\'' % name,
+            "spec.disable",
         )
     if spec.get("excludeIPs"):
         return (
             "excludes addresses that the plan gives to pods (spec.excludeIPs %s)" % ", ".join(spec["excludeIPs"]),
-            "set by a user: write them in the fabric file under 'taken' of the rail, or remove them from the pool",
+            "a user set it: write them in the fabric file under 'taken' of the rail, or remove them from the pool",
+            "spec.excludeIPs",
         )
     return None

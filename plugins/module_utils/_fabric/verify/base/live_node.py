@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What ``rail_info`` told of a node, by the plan's ports."""
+"""The result of ``rail_info`` of a node, by the ports of the plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Live:
-    """One node's ``rail_info``; a part that was not asked for is empty."""
+    """One node's ``rail_info``; a part that was not requested is empty."""
 
     def __init__(self, info: t.Mapping[str, t.Any]) -> None:
         self.info = info
@@ -32,7 +32,7 @@ class Live:
         return next((row for row in mine if named(row, port.get("netdev"))), mine[0] if mine else None)
 
     def netdev(self, port: t.Mapping[str, t.Any]) -> str | None:
-        """What the port's interface is called now."""
+        """The current name of the port's interface."""
         row = self.nic(port)
         return row["netdev"] if row else None
 
@@ -50,7 +50,7 @@ class Live:
         return next((each for each in here if each["device"] == name), here[0] if here else None)
 
     def part(self, name: str) -> bool:
-        """Whether a part was asked for and told."""
+        """Whether a part was requested and read."""
         return self.info.get(name) is not None
 
 

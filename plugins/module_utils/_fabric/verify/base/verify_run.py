@@ -2,34 +2,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What one run of verify or drift gathers: failures, and on which rail of which node what is pointless after them."""
+"""What one run of verify or drift collects: failures, and what need not be checked on a rail of a node after them."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import (
-    CODES,
-    HOSTS,
-    LAYERS,
-    after,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS, LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 
 Row = t.Dict[str, t.Any]
 VERIFY, DRIFT = "verify", "drift"
 
 
-class Told(t.NamedTuple):
-    """What one node told.
+class NodeReport(t.NamedTuple):
+    """What was read on one node.
 
-    :param plan: ``railyard_node``, with the ports found that the plan knows by slot, serial, MAC or RDMA device.
-    :param info: ``rail_info``'s result; None where there is none, and then ``why`` says so.
+    :param plan: ``railyard_node``, with the observed ports where the plan has a slot, serial, MAC or RDMA device.
+    :param info: the result of ``rail_info``; None if there is none, with the reason in ``why``.
     :param states: module -> its result in check mode.
     :param probed: the results of ``rail_probe`` in mode ``probe``, of all rounds.
-    :param after: ``rail_info``'s counters after the last round.
-    :param code: which code ``why`` is of. ``refused``: why it could not serve or probe, empty where it could.
-    :param inside: ``rail_pods``'s result; None where it was not asked, or (``inside_why``) could not tell.
-    :param pod_probed, pod_refused: what ``probed`` and ``refused`` are, of its test pod.
+    :param after: the counters of ``rail_info`` after the last round.
+    :param code: the code of ``why``. ``refused``: why the node could not serve or probe; empty if it could.
+    :param inside: the result of ``rail_pods``; None if it did not run or (``inside_why``) failed.
+    :param pod_probed, pod_refused: as ``probed`` and ``refused``, of its test pod.
     :param others: runs that probed on the node at the same time, each with ``run`` (its name) and ``since``.
     """
 
@@ -50,7 +46,7 @@ class Told(t.NamedTuple):
 
 
 class Failure(t.NamedTuple):
-    """One thing that is wrong, in the words of the verdict. ``rails``: all that it is about, first ``rail``."""
+    """One failure as the verdict shows it. ``rails``: all rails that it concerns; ``rail`` is the first of them."""
 
     code: str
     node: str | None
@@ -61,7 +57,7 @@ class Failure(t.NamedTuple):
     found: str | None
     cause: str
     remedy: str
-    mends: str | None
+    playbook: str | None
     rails: tuple[str, ...] = ()
 
     @property
@@ -69,34 +65,39 @@ class Failure(t.NamedTuple):
         return CODES[self.code].layer
 
     def as_dict(self) -> Row:
-        row = self._asdict()
-        del row["rails"]
-        return dict(row, layer=self.layer, rails=list(self.rails))
+        about = CODES[self.code]
+        row = {"code": self.code, "name": about.name, "layer": about.layer}
+        return dict(row, **dict(self._asdict(), rails=list(self.rails)))
 
     def line(self, nodes: str | None = None) -> str:
-        """One line for a person. ``nodes``: those of which it is said, where these are several."""
+        """One line for people. ``nodes``: the nodes that share the failure, if there are several."""
         where = " ".join(each for each in (nodes or self.node, " and ".join(self.rails)) if each) or "cluster"
         if self.peer:
             where += " (with %s)" % self.peer
-        seen = "expected %s, found %s" % (self.expected, self.found)
+        observed = "expected %s, found %s" % (self.expected, self.found)
         if self.expected is None or self.found is None:
-            seen = self.found or self.expected or CODES[self.code].title
-        mends = " (%s)" % self.mends if self.mends else ""
-        said = "%s %s: %s: %s. Likely: %s. Remedy: %s%s."
-        return said % (self.code, where, self.what, seen, self.cause, self.remedy, mends)
+            observed = self.found or self.expected or CODES[self.code].title
+        playbook = " (%s)" % self.playbook if self.playbook else ""
+        text = "%s %s: %s: %s. Likely: %s. Remedy: %s%s."
+        return text % (CODES[self.code].label, where, self.what, observed, self.cause, self.remedy, playbook)
 
 
 class Run:
-    """Failures and warnings as they are found, and what they make pointless.
+    """Failures and warnings in the order in which they are found, and the layers that they block.
 
-    :param layers, rails: those that were asked for.
+    :param layers, rails: those to check.
     """
 
     def __init__(
-        self, fabric: Row, told: t.Sequence[Told], layers: t.Sequence[str], rails: t.Sequence[str], kind: str = VERIFY
+        self,
+        fabric: Row,
+        reports: t.Sequence[NodeReport],
+        layers: t.Sequence[str],
+        rails: t.Sequence[str],
+        kind: str = VERIFY,
     ) -> None:
         self.fabric = fabric
-        self.told = {each.name: each for each in told}
+        self.reports = {each.name: each for each in reports}
         self.layers = list(layers)
         self.rails = list(rails)
         self.kind = kind
@@ -106,30 +107,30 @@ class Run:
         self.skipped: dict[str, set[t.Any]] = {name: set() for name in LAYERS}
         self.why_not: dict[str, str] = {}
         self.unseen: set[tuple[str, str]] = set()
-        # node and rail over which traffic of a layer went well
+        # node and rail over which traffic of a layer was successful
         self.carried: dict[str, set[tuple[str, str]]] = {name: set() for name in ("reach", "rdma", "pods")}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
-        # by the node and the peer that each names: of thousands of nodes each asks for its own
+        # by node and peer, so that a lookup does not take longer with thousands of nodes
         self._failures: dict[str | None, list[Failure]] = {}
         self._warnings: dict[str | None, list[Failure]] = {}
 
-    # -- what is looked at -------------------------------------------------------------------------------------------
+    # -- what is checked ---------------------------------------------------------------------------------------------
 
-    def nodes(self) -> list[Told]:
-        """Those that could be read."""
-        return [each for each in self.told.values() if each.info is not None]
+    def nodes(self) -> list[NodeReport]:
+        """The nodes that could be read."""
+        return [each for each in self.reports.values() if each.info is not None]
 
-    def ports(self, layer: str) -> t.Iterator[tuple[Told, Row]]:
-        """The ports that a layer is to look at: without those on which an earlier one failed."""
-        for told in self.nodes():
-            for port in told.plan["ports"]:
+    def ports(self, layer: str) -> t.Iterator[tuple[NodeReport, Row]]:
+        """The ports that a layer must check: without those on which an earlier layer failed."""
+        for report in self.nodes():
+            for port in report.plan["ports"]:
                 if port["rail"] not in self.rails:
                     continue
-                if self.look(layer, told.name, port["rail"]):
-                    yield told, port
+                if self.look(layer, report.name, port["rail"]):
+                    yield report, port
 
     def look(self, layer: str, node: str, rail: str | None = None) -> bool:
-        """Whether there is any use in looking; it is counted."""
+        """Whether a place must be checked. Counts it as checked or skipped."""
         place = (node, rail)
         if self.blocked(layer, node, rail):
             self.skipped[layer].add(place)
@@ -143,55 +144,55 @@ class Run:
     def block(self, layers: t.Iterable[str], node: str, rail: str | None) -> None:
         self._blocked.setdefault((node, rail), set()).update(layers)
 
-    # -- what is wrong -----------------------------------------------------------------------------------------------
+    # -- failures and warnings ---------------------------------------------------------------------------------------
 
     def has(self, code: str, node: str | None, rail: str | None) -> bool:
         return any(
             each.code == code and each.node == node and (rail in each.rails if rail else True)
-            for told in (self._failures, self._warnings)
-            for each in told.get(node, ())
+            for by_node in (self._failures, self._warnings)
+            for each in by_node.get(node, ())
         )
 
     def failures_of(self, *nodes: str | None) -> list[Failure]:
         """The failures that name one of the nodes, as node or as peer, in no order."""
         return [each for node in nodes for each in self._failures.get(node, ())]
 
-    def fail(self, code: str, node: str | None, rail: str | None = None, what: str = "", **said: t.Any) -> None:
-        """Something is wrong. ``said``: ``expected``, ``found``, ``cause``, ``remedy``, ``mends``, ``peer``,
-        ``others`` (further rails that it is about), ``peers`` (further nodes on which it makes layers pointless).
+    def fail(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
+        """Add a failure. ``about``: ``expected``, ``found``, ``cause``, ``remedy``, ``playbook``, ``peer``,
+        ``others`` (further rails that it concerns), ``peers`` (further nodes on which it blocks layers).
         """
         if self.kind == DRIFT and not CODES[code].drift:
-            return  # neither node nor cluster is otherwise than planned
-        failure = self._made(code, node, rail, what, said)
+            return  # the configuration of node and cluster is as planned
+        failure = self._made(code, node, rail, what, about)
         self.failures.append(failure)
         _index(self._failures, failure)
-        for place in [node, *said.get("peers", ())] if node else []:
+        for place in [node, *about.get("peers", ())] if node else []:
             for each in failure.rails or (None,):
                 self.block(after(CODES[code]), str(place), each)
 
-    def warn(self, code: str, node: str | None, rail: str | None = None, what: str = "", **said: t.Any) -> None:
-        """Something to know, which fails nothing."""
-        warning = self._made(code, node, rail, what, said)
+    def warn(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
+        """Add a warning, which does not fail the run."""
+        warning = self._made(code, node, rail, what, about)
         self.warnings.append(warning)
         _index(self._warnings, warning)
 
-    def _made(self, code: str, node: str | None, rail: str | None, what: str, said: Row) -> Failure:
-        about = CODES[code]
-        mends = said.get("mends", about.mends)
-        if mends and node and mends == HOSTS:
-            mends += " --limit %s" % node
-        rails = tuple(dict.fromkeys(each for each in (rail, *said.get("others", ())) if each))
+    def _made(self, code: str, node: str | None, rail: str | None, what: str, about: Row) -> Failure:
+        default = CODES[code]
+        playbook = about.get("playbook", default.playbook)
+        if playbook and node and playbook == HOSTS:
+            playbook += " --limit %s" % node
+        rails = tuple(dict.fromkeys(each for each in (rail, *about.get("others", ())) if each))
         return Failure(
             code,
             node,
             rail,
-            said.get("peer"),
-            what or about.title,
-            _text(said.get("expected")),
-            _text(said.get("found")),
-            said.get("cause") or about.cause,
-            said.get("remedy") or about.remedy,
-            mends,
+            about.get("peer"),
+            what or default.title,
+            _text(about.get("expected")),
+            _text(about.get("found")),
+            about.get("cause") or default.cause,
+            about.get("remedy") or default.remedy,
+            playbook,
             rails,
         )
 

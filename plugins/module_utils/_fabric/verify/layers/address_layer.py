@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layer of addresses: what IP has on each port, against the plan."""
+"""The layer of addresses: compare the IP configuration of each port with the plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
 ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 STRICT = 1
@@ -19,59 +19,59 @@ Place = t.Tuple[str, str]
 
 
 def address(run: Run) -> None:
-    """Has every port its address, routes, rules, settings and GID, and nobody else its address?"""
+    """Check addresses, routes, rules, sysctls and GIDs of every port, and that each address is unique."""
     owners = _owners(run)
     macs = _macs(run)
-    for told, port in run.ports("address"):
-        live = Live(told.info or {})
+    for report, port in run.ports("address"):
+        live = Live(report.info or {})
         netdev = live.netdev(port)
         if netdev is None or not live.part("ip"):
             continue
-        # what is there twice is told first: the rest may follow from it
-        _twice(run, told, port, netdev, live, owners, macs)
-        there = [_address(run, told, port, netdev, key, live) for key in ("address", "address6") if port[key]]
-        # without the address its routes are gone, and its rule is told of by nobody
+        # duplicates first: other failures can follow from them
+        _duplicates(run, report, port, netdev, live, owners, macs)
+        there = [_address(run, report, port, netdev, key, live) for key in ("address", "address6") if port[key]]
+        # without the address its routes are gone, and rail_info does not report its rule
         if there and all(there):
-            _rules(run, told.name, port, netdev, live)
-            _routes(run, told.name, port, netdev, live)
-            _gid(run, told.name, port, live)
-        _leaks(run, told, port, netdev, live)
-        _sysctls(run, told, port, netdev)
+            _rules(run, report.name, port, netdev, live)
+            _routes(run, report.name, port, netdev, live)
+            _gid(run, report.name, port, live)
+        _leaks(run, report, port, netdev, live)
+        _sysctls(run, report, port, netdev)
 
 
 def _owners(run: Run) -> dict[str, Place]:
-    """Which node and rail each planned address is of."""
+    """Each planned address -> its node and rail."""
     found: dict[str, Place] = {}
-    for told in run.told.values():
-        for port in told.plan["ports"]:
+    for report in run.reports.values():
+        for port in report.plan["ports"]:
             for key in ("address", "address6"):
                 if port[key]:
-                    found[bare(port[key])] = (told.name, port["rail"])
+                    found[bare(port[key])] = (report.name, port["rail"])
     return found
 
 
 def _macs(run: Run) -> dict[str, Place]:
-    """Which node and rail each hardware address is of."""
+    """Each MAC address -> its node and rail."""
     found: dict[str, Place] = {}
-    for told in run.nodes():
-        live = Live(told.info or {})
-        for port in told.plan["ports"]:
+    for report in run.nodes():
+        live = Live(report.info or {})
+        for port in report.plan["ports"]:
             nic = live.nic(port)
             if nic and nic.get("mac"):
-                found[nic["mac"]] = (told.name, port["rail"])
+                found[nic["mac"]] = (report.name, port["rail"])
     return found
 
 
-def _twice(
+def _duplicates(
     run: Run,
-    told: Told,
+    report: NodeReport,
     port: Row,
     netdev: str,
     live: Live,
     owners: t.Mapping[str, Place],
     macs: t.Mapping[str, Place],
 ) -> None:
-    name, rail = told.name, port["rail"]
+    name, rail = report.name, port["rail"]
     planned = {bare(port[key]): port[key] for key in ("address", "address6") if port[key]}
     for row in live.addresses:
         held = bare(row["address"])
@@ -79,22 +79,22 @@ def _twice(
             continue
         owner = owners.get(held)
         if owner and owner != (name, rail):
-            _told_twice(run, (name, rail), owner, held)
+            _duplicate(run, (name, rail), owner, held)
         elif any(_inside(held, each) for each in planned.values()):
             run.warn("RV503", name, rail, "addresses of %s" % netdev, expected=planned, found=row["address"])
-    for row in (told.info or {}).get("duplicates") or ():
+    for row in (report.info or {}).get("duplicates") or ():
         if row["netdev"] != netdev or row["address"] not in planned:
             continue
         others = [macs[mac] for mac in row["macs"] if mac in macs]
         for other in others:
-            _told_twice(run, other, (name, rail), row["address"])
+            _duplicate(run, other, (name, rail), row["address"])
         if not others:
-            found = "%s answers for it too" % ", ".join(row["macs"])
-            run.fail("RV510", name, rail, "address %s" % row["address"], expected="this port alone", found=found)
+            found = "%s answers for it as well" % ", ".join(row["macs"])
+            run.fail("RV510", name, rail, "address %s" % row["address"], expected="only this port", found=found)
 
 
-def _told_twice(run: Run, culprit: Place, owner: Place, address: str) -> None:
-    """Two look-ups may find the same: it is told once, of the one that should not have the address."""
+def _duplicate(run: Run, culprit: Place, owner: Place, address: str) -> None:
+    """Report a duplicate once, for the port that must not have the address; two observations can show the same."""
     what = "address %s" % address
     if any(
         each.code == "RV510" and each.what == what and each.node == culprit[0] for each in run.failures_of(culprit[0])
@@ -103,12 +103,12 @@ def _told_twice(run: Run, culprit: Place, owner: Place, address: str) -> None:
     peer = owner[0] if owner[0] != culprit[0] else None
     run.fail(
         *("RV510", culprit[0], culprit[1], what),
-        expected="%s of %s alone" % (owner[1], owner[0]),
-        found="here too",
+        expected="only %s of %s" % (owner[1], owner[0]),
+        found="also here",
         peer=peer,
         peers=[owner[0]],
         others=[owner[1]],
-        remedy="take it away here",
+        remedy="remove it here with 'ip address del'",
     )
 
 
@@ -118,19 +118,19 @@ def _inside(address: str, interface: str) -> bool:
     return plain.version == network.version and plain in network
 
 
-def _address(run: Run, told: Told, port: Row, netdev: str, key: str, live: Live) -> bool:
-    wish = port[key]
+def _address(run: Run, report: NodeReport, port: Row, netdev: str, key: str, live: Live) -> bool:
+    spec = port[key]
     mine = [row["address"] for row in live.addresses if row["netdev"] == netdev]
-    if wish in mine:
+    if spec in mine:
         return True
-    name, rail, plain = told.name, port["rail"], bare(wish)
+    name, rail, plain = report.name, port["rail"], bare(spec)
     same = [each for each in mine if bare(each) == plain]
     if same:
-        run.fail("RV502", name, rail, "address of %s" % netdev, expected=wish, found=same[0])
+        run.fail("RV502", name, rail, "address of %s" % netdev, expected=spec, found=same[0])
         return False
     elsewhere = [row["netdev"] for row in live.addresses if bare(row["address"]) == plain]
     found = "on %s" % ", ".join(elsewhere) if elsewhere else ", ".join(mine) or "none"
-    run.fail("RV501", name, rail, "address of %s" % netdev, expected=wish, found=found)
+    run.fail("RV501", name, rail, "address of %s" % netdev, expected=spec, found=found)
     return False
 
 
@@ -147,7 +147,7 @@ class Way(t.NamedTuple):
 
 
 def planned_ways(port: Row) -> list[Way]:
-    """The routes that the plan gives to a port, without those that the kernel itself makes of its addresses."""
+    """The routes that the plan gives to a port, without those that the kernel adds for its addresses."""
     found: list[Way] = []
     for key, gateway in (("address", "gateway"), ("address6", "gateway6")):
         if not port[key] or port["table"] is None:
@@ -162,13 +162,13 @@ def planned_ways(port: Row) -> list[Way]:
 
 def _routes(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
     ways = [Way(row["to"], row["via"], row["table"]) for row in live.routes if row["netdev"] == netdev]
-    for wish in planned_ways(port):
-        if wish in ways:
+    for spec in planned_ways(port):
+        if spec in ways:
             continue
-        other = [each for each in ways if (each.to, each.table) == (wish.to, wish.table)]
-        stray = [row["netdev"] for row in live.routes if (row["to"], row["table"]) == (wish.to, wish.table)]
-        found = str(other[0]) if other else "by %s" % stray[0] if stray else "none"
-        run.fail("RV504", name, port["rail"], "route", expected="%s dev %s" % (wish, netdev), found=found)
+        other = [each for each in ways if (each.to, each.table) == (spec.to, spec.table)]
+        stray = [row["netdev"] for row in live.routes if (row["to"], row["table"]) == (spec.to, spec.table)]
+        found = str(other[0]) if other else "dev %s" % stray[0] if stray else "none"
+        run.fail("RV504", name, port["rail"], "route", expected="%s dev %s" % (spec, netdev), found=found)
 
 
 def _rules(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
@@ -191,35 +191,35 @@ def _rules(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
             return
 
 
-def _leaks(run: Run, told: Told, port: Row, netdev: str, live: Live) -> None:
-    """Routes by the rail that the plan does not have."""
-    name, rail = told.name, port["rail"]
+def _leaks(run: Run, report: NodeReport, port: Row, netdev: str, live: Live) -> None:
+    """Report routes over the rail that are not planned."""
+    name, rail = report.name, port["rail"]
     planned = planned_ways(port)
-    tables = {each["table"]: each["rail"] for each in told.plan["ports"] if each["table"] is not None}
+    tables = {each["table"]: each["rail"] for each in report.plan["ports"] if each["table"] is not None}
     for row in live.routes:
         way = Way(row["to"], row["via"], row["table"])
         found = "%s dev %s" % (way, netdev)
         if row["netdev"] != netdev or way in planned or row["to"].startswith("fe80"):
             continue
         if way.table is None and way.to in ANYWHERE.values():
-            run.fail("RV507", name, rail, "main table", expected="no default route by %s" % netdev, found=str(way))
+            run.fail("RV507", name, rail, "main table", expected="no default route dev %s" % netdev, found=str(way))
         elif way.table is not None and tables.get(way.table, rail) != rail:
-            expected = "routes of rail %s alone" % tables[way.table]
+            expected = "only routes of rail %s" % tables[way.table]
             others = [tables[way.table]]
             run.fail("RV508", name, rail, "table %d" % way.table, expected=expected, found=found, others=others)
-        elif way.table is None and _of_other_rails(way.to, told, rail):
-            expected = "no route by %s to %s" % (netdev, way.to)
-            others = _of_other_rails(way.to, told, rail)
+        elif way.table is None and _of_other_rails(way.to, report, rail):
+            expected = "no route dev %s to %s" % (netdev, way.to)
+            others = _of_other_rails(way.to, report, rail)
             run.fail("RV508", name, rail, "main table", expected=expected, found=found, others=others)
         elif not any((each.to, each.table) == (way.to, way.table) for each in planned):
             run.warn("RV508", name, rail, "route", expected="none that is not planned", found=found)
 
 
-def _of_other_rails(to: str, told: Told, rail: str) -> list[str]:
-    """The other rails that lose packets to a route: those of whose hosts it leads to some."""
+def _of_other_rails(to: str, report: NodeReport, rail: str) -> list[str]:
+    """The other rails whose traffic a route diverts."""
     network = ipaddress.ip_network(to)
     found = []
-    for port in told.plan["ports"]:
+    for port in report.plan["ports"]:
         for key in ("address", "address6"):
             if port["rail"] != rail and port[key]:
                 theirs = ipaddress.ip_interface(port[key]).network
@@ -228,18 +228,18 @@ def _of_other_rails(to: str, told: Told, rail: str) -> list[str]:
     return found
 
 
-def _sysctls(run: Run, told: Told, port: Row, netdev: str) -> None:
-    held = ((told.info or {}).get("sysctls") or {}).get(netdev) or {}
-    for key, wish in sorted(port["sysctl"].items()):
+def _sysctls(run: Run, report: NodeReport, port: Row, netdev: str) -> None:
+    held = ((report.info or {}).get("sysctls") or {}).get(netdev) or {}
+    for key, spec in sorted(port["sysctl"].items()):
         have = held.get(key)
-        if have is None or have == int(wish):
+        if have is None or have == int(spec):
             continue
         what = "net.ipv4.conf.%s.%s" % (netdev, key)
-        if have < int(wish) or (key, have) == ("rp_filter", STRICT):
-            run.fail("RV506", told.name, port["rail"], what, expected=wish, found=have)
+        if have < int(spec) or (key, have) == ("rp_filter", STRICT):
+            run.fail("RV506", report.name, port["rail"], what, expected=spec, found=have)
         else:
-            cause = "net.ipv4.conf.all.%s is %d, and the kernel takes the larger" % (key, have)
-            run.warn("RV506", told.name, port["rail"], what, expected=wish, found=have, cause=cause, mends=None)
+            cause = "net.ipv4.conf.all.%s is %d, and the larger value is in force" % (key, have)
+            run.warn("RV506", report.name, port["rail"], what, expected=spec, found=have, cause=cause, playbook=None)
 
 
 def _gid(run: Run, name: str, port: Row, live: Live) -> None:
@@ -251,6 +251,6 @@ def _gid(run: Run, name: str, port: Row, live: Live) -> None:
         if port[key] and not any(row["address"] == bare(port[key]) and row["type"] == "RoCE v2" for row in held):
             what = "GID of %s" % device["device"]
             kinds = [row["type"] for row in held if row["address"] == bare(port[key])]
-            found = "of type %s alone" % ", ".join(kinds) if kinds else "none"
+            found = "only type %s" % ", ".join(kinds) if kinds else "none"
             run.fail("RV511", name, port["rail"], what, expected="RoCE v2 for %s" % bare(port[key]), found=found)
             return

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layer of cabling: what is heard at the other end of each cable (LLDP), against the plan's leaf and port."""
+"""The layer of cabling: compare the LLDP neighbour of each port with the planned leaf and port."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Place = t.Tuple[str, str]
 
 
 def cabling(run: Run) -> None:
-    """Is every port on the leaf that is planned, and where the file names no leaves, on that of its neighbours?"""
+    """Check that every port is on the planned leaf, or without planned leaves, on that of its neighbours."""
     heard: dict[Place, Row] = {}
     ports: dict[Place, Row] = {}
     mute = 0
-    for told in run.nodes():
-        live = Live(told.info or {})
+    for report in run.nodes():
+        live = Live(report.info or {})
         rows = {row["netdev"]: row for row in live.info.get("lldp") or ()}
-        for port in told.plan["ports"]:
-            place = (told.name, port["rail"])
+        for port in report.plan["ports"]:
+            place = (report.name, port["rail"])
             ports[place] = port
             row = rows.get(live.netdev(port) or "")
             if row:
@@ -32,34 +32,34 @@ def cabling(run: Run) -> None:
             else:
                 mute += 1
     if not heard and run.fabric["link_layer"] == "infiniband":
-        run.why_not["cabling"] = "InfiniBand has no LLDP: ibnetdiscover on a node shows what is cabled where"
+        run.why_not["cabling"] = "InfiniBand has no LLDP: run ibnetdiscover on a node to see the cabling"
         return
     if not heard:
-        run.why_not["cabling"] = "no port hears LLDP: let the leaves speak it, and run with -e verify_lldp_seconds=31"
+        run.why_not["cabling"] = "no port receives LLDP: enable it on the leaves, run with -e verify_lldp_seconds=31"
         return
     if mute:
-        run.why_not["cabling"] = "%d ports hear no LLDP" % mute
+        run.why_not["cabling"] = "%d ports receive no LLDP" % mute
     _against_plan(run, ports, heard)
     _against_neighbours(run, ports, heard)
 
 
 def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
-    told: set[Place] = set()
+    report: set[Place] = set()
     for place, row in heard.items():
         port = ports[place]
         node, rail = place
-        if place in told or rail not in run.rails or not is_named(run, node, port):
+        if place in report or rail not in run.rails or not is_named(run, node, port):
             continue
         if not run.look("cabling", node, rail):
             continue
         if not _is_leaf(row, port["leaf"]["name"]):
             swapped = _swapped(run, place, ports, heard)
             if swapped:
-                told.update(((node, rail), (node, swapped)))
-                _tell_swap(run, node, rail, swapped, ports, heard)
+                report.update(((node, rail), (node, swapped)))
+                _swap(run, node, rail, swapped, ports, heard)
                 continue
             belongs = next((each for each in _rails(run, node) if _on(row, ports[node, each])), None)
-            cause = "its cable is in the leaf of %s" % belongs if belongs else None
+            cause = "its cable is plugged into the leaf of %s" % belongs if belongs else None
             found = "%s %s" % (row["system"] or row["chassis"], row["port"])
             more = [belongs] if belongs else []
             expected = _planned(port)
@@ -74,11 +74,11 @@ def _planned(port: Row) -> str:
 
 
 def _rails(run: Run, node: str) -> list[str]:
-    return [port["rail"] for port in run.told[node].plan["ports"]]
+    return [port["rail"] for port in run.reports[node].plan["ports"]]
 
 
 def _swapped(run: Run, place: Place, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> str | None:
-    """The rail of the same node whose port hears this one's leaf, while this one hears that one's."""
+    """The rail of the same node whose port is on the leaf of this one, and the other way round."""
     node, rail = place
     for theirs in _rails(run, node):
         both = theirs != rail and (node, theirs) in heard
@@ -92,7 +92,7 @@ def _on(row: Row, port: Row) -> bool:
     return bool(leaf and leaf["name"]) and _is_leaf(row, leaf["name"])
 
 
-def _tell_swap(
+def _swap(
     run: Run, node: str, one: str, other: str, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]
 ) -> None:
     def seen(rail: str) -> str:
@@ -108,31 +108,31 @@ def _tell_swap(
 
 
 def is_named(run: Run, node: str, port: Row) -> bool:
-    """Whether the fabric file says the leaf's name: UNIT-RAIL is only what it is called where nobody does."""
+    """Whether the fabric file defines the name of the leaf; UNIT-RAIL is the default."""
     leaf = port.get("leaf") or {}
-    return bool(leaf.get("name")) and leaf["name"] != "%s-%s" % (run.told[node].plan["unit"], port["rail"])
+    return bool(leaf.get("name")) and leaf["name"] != "%s-%s" % (run.reports[node].plan["unit"], port["rail"])
 
 
 def _is_leaf(row: Row, name: str) -> bool:
     return _same(name, row["system"], row["chassis"])
 
 
-def _same(wish: str, *said: str | None) -> bool:
-    """Whether one of these is meant; a switch may say its name with its domain, and a port with its blank."""
-    plain = wish.lower().replace(" ", "")
+def _same(spec: str, *said: str | None) -> bool:
+    """Whether one of these is the planned name; a switch may add its domain, and a port a blank."""
+    plain = spec.lower().replace(" ", "")
     forms = [(each or "").lower().replace(" ", "") for each in said]
     return any(each and plain in (each, each.partition(".")[0]) for each in forms)
 
 
 def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
-    """Ports of one rail and unit are on one leaf: who is elsewhere than most is told, whatever the leaf is called.
+    """Ports of one rail and unit are on one leaf, whatever its name: report the ports that are not on the leaf of most.
 
-    Where the file has no units, a rail may have several leaves: told is who is on another rail's.
+    Without units a rail may have several leaves: report ports on a leaf of another rail.
     """
     groups: dict[tuple[str | None, str], dict[str, Row]] = {}
     for (node, rail), row in heard.items():
         if rail in run.rails and not is_named(run, node, ports[node, rail]):
-            groups.setdefault((run.told[node].plan["unit"], rail), {})[node] = row
+            groups.setdefault((run.reports[node].plan["unit"], rail), {})[node] = row
     numbers = collections.Counter((row["chassis"], rail) for (_node, rail), row in heard.items())
     for (unit, rail), rows in groups.items():
         names = collections.Counter(row["chassis"] for row in rows.values())
@@ -144,7 +144,7 @@ def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping
                 continue
             others = sorted(each for each in rows if rows[each]["chassis"] == most)
             clear = number > len(rows) - number
-            cause = None if clear else "this port's cable or that of %s is in another leaf" % ", ".join(others)
+            cause = None if clear else "the cable of this port or that of %s is in another leaf" % ", ".join(others)
             called = {each["chassis"]: each["system"] or each["chassis"] for each in rows.values()}
             expected = "%s as %s" % (called[most], ", ".join(others[:3]))
             found = "%s %s" % (called[row["chassis"]], row["port"])
@@ -154,7 +154,7 @@ def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping
 def _of_another_rail(
     run: Run, place: Place, heard: t.Mapping[Place, Row], numbers: t.Mapping[tuple[str, str], int]
 ) -> bool:
-    """Whether a port's leaf is one that another rail has far more ports on, or has changed places with another's."""
+    """Whether another rail has far more ports on the leaf of a port, or the two rails are swapped."""
     node, rail = place
     leaf = heard[place]["chassis"]
     for other in _rails(run, node):

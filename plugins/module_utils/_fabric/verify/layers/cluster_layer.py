@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import reason_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import HOSTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 
 _NAMES = ("resource", "network", "pool", "pool6", "policy")
@@ -19,33 +17,33 @@ _FIELDS = 3
 
 
 def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
-    """Is every node of the cluster ready for pods on every rail, and every object as planned?
+    """Check whether every node of the cluster is ready for pods on every rail, and every object is as planned.
 
-    :param cluster: ``error`` where it did not answer, else ``missing`` and ``withheld`` of ``kube_ready``, ``changes``
-        and the errors of ``kube_objects`` (``refused``); None where none was looked at (none is named,
+    :param cluster: ``error`` if it did not answer, else ``missing`` and ``withheld`` of ``kube_ready``, ``changes`` of
+        ``kube_objects``, and ``refused``, the errors of ``kube_objects``; None if no cluster was read (none is named,
         or ``site.yml`` has just applied what it read).
     """
     if cluster is None:
-        run.why_not["kubernetes"] = named("verify.yml and drift.yml look at it") + " with -e kubernetes_kubeconfig=PATH"
+        run.why_not["kubernetes"] = named("verify.yml and drift.yml check it") + " with -e kubernetes_kubeconfig=PATH"
         return
     if cluster.get("error"):
         run.fail("RV900", None, None, "API server", expected="an answer", found=cluster["error"])
         run.why_not["kubernetes"] = "the cluster does not answer"
         return
     rails = rails_by_name(run)
-    for node in run.told:
+    for node in run.reports:
         run.look("kubernetes", node)
-    for change in _objects(cluster.get("changes") or ()):
-        _differs(run, change, rails)
+    for subject, changes in _by_subject(cluster.get("changes") or ()).items():
+        _differs(run, subject, changes, rails)
     for error in cluster.get("refused") or ():
-        rail = rail_in(error["place"], rails)
-        if rail is None or rail in run.rails:
+        rail = _rail(error["place"], rails)
+        if _asked(run, rail):
             run.fail("RV907", None, rail, error["place"], found=error["message"], remedy=error["remedy"])
     for closed in cluster.get("withheld") or ():
         code = "RV905" if closed["field"] == "spec.disable" else "RV906"
         for subject in closed["subjects"]:
-            rail = rail_in(subject, rails)
-            if rail is None or rail in run.rails:
+            rail = _rail(subject, rails)
+            if _asked(run, rail):
                 run.fail(code, None, rail, subject, found=closed["what"], remedy=closed["reason"])
     known = {_plain(each.what) for each in run.failures}
     for group in cluster.get("missing") or ():
@@ -56,52 +54,66 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
 def rails_by_name(run: Run) -> dict[str, str]:
     """Names of resources, pools and networks -> their rail."""
     found: dict[str, str] = {}
-    for told in run.told.values():
-        for port in told.plan["ports"]:
+    for report in run.reports.values():
+        for port in report.plan["ports"]:
             found.update((port["names"][key], port["rail"]) for key in _NAMES if (port.get("names") or {}).get(key))
     return found
 
 
-def rail_in(text: str, rails: t.Mapping[str, str]) -> str | None:
-    return next((rails[word] for word in re.split(r"[\s,:/()]+", text) if word in rails), None)
+def _rail(subject: str, rails: t.Mapping[str, str]) -> str | None:
+    """The rail of an object, which is written as ``KIND NAME`` or ``KIND NAMESPACE/NAME``."""
+    return rails.get(_plain(subject).partition(" ")[2])
 
 
-def _objects(changes: t.Iterable[Row]) -> list[Row]:
-    """One row an object or node: its changes together."""
-    found: dict[str, Row] = {}
+def _plain(subject: str) -> str:
+    """The kind and name of an object without its namespace, which not all sources have."""
+    kind, _blank, name = subject.partition(" ")
+    return "%s %s" % (kind, name.partition(" ")[0].rstrip(":").rpartition("/")[2])
+
+
+def _asked(run: Run, rail: str | None) -> bool:
+    return rail is None or rail in run.rails
+
+
+def _by_subject(changes: t.Iterable[Row]) -> dict[str, list[Row]]:
+    """The changes of each object or node."""
+    found: dict[str, list[Row]] = {}
     for change in changes:
         if change["before"] == change["after"]:
-            continue  # a field that another has written, and as planned: only whose it is would change
+            continue  # the value is as planned; only the owner of the field would change
         if change["attribute"] == "object" and change["after"] == "replaced":
-            continue  # how it is done: the fields that differ follow
-        row = found.setdefault(str(change["subject"]), {"subject": str(change["subject"]), "changes": []})
-        row["changes"].append(change)
-    return list(found.values())
+            continue  # the method; the fields that differ follow
+        found.setdefault(str(change["subject"]), []).append(change)
+    return found
 
 
-def _differs(run: Run, row: Row, rails: t.Mapping[str, str]) -> None:
-    kind, _blank, name = row["subject"].partition(" ")
-    rail = rail_in(name, rails)
-    if rail is not None and rail not in run.rails:
+def _differs(run: Run, subject: str, changes: t.Sequence[Row], rails: t.Mapping[str, str]) -> None:
+    kind, _blank, name = subject.partition(" ")
+    rail = _rail(subject, rails)
+    if not _asked(run, rail):
         return
-    node = name if kind == "Node" and name in run.told else None
-    first = row["changes"][0]
-    whole = first["attribute"] == "object"
-    if whole and first["after"] == "adopted":
-        run.fail(
-            "RV902", node, rail, row["subject"], expected="made by Railyard", found="made by another, with its values"
-        )
-    elif whole and first["before"] is None:
-        run.fail("RV902", node, rail, row["subject"], expected="there", found="not there", cause="somebody deleted it")
-    elif whole:
-        run.fail("RV904", node, rail, row["subject"], expected="not there", found="there")
+    node = name if kind == "Node" and name in run.reports else None
+    first = changes[0]
+    about: dict[str, str]
+    if first["attribute"] != "object":
+        about = _fields(changes)
+    elif first["after"] == "adopted":
+        about = {"expected": "created by Railyard", "found": "created by another program, with its values"}
+    elif first["before"] is None:
+        about = {"expected": "present", "found": "absent", "cause": "it was deleted, or not applied yet"}
     else:
-        more = len(row["changes"]) - _FIELDS
-        fields = ["%s %s" % (each["attribute"], _short(each["after"])) for each in row["changes"][:_FIELDS]]
-        seen = ["%s %s" % (each["attribute"], _short(each["before"])) for each in row["changes"][:_FIELDS]]
-        tail = [" and %d fields more" % more] if more > 0 else [""]
-        expected, found = (", ".join(each) + tail[0] for each in (fields, seen))
-        run.fail("RV902", node, rail, row["subject"], expected=expected, found=found)
+        run.fail("RV904", node, rail, subject, expected="absent", found="present")
+        return
+    run.fail("RV902", node, rail, subject, **about)
+
+
+def _fields(changes: t.Sequence[Row]) -> dict[str, str]:
+    more = len(changes) - _FIELDS
+    tail = " and %d fields more" % more if more > 0 else ""
+    return {
+        key: ", ".join("%s %s" % (each["attribute"], _short(each[side])) for each in changes[:_FIELDS]) + tail
+        for key, side in (("expected", "after"), ("found", "before"))
+    }
 
 
 def _short(value: t.Any) -> str:
@@ -109,25 +121,15 @@ def _short(value: t.Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _plain(subject: str) -> str:
-    """An object's kind and name without its namespace, which not all who speak of it say."""
-    kind, _blank, name = subject.partition(" ")
-    return "%s %s" % (kind, name.rpartition("/")[2])
-
-
-def _missing(run: Run, subject: str, group: t.Mapping[str, t.Any], rails: t.Mapping[str, str], known: set[str]) -> None:
-    """:param known: objects of which something was told, in the form of :func:`_plain`."""
-    rail = rail_in(group["what"], rails) or rail_in(subject, rails)
-    node = subject if subject in run.told else None
-    if rail is not None and rail not in run.rails:
+def _missing(run: Run, subject: str, group: Row, rails: t.Mapping[str, str], known: set[str]) -> None:
+    """:param known: objects that have a failure, in the form of :func:`_plain`."""
+    rail = group["rail"] or _rail(subject, rails)
+    node = subject if subject in run.reports else None
+    if not _asked(run, rail) or (node and run.blocked("kubernetes", node, rail)) or _plain(subject) in known:
         return
-    if node and run.blocked("kubernetes", node, rail):
-        return
-    if _plain(subject) in known:
-        return
-    reason = reason_of(group, subject)
-    mends = HOSTS if HOSTS in reason else None
     code = "RV901" if node else "RV903"
-    what = "what it offers to pods" if node else subject
-    run.fail(code, node, rail, what, found=group["what"], cause=reason, remedy="fix that, and run again", mends=mends)
-    known.add(_plain(what))
+    what = "resources for pods" if node else subject
+    about = {"found": group["what"], "cause": reason_of(group, subject), "remedy": "fix that, and run again"}
+    run.fail(code, node, rail, what, playbook=group["playbook"], **about)
+    if not node:
+        known.add(_plain(subject))

@@ -2,37 +2,33 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What modules in check mode would change: that is drift. Each change belongs to a rail and has a code."""
+"""What modules in check mode would change is drift: each change has a code, and a rail where it is about a rail port.
+
+Codes and rails follow from the fields of changes and errors (``kind``, ``port``, ``attribute``), never from sentences.
+"""
 
 from __future__ import annotations
 
-import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import CHOICES
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import FILE, ROUTE, RULE, STEP
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     DRIFT,
+    NodeReport,
     Row,
     Run,
-    Told,
 )
 
-# What follows from another change, and is none by itself.
-_FOLLOWS = {"rail_ports": ("loaded", "done")}
-# A node's files, which say what the next boot has.
-_KEPT = "RV550"
-# What a module will not do, or cannot.
-_REFUSED = "RV590"
-# module -> the code of what it would change, where the change itself does not say better
+_MODE_FILE, _FILE, _REFUSED, _SYSCTL = "RV302", "RV550", "RV590", "RV506"
+# module -> the code of what it would change, unless the change has a code of its own
 _CODES = {
     "mlx_linktype": "RV101",
     "sriov_vfs": "RV206",
     "rdma_netns_mode": "RV301",
     "rdma_link": "RV405",
-    "rail_ports": "RV506",
+    "rail_ports": _SYSCTL,
     "roce_qos": "RV601",
     "pci_tuning": "RV602",
     "kernel_arguments": "RV603",
@@ -41,46 +37,75 @@ _CODES = {
     "nic_driver": "RV210",
     "ib_ports": "RV408",
 }
-_PORTS = {"name": "RV204", "mtu": "RV404", "state": "RV401", "address": "RV501"}
-_RAIL = re.compile(r"\(([^()]+)\)")
-_PLACE = re.compile(r"ports\[(\d+)\]")
+# (module, attribute) -> code
+_ATTRIBUTES = {
+    ("rail_ports", "name"): "RV204",
+    ("rail_ports", "mtu"): "RV404",
+    ("rail_ports", "state"): "RV401",
+    ("rail_ports", "address"): "RV501",
+    ("rdma_link", "name"): "RV406",
+    ("sriov_vfs", "sriov_numvfs"): "RV205",
+    ("sriov_vfs", "bound"): "RV205",
+    ("sriov_vfs", "state"): "RV401",
+}
+# What is removed: (kind or attribute) -> code
+_SURPLUS = {ROUTE: "RV508", "address": "RV503"}
+_KINDS = {ROUTE: "RV504", RULE: "RV505"}
 _LINES = 3
 
-# (layer, code, rail, what, expected, found, cause)
-Drifted = t.Tuple[str, str, t.Optional[str], str, t.Any, t.Any, t.Optional[str]]
+
+class Drifted(t.NamedTuple):
+    """One change or refusal of a module. ``remedy``: that of a refusal."""
+
+    layer: str
+    code: str
+    rail: str | None
+    what: str
+    expected: t.Any
+    found: t.Any
+    remedy: str | None = None
 
 
-def of_node(told: Told) -> list[Drifted]:
+def of_node(report: NodeReport) -> list[Drifted]:
     """All that the modules would change on a node, and what they refuse."""
+    rails = _rails(report)
     found: list[Drifted] = []
-    for module, result in told.states.items():
+    for module, result in report.states.items():
         if module not in _CODES:
             continue
         if "changes" in result and not result.get("errors"):
-            found += [each for change in result["changes"] for each in _changed(told, module, change)]
+            changes = [change for change in result["changes"] if change.get("kind") != STEP]
+            found += [_changed(rails, module, change) for change in changes]
         else:
-            found += _refused(told, module, result)
+            found += _refused(rails, module, result)
     return found
 
 
-def _changed(told: Told, module: str, change: Row) -> t.Iterator[Drifted]:
-    subject, attribute = str(change["subject"]), str(change["attribute"])
-    if attribute in _FOLLOWS.get(module, ()) or change.get("kind") == STEP:
-        return
-    before, after = change.get("before"), change.get("after")
-    if subject.startswith("/") and not subject.startswith(("/sys", "/proc")):
-        code = "RV302" if module == "rdma_netns_mode" else _KEPT
+def _rails(report: NodeReport) -> dict[str, str]:
+    """Each name by which modules know a rail port -> its rail."""
+    live = Live(report.info or {})
+    found: dict[str, str] = {}
+    for port in report.plan["ports"]:
+        nic = live.nic(port) or {}
+        names = (port["rail"], port["netdev"], port["pci"], port["rdma"]["name"], nic.get("netdev"), nic.get("pci"))
+        found.update({str(name): str(port["rail"]) for name in names if name})
+    return found
+
+
+def _changed(rails: t.Mapping[str, str], module: str, change: Row) -> Drifted:
+    subject, attribute, before, after = (change[key] for key in ("subject", "attribute", "before", "after"))
+    if change.get("kind") == FILE:
+        code = _MODE_FILE if module == "rdma_netns_mode" else _FILE
         expected, found = _shown(after, "as planned"), _shown(before, "something else")
-        yield CODES[code].layer, code, None, "%s (%s)" % (subject, attribute), expected, found, None
-        return
-    rail = _rail(told, subject, change.get("port"))
-    code = _code(module, subject, attribute, before, after)
+        return Drifted(CODES[code].layer, code, None, "%s (%s)" % (subject, attribute), expected, found)
+    code = _code(module, change)
+    rail = rails.get(str(change.get("port") or subject))
     expected = "none" if after is None else after
-    yield CODES[code].layer, code, rail, "%s of %s" % (attribute, subject), expected, _shown(before, "none"), None
+    return Drifted(CODES[code].layer, code, rail, "%s of %s" % (attribute, subject), expected, _shown(before, "none"))
 
 
 def _shown(value: t.Any, many: str) -> t.Any:
-    """A value in a line; what would fill a page is only named."""
+    """A value as text; ``many`` if it is too long for a line."""
     if value is None:
         return "none"
     if isinstance(value, (dict, list)) or len(str(value)) > 80:
@@ -88,103 +113,74 @@ def _shown(value: t.Any, many: str) -> t.Any:
     return value
 
 
-def _code(module: str, subject: str, attribute: str, before: t.Any, after: t.Any) -> str:
-    if module == "sriov_vfs":
-        return "RV205" if attribute in ("sriov_numvfs", "bound") else "RV401" if attribute == "state" else "RV206"
-    if module == "rdma_link":
-        return "RV406" if attribute == "name" else "RV405"
-    if module != "rail_ports":
-        return _CODES[module]
-    if subject.startswith("rule "):
-        return "RV505"
-    if attribute.startswith("route "):
-        return "RV508" if after is None else "RV504"
-    if attribute == "address" and after is None:
-        return "RV503"
-    return _PORTS.get(attribute, "RV506")
+def _code(module: str, change: Row) -> str:
+    if module == "rail_ports":
+        kind = change.get("kind") or change["attribute"]
+        if change["after"] is None and kind in _SURPLUS:
+            return _SURPLUS[kind]
+        if kind in _KINDS:
+            return _KINDS[kind]
+    return _ATTRIBUTES.get((module, change["attribute"]), _CODES[module])
 
 
-def _rail(told: Told, subject: str, named: str | None) -> str | None:
-    """Which rail a change is about: by its port, or by the netdev, PCI address, RDMA device or rule that it names."""
-    live = Live(told.info or {})
-    words = {*re.split(r"[\s,/]+", subject), named}
-    for port in told.plan["ports"]:
-        names = {port["netdev"], port["pci"], port["rdma"]["name"], live.netdev(port)}
-        nic = live.nic(port)
-        names.add(nic["pci"] if nic else None)
-        if port["rule_priority"] is not None and subject == "rule %d" % port["rule_priority"]:
-            return str(port["rail"])
-        if words & {str(name) for name in names if name}:
-            return str(port["rail"])
-    return None
-
-
-def _refused(told: Told, module: str, result: Row) -> list[Drifted]:
-    """A module that cannot even say what it would do: each of its errors, of the rail that it names."""
-    rails = [port["rail"] for port in told.plan["ports"]]
-    choose = CHOICES.get(module, lambda port: {})
-    given = [port["rail"] for port in told.plan["ports"] if choose(port) is not None]
-    found: list[Drifted] = []
-    for error in result.get("errors") or [{"place": module, "message": _first(result), "remedy": ""}]:
-        named = [rail for rail in _RAIL.findall(str(error["place"])) if rail in rails]
-        numbered = _PLACE.match(str(error["place"]))
-        rail = named[0] if named else None
-        if rail is None and numbered and int(numbered.group(1)) < len(given):
-            rail = given[int(numbered.group(1))]
-        code = "RV102" if module == "mlx_linktype" else _REFUSED
-        layer = CODES[_CODES[module]].layer
-        text = "%s: %s" % (error["place"], error["message"])
-        found.append((layer, code, rail, module, "what the plan says", text, error.get("remedy") or None))
-    return found
+def _refused(rails: t.Mapping[str, str], module: str, result: Row) -> list[Drifted]:
+    """The errors of a module that cannot report its changes."""
+    code = "RV102" if module == "mlx_linktype" else _REFUSED
+    layer = CODES[_CODES[module]].layer
+    return [
+        Drifted(
+            *(layer, code, rails.get(str(error.get("port"))), module, "as planned"),
+            found="%s: %s" % (error["place"], error["message"]),
+            remedy=error.get("remedy") or None,
+        )
+        for error in result.get("errors") or [{"place": module, "message": _first(result)}]
+    ]
 
 
 def _first(result: Row) -> str:
-    text = str(result.get("msg") or result.get("module_stderr") or "it gave no result")
+    text = str(result.get("msg") or result.get("module_stderr") or "it returned no result")
     return " / ".join(line for line in text.splitlines()[:_LINES] if line.strip())
 
 
-def states(run: Run, layer: str) -> None:
-    """Add what the modules would change in a layer, and nothing else has told of."""
-    for told in run.nodes():
-        kept: list[str] = []
-        for where, code, rail, what, expected, found, _said in of_node(told):
-            if where != layer or code == _REFUSED or (rail is not None and rail not in run.rails):
+def changes(run: Run, layer: str) -> None:
+    """Add what the modules would change in a layer, unless an observation has reported it."""
+    for report in run.nodes():
+        files: list[str] = []
+        for each in of_node(report):
+            if each.layer != layer or each.code == _REFUSED or not _asked(run, each):
                 continue
-            if code in (_KEPT, "RV302"):
-                kept.append(what)
+            if each.code in (_MODE_FILE, _FILE):
+                files.append(each.what)
                 continue
-            if rail is None and _known(run, told.name, what + str(found)):
+            if run.has(each.code, report.name, each.rail) or run.blocked(layer, report.name, each.rail):
                 continue
-            if run.has(code, told.name, rail) or run.blocked(layer, told.name, rail):
+            if each.code != _SYSCTL and _explained(run, report.name, each.rail, layer):
                 continue
-            if code != "RV506" and _explained(run, told.name, rail, layer):
-                continue
-            run.fail(code, told.name, rail, what, expected=expected, found=found)
-        if kept:
-            _keep(run, told.name, layer, kept)
+            run.fail(each.code, report.name, each.rail, each.what, expected=each.expected, found=each.found)
+        if files:
+            _not_persistent(run, report.name, layer, files)
 
 
 def refusals(run: Run) -> None:
-    """Add what modules refuse, where nothing that was seen in any layer explains it."""
-    for told in run.nodes():
-        for where, code, rail, what, expected, found, said in of_node(told):
-            if code != _REFUSED or where not in run.layers or (rail is not None and rail not in run.rails):
+    """Add what modules refuse, unless a failure of any layer explains it."""
+    for report in run.nodes():
+        for each in of_node(report):
+            if each.code != _REFUSED or each.layer not in run.layers or not _asked(run, each):
                 continue
-            if run.has(code, told.name, rail) or _explained(run, told.name, rail, None):
+            if run.has(each.code, report.name, each.rail) or _explained(run, report.name, each.rail, None):
                 continue
-            # a module's refusal says itself what to do about it
-            run.fail(code, told.name, rail, what, expected=expected, found=found, remedy=said)
+            about = {"expected": each.expected, "found": each.found, "remedy": each.remedy}
+            run.fail(each.code, report.name, each.rail, each.what, **about)
 
 
-def _known(run: Run, node: str, text: str) -> bool:
-    """Whether a failure names the same file or message already."""
-    return any(each.node == node and text == each.what + str(each.found) for each in run.failures_of(node))
+def _asked(run: Run, each: Drifted) -> bool:
+    return each.rail is None or each.rail in run.rails
 
 
 def _explained(run: Run, node: str, rail: str | None, layer: str | None) -> bool:
-    """Whether it follows from what was seen before on the rail: in the same layer, or (None) in whichever.
+    """Whether a failure of the same rail explains it: in the same layer, or with ``layer`` None in any layer.
 
-    What the node's own state was seen to lack is told by what was seen; a module names each step of mending it.
+    A module lists each step of a fix; the failure that was observed covers all of them.
     """
     return any(
         each.node == node and (rail in each.rails if rail else layer is None) and layer in (None, each.layer)
@@ -192,11 +188,11 @@ def _explained(run: Run, node: str, rail: str | None, layer: str | None) -> bool
     )
 
 
-def _keep(run: Run, node: str, layer: str, kept: t.Sequence[str]) -> None:
-    """What is kept for boot is one thing a node, however many files it is in; it follows from live state of today."""
-    tell = run.fail if run.kind == DRIFT else run.warn
-    code = "RV302" if layer == "mode" else _KEPT
+def _not_persistent(run: Run, node: str, layer: str, files: t.Sequence[str]) -> None:
+    """One failure per node for all files of the next boot. For verify it is a warning: the live state is right."""
+    add = run.fail if run.kind == DRIFT else run.warn
+    code = _MODE_FILE if layer == "mode" else _FILE
     if run.has(code, node, None):
         return
-    more = " and %d more" % (len(kept) - _LINES) if len(kept) > _LINES else ""
-    tell(code, node, None, "next boot", expected="as planned", found="%s%s" % (", ".join(kept[:_LINES]), more))
+    more = " and %d more" % (len(files) - _LINES) if len(files) > _LINES else ""
+    add(code, node, None, "next boot", expected="as planned", found="%s%s" % (", ".join(files[:_LINES]), more))

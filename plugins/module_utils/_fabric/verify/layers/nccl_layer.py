@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layer of NCCL: what its file on a node says, and what a pod's file and environment do, against the plan."""
+"""The layer of NCCL: compare its file on a node, and the file and environment of a pod, with the plan."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects as planned
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_layer import ROCE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import view_of, wishes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import rail_specs, view_of
 
 LAYER = "nccl"
 INDEXES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX")
@@ -23,76 +23,76 @@ Gid = t.Tuple[str, str, int, str]
 
 
 def nccl(run: Run, seen: t.Mapping[str, t.Any] | None) -> None:
-    """Do NCCL and UCX find the rails' devices, and GIDs by what they are, on nodes and in pods?
+    """Check that NCCL and UCX are configured as planned, on nodes and in pods.
 
-    :param seen: what was seen of the cluster, as in :func:`.pods.pods`.
+    :param seen: the observed cluster, as in :func:`.pods.pods`.
     """
     workload = (seen or {}).get("pods") or {}
-    for told in run.nodes():
-        files = told.plan.get("nccl")
-        if files and told.inside is not None and run.look(LAYER, told.name):
-            _node(run, told, files)
+    for report in run.nodes():
+        files = report.plan.get("nccl")
+        if files and report.inside is not None and run.look(LAYER, report.name):
+            _node(run, report, files)
     if not workload.get("error"):
         _pods(run, workload)
     if not run.checked[LAYER] and not run.skipped[LAYER]:
         run.why_not[LAYER] = "the plan writes no file on nodes, and no test pod was read"
 
 
-def _node(run: Run, told: Told, files: Row) -> None:
+def _node(run: Run, report: NodeReport, files: Row) -> None:
     wanted = {
-        files["file"]: planned.host_settings(run.fabric, told.plan),
-        files["ucx_file"]: planned.host_ucx(run.fabric, told.plan),
+        files["file"]: planned.host_settings(run.fabric, report.plan),
+        files["ucx_file"]: planned.host_ucx(run.fabric, report.plan),
     }
     held: dict[str, str] = {}
     for path, settings in wanted.items():
         if not path:
             continue
-        have = ((told.inside or {}).get("files") or {}).get(path)
+        have = ((report.inside or {}).get("files") or {}).get(path)
         held.update(have or {})
-        # what the inventory sets over the plan is nobody's mistake
-        own = (told.inside or {}).get("own_settings") or ()
+        # settings that the inventory overrides are not compared
+        own = (report.inside or {}).get("own_settings") or ()
         settings = {key: value for key, value in settings.items() if key not in own}
-        _differs(run, told, "RV950", path, settings, have)
-    _index(run, told, "on the node", held, lambda: _gids_of_node(told))
+        _differs(run, report, "RV950", path, settings, have)
+    _index(run, report, "on the node", held, lambda: _gids_of_node(report))
 
 
 def _pods(run: Run, workload: Row) -> None:
     for kind in workload.get("settings") or ():
         nodes = set(kind["nodes"])
         for row in workload["pods"]:
-            told = run.told.get(row["node"] or "")
-            if not row["running"] or row["leaving"] or told is None or told.name not in nodes:
+            report = run.reports.get(row["node"] or "")
+            if not row["running"] or row["leaving"] or report is None or report.name not in nodes:
                 continue
-            inside = next((each for each in (told.inside or {}).get("pods") or () if each["uid"] == row["uid"]), None)
-            if inside is None or inside["why"] or not run.look(LAYER, told.name):
+            inside = next((each for each in (report.inside or {}).get("pods") or () if each["uid"] == row["uid"]), None)
+            if inside is None or inside["why"] or not run.look(LAYER, report.name):
                 continue
-            _pod(run, told, "pod %s/%s" % (row["namespace"], row["name"]), kind, inside)
+            _pod(run, report, "pod %s/%s" % (row["namespace"], row["name"]), kind, inside)
 
 
-def _pod(run: Run, told: Told, name: str, kind: Row, inside: Row) -> None:
+def _pod(run: Run, report: NodeReport, name: str, kind: Row, inside: Row) -> None:
     environment, file = inside["settings"]["environment"], inside["settings"]["file"]
-    # what is in the environment stands over the file
+    # the environment overrides the file
     have = dict(file or {}, **environment)
     over = [key for key, value in kind["nccl"].items() if environment.get(key, value) != value]
     if over:
-        _differs(run, told, "RV951", name, kind["nccl"], have, cause="the pod's environment stands over its file")
+        _differs(run, report, "RV951", name, kind["nccl"], have, cause="the environment of the pod overrides its file")
     else:
-        _differs(run, told, "RV951", name, kind["nccl"], None if file is None and not environment else have)
-    if not run.has("RV951", told.name, None):
-        _differs(run, told, "RV951", "%s: environment" % name, kind["ucx"], environment)
-    _index(run, told, "in %s" % name, have, lambda: _gids_of_pod(run, told, inside))
+        _differs(run, report, "RV951", name, kind["nccl"], None if file is None and not environment else have)
+    if not run.has("RV951", report.name, None):
+        _differs(run, report, "RV951", "%s: environment" % name, kind["ucx"], environment)
+    _index(run, report, "in %s" % name, have, lambda: _gids_of_pod(run, report, inside))
 
 
 def _differs(
     run: Run,
-    told: Told,
+    report: NodeReport,
     code: str,
     what: str,
     wanted: t.Mapping[str, str],
     have: t.Mapping[str, str] | None,
     cause: str | None = None,
 ) -> None:
-    """A place with other settings than the plan's, told once with the first of them."""
+    """Report settings that differ from the plan: one failure with the first of them."""
     other = [key for key in sorted(wanted) if (have or {}).get(key) != wanted[key]]
     if not other:
         return
@@ -101,11 +101,13 @@ def _differs(
     found = "no such file"
     if have is not None:
         found = ", ".join("%s=%s" % (key, have[key]) if key in have else "no %s" % key for key in other[:_SHOWN]) + more
-    run.fail(code, told.name, None, what, expected=expected, found=found, cause=cause)
+    run.fail(code, report.name, None, what, expected=expected, found=found, cause=cause)
 
 
-def _index(run: Run, told: Told, where: str, have: t.Mapping[str, str], look: t.Callable[[], t.Sequence[Gid]]) -> None:
-    """A fixed index is one for all rails: of each rail it must be that of the rail's own GID."""
+def _index(
+    run: Run, report: NodeReport, where: str, have: t.Mapping[str, str], look: t.Callable[[], t.Sequence[Gid]]
+) -> None:
+    """A fixed GID index applies to all rails: it must be that of the GID of each."""
     for key in INDEXES:
         said = have.get(key, "")
         if not said.isdigit():
@@ -119,14 +121,14 @@ def _index(run: Run, told: Told, where: str, have: t.Mapping[str, str], look: t.
         expected = "none, or %s" % right[0] if len(right) == 1 else "none: rails have %s" % ", ".join(right)
         found = "%s; %s of %s (%s) is at %d" % (said, address, rail, device, index)
         others = [each[0] for each in wrong[1:]]
-        run.fail("RV952", told.name, rail, "%s %s" % (key, where), expected=expected, found=found, others=others)
+        run.fail("RV952", report.name, rail, "%s %s" % (key, where), expected=expected, found=found, others=others)
         return
 
 
-def _gids_of_node(told: Told) -> list[Gid]:
-    live = Live(told.info or {})
+def _gids_of_node(report: NodeReport) -> list[Gid]:
+    live = Live(report.info or {})
     found: list[Gid] = []
-    for port in told.plan["ports"]:
+    for port in report.plan["ports"]:
         device = live.device(port)
         if device is None or not port["address"]:
             continue
@@ -135,13 +137,13 @@ def _gids_of_node(told: Told) -> list[Gid]:
     return found
 
 
-def _gids_of_pod(run: Run, told: Told, inside: Row) -> list[Gid]:
+def _gids_of_pod(run: Run, report: NodeReport, inside: Row) -> list[Gid]:
     found: list[Gid] = []
-    for wish in wishes(view_of(run.fabric, [told.plan]), told.plan):
+    for spec in rail_specs(view_of(run.fabric, [report.plan]), report.plan):
         for row in inside["addresses"]:
-            # of two families it is IPv4's that NCCL is told to take
-            if row["netdev"] == wish.interface and (":" not in row["address"] or len(wish.shares) == 1):
-                found += _of(wish.rail, bare(row["address"]), inside["gids"])
+            # with two families NCCL is configured to use IPv4
+            if row["netdev"] == spec.interface and (":" not in row["address"] or len(spec.shares) == 1):
+                found += _of(spec.rail, bare(row["address"]), inside["gids"])
     return found
 
 

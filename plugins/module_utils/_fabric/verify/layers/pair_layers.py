@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layers reach and rdma: what pairs of nodes found of each other on each rail."""
+"""The layers reach and rdma: the results of probes between pairs of nodes, on each rail."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 
 # Of what link and PCIe can do, the part that a large RDMA write must reach.
 SHARE = 0.8
-# Of the median, the part below which a transfer stands out; and the times and the microseconds above it for latency.
-STANDS_OUT, LATE_TIMES, LATE_US = 0.8, 2.0, 2.0
-# As few measures say nothing of what is usual.
+# A transfer below this part of the median is an outlier; a latency above it by this factor and microseconds.
+OUTLIER, LATE_TIMES, LATE_US = 0.8, 2.0, 2.0
+# With fewer measurements there is no median.
 ENOUGH = 4
 # Of PCIe's raw rate, what its coding and the heads of its packets leave.
 CODING = {True: 128 / 130.0 * 0.9, False: 0.8 * 0.9}
 
-# Of a transfer whose data is in GPU memory.
+# A transfer with data in GPU memory.
 _GPU_CAUSE = "the NIC does not reach the GPU's memory (docs/gpudirect.md), or UDP port 4791 is filtered"
-# Over InfiniBand there is no UDP, and no GID that is an address.
+# InfiniBand uses neither UDP nor addresses as GIDs.
 _IB_CAUSE = (
     "the subnet manager has no route between the two, their partitions differ, a device is broken, or, where the two "
     "did not meet, TCP between the nodes' management addresses is filtered"
 )
 # Nodes that a line names.
 _NAMED = 4
-NOBODY = "there are no two nodes to pair"
+NO_PAIR = "a pair needs two nodes"
 
 Pair = t.Tuple[str, str]
 Place = t.Tuple[str, str]
@@ -45,7 +45,7 @@ Kind = t.Tuple[bool, bool, t.Optional[int]]
 
 
 class Probe(t.NamedTuple):
-    """What ``client`` found of ``server`` on a rail; ``result`` None where it was planned and not done.
+    """A probe of ``server`` by ``client`` on a rail; ``result`` is None if it was planned and not run.
 
     ``addressed``: whether the rail has addresses between which packets can be sent.
     """
@@ -59,14 +59,14 @@ class Probe(t.NamedTuple):
 
 
 def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
-    """All that was to be probed, in the order of the pairs and then the rails."""
+    """All planned probes, in the order of the pairs and then the rails."""
     found: list[Probe] = []
     for server, client in pairs:
-        if server not in run.told or client not in run.told:
+        if server not in run.reports or client not in run.reports:
             continue
-        results = {(row["rail"], row["peer"]): row for row in run.told[client].probed}
-        theirs = {port["rail"]: port for port in run.told[server].plan["ports"]}
-        for port in run.told[client].plan["ports"]:
+        results = {(row["rail"], row["peer"]): row for row in run.reports[client].probed}
+        theirs = {port["rail"]: port for port in run.reports[server].plan["ports"]}
+        for port in run.reports[client].plan["ports"]:
             rail = port["rail"]
             other = theirs.get(rail)
             if rail in run.rails and other and both_provable(port, other, run.fabric["link_layer"]):
@@ -76,7 +76,7 @@ def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
 
 
 def _look(run: Run, layer: str, probe: Probe) -> bool:
-    """Whether the pair is worth a look on the rail: neither end has failed before."""
+    """Whether the pair must be checked on the rail: neither node failed in an earlier layer."""
     place = (probe.client, probe.server, probe.rail)
     if any(run.blocked(layer, node, probe.rail) for node in (probe.client, probe.server)) or probe.result is None:
         run.skipped[layer].add(place)
@@ -86,7 +86,7 @@ def _look(run: Run, layer: str, probe: Probe) -> bool:
 
 
 class Blame:
-    """Whose end it is of pairs that are ill: a node that no pair is well with is the one, else who is ill with more."""
+    """Which node of failed pairs is the cause: one with no successful pair, else the one with more failed pairs."""
 
     def __init__(self, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
         self._fine = {(node, each.rail) for each in good for node in (each.client, each.server)}
@@ -96,7 +96,7 @@ class Blame:
             self._partners.setdefault((each.server, each.rail), set()).add(each.client)
 
     def of(self, probe: Probe) -> tuple[str, str | None]:
-        """The node, and the peer where it cannot be told which of the two it is."""
+        """The node, and also the peer if the cause can be either."""
         ends = [probe.client, probe.server]
         ill = [node for node in ends if (node, probe.rail) not in self._fine]
         if len(ill) == 1:
@@ -108,17 +108,17 @@ class Blame:
 
 
 def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
-    """Does every rail carry packets of the planned MTU between the pairs, and only where the plan says?"""
+    """Check that every rail carries packets of the planned MTU between the pairs, and only where planned."""
     planned = probes(run, pairs)
     seen = [probe for probe in planned if probe.addressed and _look(run, "reach", probe)]
     silent = [probe for probe in planned if not probe.addressed]
     run.skipped["reach"].update((probe.client, probe.server, probe.rail) for probe in silent)
     if not pairs:
-        run.why_not["reach"] = NOBODY
+        run.why_not["reach"] = NO_PAIR
     elif silent:
         rails = [rail for rail in run.rails if any(probe.rail == rail for probe in silent)]
         of = "" if len(rails) == len(run.rails) else "%s: " % ", ".join(rails)
-        run.why_not["reach"] = "%sno addresses: not asked" % of
+        run.why_not["reach"] = "%sno addresses: not checked" % of
     bad = [each for each in seen if _lost(each)]
     good = [each for each in seen if not _lost(each)]
     _swaps(run, bad)
@@ -127,7 +127,7 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
         node, peer = blame.of(probe)
         ends = [node] if peer is None else [node, peer]
         if not _known(run, "reach", ends, probe.rail):
-            _tell(run, probe, node, peer)
+            _failure(run, probe, node, peer)
     for probe in good:
         _cross(run, probe)
     _six(run, good)
@@ -135,7 +135,7 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
 
 
 def _known(run: Run, layer: str, nodes: t.Sequence[str], rail: str) -> bool:
-    """Whether a failure of one of the nodes on the rail was told that is this one, or may well be its cause."""
+    """Whether a failure of one of the nodes on the rail is already reported that is the same, or can be the cause."""
     return any(
         each.node in nodes and rail in each.rails and (each.layer == layer or may_stop(CODES[each.code], layer))
         for each in run.failures_of(*nodes)
@@ -148,7 +148,7 @@ def _lost(probe: Probe) -> int:
 
 
 def _six(run: Run, seen: t.Sequence[Probe]) -> None:
-    """What comes back over IPv6, where all does over IPv4 and the plan has both."""
+    """Check replies over IPv6, where the plan has both families and IPv4 works."""
     bad = [probe for probe in seen if _lost6(probe)]
     good = [probe for probe in seen if (probe.result or {}).get("reach6") and not _lost6(probe)]
     blame = Blame(bad, good)
@@ -162,7 +162,7 @@ def _six(run: Run, seen: t.Sequence[Probe]) -> None:
             *(answer["received"] or "none", answer["sent"]),
             " (%s)" % answer["error"] if answer["error"] else "",
         )
-        run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="answers", found=said, peer=peer)
+        run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="replies", found=said, peer=peer)
 
 
 def _lost6(probe: Probe) -> int:
@@ -171,12 +171,12 @@ def _lost6(probe: Probe) -> int:
 
 
 def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
-    """Two rails of a pair on each of which the other's address answers: their cables have changed places.
+    """Find swapped cables: two rails of a pair, on each of which the address of the other one answers.
 
-    Which of the two nodes it is can only be told where others are ill with it, too.
+    Which of the two nodes it is follows only from failed pairs with other nodes.
     """
     answers = {(each.client, each.server, each.rail): (_found(each).get("answers") or []) for each in bad}
-    told: set[t.Any] = set()
+    report: set[t.Any] = set()
     partners: dict[str, set[str]] = {}
     counts: collections.Counter[str] = collections.Counter()
     for each in bad:
@@ -187,20 +187,20 @@ def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
         place = (probe.client, probe.server)
         for other in answers[(*place, probe.rail)]:
             back = answers.get((*place, other)) or []
-            if probe.rail not in back or (*place, other) in told or (*place, probe.rail) in told:
+            if probe.rail not in back or (*place, other) in report or (*place, probe.rail) in report:
                 continue
-            told.update(((*place, probe.rail), (*place, other)))
-            # of two nodes, the one that more pairs are ill with; the first, which probes, where that is the same
+            report.update(((*place, probe.rail), (*place, other)))
+            # of the two nodes, the one with more failed pairs; the probing one if both have as many
             node = max(place, key=lambda node: counts[node])
             if run.has("RV702", node, probe.rail):
                 continue
             peer = None if len(partners[place[0]] | partners[place[1]]) > 2 else (set(place) - {node}).pop()
-            cause = "both were plugged into each other's leaf, at %s" % (
+            cause = "each is plugged into the leaf of the other, at %s" % (
                 node if peer is None else "%s or %s" % (node, peer)
             )
             run.fail(
                 *("RV702", node, probe.rail, "cables of %s and %s" % (probe.rail, other)),
-                expected="each rail reaches its own",
+                expected="each rail reaches itself",
                 found="%s reaches %s, and %s reaches %s" % (probe.rail, other, other, probe.rail),
                 cause=cause,
                 peer=peer,
@@ -213,9 +213,9 @@ def _found(probe: Probe) -> Row:
     return (probe.result or {}).get("found") or {}
 
 
-def _tell(run: Run, probe: Probe, node: str, peer: str | None) -> None:
+def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     answer, found = (probe.result or {})["reach"], _found(probe)
-    mtu = next(port["mtu"] for port in run.told[node].plan["ports"] if port["rail"] == probe.rail)
+    mtu = next(port["mtu"] for port in run.reports[node].plan["ports"] if port["rail"] == probe.rail)
     common: Row = {"peer": peer, "peers": [peer] if peer else []}
     leaf = _leaf(run, node, probe.rail)
     if answer["received"] > 0:
@@ -223,21 +223,21 @@ def _tell(run: Run, probe: Probe, node: str, peer: str | None) -> None:
         run.fail("RV803", node, probe.rail, "packets", found="%d" % answer["received"], **common)
     elif found.get("small"):
         cause = "the MTU of %s is smaller" % (leaf if peer is None else "a leaf port between %s and %s" % (node, peer))
-        passes = "%d bytes pass" % found["path_mtu"] if found.get("path_mtu") else "small ones alone pass"
-        run.fail("RV802", node, probe.rail, "MTU of the way", expected=mtu, found=passes, cause=cause, **common)
+        passes = "%d bytes pass" % found["path_mtu"] if found.get("path_mtu") else "only small packets pass"
+        run.fail("RV802", node, probe.rail, "path MTU", expected=mtu, found=passes, cause=cause, **common)
     elif found.get("answers"):
         rails = list(found["answers"])
-        cause = "the cable of one of them is in the leaf of %s" % rails[0]
+        cause = "the cable of one of the nodes is plugged into the leaf of %s" % rails[0]
         said = "the address on %s answers" % ", ".join(rails)
         more = dict(common, others=rails, cause=cause)
-        run.fail("RV701", node, probe.rail, "leaf", expected="the rail's own", found=said, **more)
+        run.fail("RV701", node, probe.rail, "leaf", expected="the leaf of the rail", found=said, **more)
     else:
         said = "none of %d packets%s" % (answer["sent"], " (%s)" % answer["error"] if answer["error"] else "")
-        run.fail("RV801", node, probe.rail, "reachability", expected="answers", found=said, **common)
+        run.fail("RV801", node, probe.rail, "reachability", expected="replies", found=said, **common)
 
 
 def _leaf(run: Run, node: str, rail: str) -> str:
-    port = next(each for each in run.told[node].plan["ports"] if each["rail"] == rail)
+    port = next(each for each in run.reports[node].plan["ports"] if each["rail"] == rail)
     leaf = port.get("leaf") or {}
     return " ".join(each for each in ("the leaf port", leaf.get("name"), leaf.get("port")) if each)
 
@@ -251,7 +251,7 @@ def _cross(run: Run, probe: Probe) -> None:
         return
     words = {True: "open", False: "closed"}
     run.fail(
-        *("RV804" if should else "RV805", probe.client, probe.rail, "way to %s" % crossed["rail"]),
+        *("RV804" if should else "RV805", probe.client, probe.rail, "path to %s" % crossed["rail"]),
         expected=words[should],
         found=words[crossed["open"]],
         peer=probe.server,
@@ -263,24 +263,24 @@ def _cross(run: Run, probe: Probe) -> None:
 
 
 def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> None:
-    """Does RDMA work between the pairs, as fast as the links, and does no pair stand out?"""
-    # where packets are lost, the layer below has told of it, unless nobody asked for that one
-    told_of = "reach" in run.layers
-    seen = [p for p in probes(run, pairs) if not (told_of and _unreached(p)) and _look(run, "rdma", p)]
+    """Check that RDMA works between the pairs, at the speed of the links, and without outliers."""
+    # lost packets are reported by the layer reach, if it was checked
+    reported = "reach" in run.layers
+    seen = [p for p in probes(run, pairs) if not (reported and _unreached(p)) and _look(run, "rdma", p)]
     if not pairs:
-        run.why_not["rdma"] = NOBODY
-    for told in run.nodes():
-        if told.refused:
-            # once, and not again for each rail
-            run.fail("RV851", told.name, None, "perftest", expected="it serves and probes", found=told.refused)
-    seen = [each for each in seen if not any(run.told[node].refused for node in (each.client, each.server))]
+        run.why_not["rdma"] = NO_PAIR
+    for report in run.nodes():
+        if report.refused:
+            # once per node, not per rail
+            run.fail("RV851", report.name, None, "perftest", expected="server and client run", found=report.refused)
+    seen = [each for each in seen if not any(run.reports[node].refused for node in (each.client, each.server))]
     bad = [each for each in seen if _failed(each)]
     good = [each for each in seen if not _failed(each)]
     run.carried["rdma"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
     blame = Blame(bad, good)
     for probe in bad:
         if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
-            _tell_rdma(run, probe, blame)
+            _rdma_failure(run, probe, blame)
     good = _alone(run, good)
     could = [_could(run, probe) for probe in good]
     medians = _medians(good, could)
@@ -296,24 +296,24 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
         run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=reached, peer=peer)
     for probe, each, short in zip(good, could, least):
         if not short:
-            _stands_out(run, probe, medians, _kind(probe, each))
+            _outliers(run, probe, medians, _kind(probe, each))
     _counters(run)
 
 
 def _alone(run: Run, good: t.Sequence[Probe]) -> list[Probe]:
-    """The transfers whose speed counts: what two runs measure at the same time is less than a rail can do."""
+    """The transfers whose speed is valid: two runs at the same time share the bandwidth of a rail."""
     ends = {node for probe in good for node in (probe.client, probe.server)}
     met: dict[str, list[tuple[str, str]]] = {}
-    for told in run.nodes():
-        for each in told.others if told.name in ends else ():
-            met.setdefault(each["run"], []).append((told.name, each["since"]))
-    # once for each run, and not again for each node
+    for report in run.nodes():
+        for each in report.others if report.name in ends else ():
+            met.setdefault(each["run"], []).append((report.name, each["since"]))
+    # once per run, not per node
     for other, places in met.items():
         nodes = [node for node, _since in places]
         rest = " and %d more" % (len(nodes) - _NAMED) if len(nodes) > _NAMED else ""
         what = "bandwidth and latency of %s%s" % (", ".join(nodes[:_NAMED]), rest)
-        found = "%s too, since %s" % (other, min(since for _node, since in places))
-        run.warn("RV856", nodes[0], None, what, expected="this run alone", found=found)
+        found = "also %s, since %s" % (other, min(since for _node, since in places))
+        run.warn("RV856", nodes[0], None, what, expected="only this run", found=found)
     shared = {node for places in met.values() for node, _since in places}
     return [probe for probe in good if not shared.intersection((probe.client, probe.server))]
 
@@ -327,14 +327,16 @@ def _failed(probe: Probe) -> str:
     return str((result.get("transfer") or result).get("error") or "")
 
 
-def _tell_rdma(run: Run, probe: Probe, blame: Blame) -> None:
+def _rdma_failure(run: Run, probe: Probe, blame: Blame) -> None:
     result = probe.result or {}
     transfer = result.get("transfer")
     if transfer is None and _unreached(probe):
         transfer = {"error": result["error"], "remedy": result["remedy"], "gpu": False}
     elif transfer is None:
         remedy = result.get("remedy") or None
-        run.fail("RV851", probe.server, probe.rail, "server", expected="it waits", found=_failed(probe), remedy=remedy)
+        run.fail(
+            "RV851", probe.server, probe.rail, "server", expected="it listens", found=_failed(probe), remedy=remedy
+        )
         return
     node, peer = blame.of(probe)
     remedy = transfer["remedy"] or None
@@ -343,7 +345,7 @@ def _tell_rdma(run: Run, probe: Probe, blame: Blame) -> None:
         node,
         probe.rail,
         "transfer",
-        expected="it ends well",
+        expected="success",
         found=transfer["error"],
         peer=peer,
         remedy=remedy,
@@ -358,12 +360,12 @@ def _cause(run: Run, transfer: Row) -> str | None:
 
 
 def expected_gbits(run: Run, node: str, rail: str) -> float | None:
-    """What a port's link and PCIe can do, in Gb/s; None where that is not known, and for soft RDMA, which has none."""
-    told = run.told[node]
-    port = next((each for each in told.plan["ports"] if each["rail"] == rail), None)
-    if port is None or port["rdma"]["type"] != "hardware" or told.info is None:
+    """The bandwidth of a port's link and PCIe in Gb/s; None if it is unknown, and for soft RDMA."""
+    report = run.reports[node]
+    port = next((each for each in report.plan["ports"] if each["rail"] == rail), None)
+    if port is None or port["rdma"]["type"] != "hardware" or report.info is None:
         return None
-    live = Live(told.info)
+    live = Live(report.info)
     nic, device = live.nic(port) or {}, live.device(port) or {}
     rates = [device.get("rate"), (nic.get("speed") or 0) / 1000.0]
     rate = next((float(each) for each in rates if each), None)
@@ -376,19 +378,19 @@ def expected_gbits(run: Run, node: str, rail: str) -> float | None:
 
 
 def _could(run: Run, probe: Probe) -> float | None:
-    """What the slower end of a pair can do, in Gb/s; None where it is not known of either."""
+    """The bandwidth of the slower end of a pair in Gb/s; None if it is unknown for both."""
     known = [expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)]
     return min((each for each in known if each), default=None)
 
 
 def _kind(probe: Probe, could: float | None) -> Kind:
-    """What transfers have in common that are to be as fast as each other: servers of several models are not."""
+    """The properties shared by transfers with the same expected speed."""
     gpu = bool(((probe.result or {}).get("transfer") or {}).get("gpu"))
     return probe.soft, gpu, round(could) if could else None
 
 
 def _medians(good: t.Sequence[Probe], could: t.Sequence[float | None]) -> dict[tuple[str, Kind], float]:
-    """(measure, kind) -> the median of all pairs and rails of the kind, where there are enough."""
+    """(measure, kind) -> the median of all pairs and rails of the kind, if there are enough."""
     values: dict[tuple[str, Kind], list[float]] = {}
     for probe, each in zip(good, could):
         for key in ("gbits", "latency_us"):
@@ -404,29 +406,29 @@ def _measure(probe: Probe, key: str) -> float | None:
 
 
 def _too_slow(probe: Probe, could: float | None, share: float) -> float | None:
-    """The bandwidth in Gb/s that should have been reached and was not; None where it was, or is not known."""
+    """The required bandwidth in Gb/s if it was not reached; None if it was, or is unknown."""
     gbits = _measure(probe, "gbits")
     least = could * share if could else None
     return least if least is not None and gbits is not None and gbits < least else None
 
 
-def _stands_out(run: Run, probe: Probe, medians: t.Mapping[tuple[str, Kind], float], kind: Kind) -> None:
+def _outliers(run: Run, probe: Probe, medians: t.Mapping[tuple[str, Kind], float], kind: Kind) -> None:
     gbits, late = _measure(probe, "gbits"), _measure(probe, "latency_us")
     usual = medians.get(("gbits", kind))
-    # soft RDMA goes by what the processors have to do besides
-    if usual and gbits is not None and not probe.soft and gbits < usual * STANDS_OUT:
-        expected, found = "about %.1f Gb/s as the others" % usual, "%.1f Gb/s" % gbits
+    # the speed of soft RDMA depends on the load of the processors
+    if usual and gbits is not None and not probe.soft and gbits < usual * OUTLIER:
+        expected, found = "about %.1f Gb/s as other pairs" % usual, "%.1f Gb/s" % gbits
         run.warn("RV855", probe.client, probe.rail, "bandwidth", expected=expected, found=found, peer=probe.server)
     usual = medians.get(("latency_us", kind))
     if usual and late is not None and not probe.soft and late > max(usual * LATE_TIMES, usual + LATE_US):
-        expected, found = "about %.2f us as the others" % usual, "%.2f us" % late
+        expected, found = "about %.2f us as other pairs" % usual, "%.2f us" % late
         run.warn("RV854", probe.client, probe.rail, "latency", expected=expected, found=found, peer=probe.server)
 
 
 # -- counters --------------------------------------------------------------------------------------------------------
 
 CONGESTION = ("cnp", "ecn", "pause", "xmit_wait", "rnr", "adp_retrans", "slow_restart")
-# What tells of trouble on the wire or in a queue; the others only come with it.
+# Counters of errors on the wire or in a queue; others only accompany them.
 SERIOUS = (
     # drivers count other things as rx_errors, such as long frames: the verdict has them, and warns of none
     *("crc", "symbol", "icrc", "carrier", "out_of_buffer", "local_link", "link_error"),
@@ -435,18 +437,18 @@ SERIOUS = (
 
 
 def counters(run: Run) -> list[Row]:
-    """What rose between before and after: ``node``, ``rail``, ``name``, ``before``, ``after``."""
+    """Counters that increased during the run: ``node``, ``rail``, ``name``, ``before``, ``after``."""
     found: list[Row] = []
-    for told in run.nodes():
-        live = Live(told.info or {})
-        before, later = (told.info or {}).get("counters") or {}, told.after or {}
-        for port in told.plan["ports"]:
+    for report in run.nodes():
+        live = Live(report.info or {})
+        before, later = (report.info or {}).get("counters") or {}, report.after or {}
+        for port in report.plan["ports"]:
             device = (live.device(port) or {}).get("device")
             for part, name in (("netdevs", live.netdev(port)), ("devices", device)):
                 old, new = (each.get(part, {}).get(name) or {} for each in (before, later))
                 for counter in sorted(new):
                     if counter in old and new[counter] > old[counter]:
-                        row = {"node": told.name, "rail": port["rail"], "name": counter}
+                        row = {"node": report.name, "rail": port["rail"], "name": counter}
                         found.append(dict(row, before=old[counter], after=new[counter]))
     return found
 
@@ -464,13 +466,13 @@ def _counters(run: Run) -> None:
 
 
 def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
-    """What was measured of each pair and rail, for the verdict."""
+    """The measurements of each pair and rail, for the verdict."""
     found: list[Row] = []
     for probe in probes(run, pairs):
         result = probe.result or {}
         if not result:
             continue
-        port = next(each for each in run.told[probe.client].plan["ports"] if each["rail"] == probe.rail)
+        port = next(each for each in run.reports[probe.client].plan["ports"] if each["rail"] == probe.rail)
         found.append(
             {
                 "rail": probe.rail,

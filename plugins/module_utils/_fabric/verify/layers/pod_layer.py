@@ -2,41 +2,42 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layer of pods: what the test workload's pods have of each rail, and what they find of each other on it."""
+"""The layer of pods: the interfaces of the test pods on each rail, and the traffic between them."""
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run, Told
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import cluster_layer
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import Blame, Probe
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
     NEXT_TABLE,
-    Wish,
+    RailSpec,
     of_share,
+    rail_specs,
     view_of,
-    wishes,
 )
 
 LAYER = "pods"
 ROCE = "RoCE v2"
-# Why nothing comes back from a pod that is otherwise as planned: by what its interface is.
+# Why a pod that is as planned does not answer, by the type of its interface.
 _FILTERED = {
-    "ipvlan": "the leaf, or a filter on the node, lets only the node's own address through",
+    "ipvlan": "the leaf or a filter on the node accepts only the address of the node",
     "sriov": "the VF's spoof check or VLAN, or its link state",
-    "ib-sriov": "the VF's GUID or partition is not the subnet manager's",
-    "ipoib": "the partition or the multicast group is not the subnet manager's",
+    "ib-sriov": "the GUID or partition of the VF is unknown to the subnet manager",
+    "ipoib": "the partition or the multicast group is unknown to the subnet manager",
     "host-device": "the port is on another leaf or VLAN than its rail",
 }
 
 
 class Pod(t.NamedTuple):
-    """A running pod: what the API server tells of it (``kube_pods``), and what its node does (``rail_pods``)."""
+    """A running pod as the API server (``kube_pods``) and its node (``rail_pods``) report it."""
 
-    told: Told
+    report: NodeReport
     seen: Row
     found: Row
 
@@ -52,15 +53,15 @@ class Pod(t.NamedTuple):
 
 
 def pods(run: Run, seen: t.Mapping[str, t.Any] | None, planned: t.Sequence[t.Sequence[str]]) -> None:
-    """Has every test pod its rails as planned, and do they carry traffic from pod to pod?
+    """Check that every test pod has its rails as planned, and that they carry traffic between pods.
 
-    :param seen: what was seen of the cluster; ``pods`` in it is what ``kube_pods`` told, or ``{error}``.
-    :param planned: the pairs of nodes whose pods were to probe each other, as [server, client].
+    :param seen: the observed cluster; ``pods`` in it is the result of ``kube_pods``, or ``{error}``.
+    :param planned: the pairs of nodes whose pods probe each other, as [server, client].
     """
     workload = (seen or {}).get("pods")
     if workload is None:
         run.why_not[LAYER] = (
-            run.why_not.get("kubernetes") or named("verify.yml looks at them") + " with -e kubernetes_enabled=true"
+            run.why_not.get("kubernetes") or named("verify.yml checks them") + " with -e kubernetes_enabled=true"
         )
         return
     if workload.get("error"):
@@ -71,205 +72,210 @@ def pods(run: Run, seen: t.Mapping[str, t.Any] | None, planned: t.Sequence[t.Seq
         run.why_not[LAYER] = "the test workload is not in the cluster: %s" % workload["remedy"]
         return
     running = _running(run, workload)
-    view = view_of(run.fabric, [each.told.plan for each in running])
-    wanted = {pod.seen["uid"]: wishes(view, pod.told.plan) for pod in running}
-    twice = _twice(running, wanted)
+    view = view_of(run.fabric, [each.report.plan for each in running])
+    wanted = {pod.seen["uid"]: rail_specs(view, pod.report.plan) for pod in running}
+    twice = _duplicates(running, wanted)
     for pod in running:
-        for wish in wanted[pod.seen["uid"]]:
-            if wish.rail in run.rails and run.look(LAYER, pod.told.name, wish.rail):
-                _rail(run, pod, wish, twice)
+        for spec in wanted[pod.seen["uid"]]:
+            if spec.rail in run.rails and run.look(LAYER, pod.report.name, spec.rail):
+                _rail(run, pod, spec, twice)
     _traffic(run, planned)
 
 
 def _running(run: Run, workload: Row) -> list[Pod]:
-    """The pods that can be looked into; of the others it is told why not."""
+    """The pods that can be inspected; the others are failures."""
     rails = cluster_layer.rails_by_name(run)
     by_node: dict[str, list[Row]] = {}
     for row in workload["pods"]:
         if not row["leaving"]:
             by_node.setdefault(row["node"] or row["wanted"] or "", []).append(row)
     found: list[Pod] = []
-    for told in run.nodes():
-        rows = by_node.get(told.name, [])
-        if run.blocked(LAYER, told.name, None) or (not rows and told.name not in workload["nodes"]):
+    for report in run.nodes():
+        rows = by_node.get(report.name, [])
+        if run.blocked(LAYER, report.name, None) or (not rows and report.name not in workload["nodes"]):
             continue
         if not rows:
-            run.fail("RV911", told.name, None, "test pod", expected="one", found="none")
+            run.fail("RV911", report.name, None, "test pod", expected="one", found="none")
         for row in rows:
             what = "pod %s/%s" % (row["namespace"], row["name"])
             if not row["running"]:
-                _still(run, told, what, row, rails)
+                _still(run, report, what, row, rails)
                 continue
-            inside = _inside(told, row["uid"])
+            inside = _inside(report, row["uid"])
             if inside.get("why"):
-                run.fail("RV912", told.name, None, what, expected="its network namespace", found=inside["why"])
+                run.fail("RV912", report.name, None, what, expected="its network namespace", found=inside["why"])
             else:
-                found.append(Pod(told, row, inside))
+                found.append(Pod(report, row, inside))
     return found
 
 
-def _still(run: Run, told: Told, what: str, row: Row, rails: t.Mapping[str, str]) -> None:
-    rail = cluster_layer.rail_in(row["why"], rails)
-    if rail is not None and (rail not in run.rails or run.blocked(LAYER, told.name, rail)):
+def _still(run: Run, report: NodeReport, what: str, row: Row, rails: t.Mapping[str, str]) -> None:
+    rail = _rail_named(row["why"], rails)
+    if rail is not None and (rail not in run.rails or run.blocked(LAYER, report.name, rail)):
         return
-    # what the node does not offer to pods was told one layer down
-    if run.has("RV901", told.name, None):
+    # missing resources of the node are reported by the layer kubernetes
+    if run.has("RV901", report.name, None):
         return
-    run.fail("RV910", told.name, rail, what, expected="Running", found="%s: %s" % (row["phase"], row["why"]))
+    run.fail("RV910", report.name, rail, what, expected="Running", found="%s: %s" % (row["phase"], row["why"]))
 
 
-def _inside(told: Told, uid: str) -> Row:
-    if told.inside is None:
-        return {"why": told.inside_why or "the node was not asked"}
-    rows = [row for row in told.inside["pods"] if row["uid"] == uid]
-    return rows[0] if rows else {"why": "the node was not asked for it"}
+def _rail_named(why: str, rails: t.Mapping[str, str]) -> str | None:
+    """The rail whose resource or network Kubernetes names in the reason why a pod does not run."""
+    return next((rails[word] for word in re.split(r"[\s,:/()]+", why) if word in rails), None)
+
+
+def _inside(report: NodeReport, uid: str) -> Row:
+    if report.inside is None:
+        return {"why": report.inside_why or "the pods of the node were not read"}
+    rows = [row for row in report.inside["pods"] if row["uid"] == uid]
+    return rows[0] if rows else {"why": "the node did not report it"}
 
 
 # -- one rail of one pod -----------------------------------------------------------------------------------------------
 
 
-def _rail(run: Run, pod: Pod, wish: Wish, twice: t.Mapping[tuple[str, str], Pod]) -> None:
-    """From the interface up: what lacks makes what stands on it pointless."""
-    node, rail = pod.told.name, wish.rail
-    link = pod.link(wish.interface)
+def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], Pod]) -> None:
+    """Check from the interface up, and stop at the first failure that explains the rest."""
+    node, rail = pod.report.name, spec.rail
+    link = pod.link(spec.interface)
     if link is None or not link["up"]:
-        _no_link(run, pod, wish, link)
+        _no_link(run, pod, spec, link)
         return
-    if wish.mtus and link["mtu"] not in wish.mtus:
-        what = "%s of %s: MTU" % (wish.interface, pod.name)
-        run.fail("RV921", node, rail, what, expected=" or ".join(map(str, wish.mtus)), found=link["mtu"])
-    addresses = pod.addresses(wish.interface)
-    if not _addresses(run, pod, wish, addresses):
+    if spec.mtus and link["mtu"] not in spec.mtus:
+        what = "%s of %s: MTU" % (spec.interface, pod.name)
+        run.fail("RV921", node, rail, what, expected=" or ".join(map(str, spec.mtus)), found=link["mtu"])
+    addresses = pod.addresses(spec.interface)
+    if not _addresses(run, pod, spec, addresses):
         return
     for address in addresses:
         other = twice.get((pod.seen["uid"], address))
         if other is not None:
-            what = "%s of %s: address %s" % (wish.interface, pod.name, bare(address))
-            peer = other.told.name if other.told.name != node else None
-            run.fail(
-                "RV923", node, rail, what, expected="this pod's alone", found="%s has it too" % other.name, peer=peer
-            )
+            what = "%s of %s: address %s" % (spec.interface, pod.name, bare(address))
+            peer = other.report.name if other.report.name != node else None
+            run.fail("RV923", node, rail, what, expected="only in this pod", found="also in %s" % other.name, peer=peer)
             return
     for address in addresses:
-        if _source(run, pod, wish, address):
+        if _source(run, pod, spec, address):
             break
-    _main(run, pod, wish, addresses)
-    _rdma(run, pod, wish, link, addresses)
+    _main(run, pod, spec, addresses)
+    _rdma(run, pod, spec, link, addresses)
 
 
-def _no_link(run: Run, pod: Pod, wish: Wish, link: Row | None) -> None:
-    attached = [row for row in pod.seen["networks"] if row["interface"] == wish.interface]
+def _no_link(run: Run, pod: Pod, spec: RailSpec, link: Row | None) -> None:
+    attached = [row for row in pod.seen["networks"] if row["interface"] == spec.interface]
     cause = None
     if link is None and attached:
-        cause = "it was attached (%s), and something took it away since" % attached[0]["network"]
+        cause = "it was attached (%s) and removed afterwards" % attached[0]["network"]
     elif link is not None:
-        cause = "somebody set it down in the pod"
+        cause = "it was set down in the pod"
     rows = pod.found["links"]
     others = ", ".join(row["netdev"] for row in rows) or "none"
     found = "down" if link is not None else "%d interfaces: %s" % (len(rows), others)
-    what = "%s of %s" % (wish.interface, pod.name)
-    run.fail("RV920", pod.told.name, wish.rail, what, expected="there and up", found=found, cause=cause)
+    what = "%s of %s" % (spec.interface, pod.name)
+    run.fail("RV920", pod.report.name, spec.rail, what, expected="present and up", found=found, cause=cause)
 
 
-def _addresses(run: Run, pod: Pod, wish: Wish, addresses: t.Sequence[str]) -> bool:
-    for share in wish.shares:
+def _addresses(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -> bool:
+    for share in spec.shares:
         mine = [each for each in addresses if (":" in each) == (share.version == 6)]
-        if not any(of_share(each, wish.shares) for each in mine):
-            what = "%s of %s: address" % (wish.interface, pod.name)
+        if not any(of_share(each, spec.shares) for each in mine):
+            what = "%s of %s: address" % (spec.interface, pod.name)
             found = ", ".join(mine) or "none"
-            run.fail("RV922", pod.told.name, wish.rail, what, expected="one of %s" % ", ".join(share.ips), found=found)
+            run.fail(
+                "RV922", pod.report.name, spec.rail, what, expected="one of %s" % ", ".join(share.ips), found=found
+            )
             return False
     return True
 
 
-def _twice(running: t.Sequence[Pod], wanted: t.Mapping[str, t.Sequence[Wish]]) -> dict[tuple[str, str], Pod]:
-    """(uid, address) of each pod's address that an earlier pod has too -> that pod."""
+def _duplicates(running: t.Sequence[Pod], wanted: t.Mapping[str, t.Sequence[RailSpec]]) -> dict[tuple[str, str], Pod]:
+    """(uid, address) of each address that an earlier pod has as well -> that pod."""
     owners: dict[str, Pod] = {}
     found: dict[tuple[str, str], Pod] = {}
     for pod in running:
-        for wish in wanted[pod.seen["uid"]]:
-            for address in pod.addresses(wish.interface):
+        for spec in wanted[pod.seen["uid"]]:
+            for address in pod.addresses(spec.interface):
                 owner = owners.setdefault(bare(address), pod)
                 if owner is not pod:
                     found[pod.seen["uid"], address] = owner
     return found
 
 
-def _source(run: Run, pod: Pod, wish: Wish, address: str) -> bool:
-    """Whether the address lacks its rule, or the rule's table a route; it is told."""
+def _source(run: Run, pod: Pod, spec: RailSpec, address: str) -> bool:
+    """Report a missing rule of an address, or a missing route of its table, and whether there is one."""
     version = 6 if ":" in address else 4
-    if version not in wish.sourced or not of_share(address, wish.shares):
+    if version not in spec.sourced or not of_share(address, spec.shares):
         return False
-    node, rail, plain = pod.told.name, wish.rail, bare(address)
+    node, rail, plain = pod.report.name, spec.rail, bare(address)
     host = "%s/%d" % (plain, 128 if version == 6 else 32)
     rules = [row for row in pod.found["rules"] if row["from"] == host]
-    fitting = [row for row in rules if _planned_table(row, wish)]
+    fitting = [row for row in rules if _planned_table(row, spec)]
     if not fitting:
-        wanted = "a table of its own" if wish.table is None else "table %d at %s" % (wish.table, wish.priority)
+        wanted = "its own table" if spec.table is None else "table %d at %s" % (spec.table, spec.priority)
         found = "table %d at %d" % (rules[0]["table"], rules[0]["priority"]) if rules else "no rule"
-        what = "%s of %s: rule from %s" % (wish.interface, pod.name, plain)
+        what = "%s of %s: rule from %s" % (spec.interface, pod.name, plain)
         run.fail("RV924", node, rail, what, expected=wanted, found=found)
         return True
     table = fitting[0]["table"]
-    return _routes(run, pod, wish, table, [way for way in wish.table_routes if (":" in way[0]) == (version == 6)])
+    return _routes(run, pod, spec, table, [way for way in spec.table_routes if (":" in way[0]) == (version == 6)])
 
 
-def _planned_table(rule: Row, wish: Wish) -> bool:
-    if wish.table is None:
+def _planned_table(rule: Row, spec: RailSpec) -> bool:
+    if spec.table is None:
         return True
-    return rule["priority"] == wish.priority and (rule["table"] - wish.table) % NEXT_TABLE == 0
+    return rule["priority"] == spec.priority and (rule["table"] - spec.table) % NEXT_TABLE == 0
 
 
-def _routes(run: Run, pod: Pod, wish: Wish, table: int | None, ways: t.Iterable[tuple[str, str | None]]) -> bool:
+def _routes(run: Run, pod: Pod, spec: RailSpec, table: int | None, ways: t.Iterable[tuple[str, str | None]]) -> bool:
     rows = [row for row in pod.found["routes"] if row["table"] == table]
     for to, via in ways:
         held = [row for row in rows if row["to"] == to]
-        if any((row["netdev"], row["via"]) == (wish.interface, via) for row in held):
+        if any((row["netdev"], row["via"]) == (spec.interface, via) for row in held):
             continue
         found = "via %s dev %s" % (held[0]["via"], held[0]["netdev"]) if held else "none"
-        what = "%s of %s: route to %s in table %s" % (wish.interface, pod.name, to, table or "main")
-        expected = "%sdev %s" % ("via %s " % via if via else "", wish.interface)
-        run.fail("RV924", pod.told.name, wish.rail, what, expected=expected, found=found)
+        what = "%s of %s: route to %s in table %s" % (spec.interface, pod.name, to, table or "main")
+        expected = "%sdev %s" % ("via %s " % via if via else "", spec.interface)
+        run.fail("RV924", pod.report.name, spec.rail, what, expected=expected, found=found)
         return True
     return False
 
 
-def _main(run: Run, pod: Pod, wish: Wish, addresses: t.Sequence[str]) -> None:
+def _main(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -> None:
     families = {":" in address for address in addresses}
-    ways = [way for way in wish.main_routes if (":" in way[0]) in families]
-    if not run.has("RV924", pod.told.name, wish.rail):
-        _routes(run, pod, wish, None, ways)
+    ways = [way for way in spec.main_routes if (":" in way[0]) in families]
+    if not run.has("RV924", pod.report.name, spec.rail):
+        _routes(run, pod, spec, None, ways)
 
 
-def _rdma(run: Run, pod: Pod, wish: Wish, link: Row, addresses: t.Sequence[str]) -> None:
-    port = next(each for each in pod.told.plan["ports"] if each["rail"] == wish.rail)
-    soft, node = port["rdma"]["type"] != "hardware", pod.told.name
+def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[str]) -> None:
+    port = next(each for each in pod.report.plan["ports"] if each["rail"] == spec.rail)
+    soft, node = port["rdma"]["type"] != "hardware", pod.report.name
     devices = None
-    if wish.isolated:
+    if spec.isolated:
         if soft:
-            return  # soft RDMA has no device that a pod could be given
+            return  # a soft RDMA device cannot be moved into a pod
         devices = own_devices(pod.found, link)
         if not devices:
             others = ", ".join(row["device"] for row in pod.found["rdma"]) or "none"
-            what = "%s of %s: RDMA device" % (wish.interface, pod.name)
-            run.fail("RV925", node, wish.rail, what, expected="one of its own", found=others)
+            what = "%s of %s: RDMA device" % (spec.interface, pod.name)
+            run.fail("RV925", node, spec.rail, what, expected="its own", found=others)
             return
     if run.fabric["link_layer"] != "ethernet" or port["rdma"]["type"] == "siw":
-        return  # no address stands for a GID there
+        return  # GIDs do not contain addresses there
     for address in addresses:
-        if not of_share(address, wish.shares):
+        if not of_share(address, spec.shares):
             continue
         held = [row for row in pod.found["gids"] if row["address"] == bare(address)]
         held = [row for row in held if devices is None or row["device"] in devices]
         if not any(row["type"] == ROCE for row in held):
-            what = "%s of %s: GID" % (wish.interface, pod.name)
-            found = "of type %s alone" % ", ".join(row["type"] for row in held) if held else "none"
-            run.fail("RV926", node, wish.rail, what, expected="%s for %s" % (ROCE, bare(address)), found=found)
+            what = "%s of %s: GID" % (spec.interface, pod.name)
+            found = "only type %s" % ", ".join(row["type"] for row in held) if held else "none"
+            run.fail("RV926", node, spec.rail, what, expected="%s for %s" % (ROCE, bare(address)), found=found)
             return
 
 
 def own_devices(found: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any]) -> list[str]:
-    """The RDMA devices in a pod that are an interface's: by the netdev that they name, or by PCI function."""
+    """The RDMA devices in a pod that belong to an interface, by netdev or PCI function."""
     return [
         row["device"]
         for row in found["rdma"]
@@ -281,11 +287,11 @@ def own_devices(found: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any]) -> li
 
 
 def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
-    """What pods of the pairs found of each other, on rails where both are as planned."""
-    for told in run.nodes():
-        if told.pod_refused and not _ill(run, told.name, None):
-            said = {"found": told.pod_refused, "cause": "the pod ended meanwhile, or see what was found"}
-            run.fail("RV932", told.name, None, "probe in the pod", expected="it runs", **said)
+    """Check the traffic between the pods of the pairs, on rails where both are as planned."""
+    for report in run.nodes():
+        if report.pod_refused and not _ill(run, report.name, None):
+            said = {"found": report.pod_refused, "cause": "the pod ended during the run, or see the message"}
+            run.fail("RV932", report.name, None, "probe in the pod", expected="it runs", **said)
     seen = [probe for probe in _probes(run, planned) if _worth(run, probe)]
     lost = [probe for probe in seen if _silent(probe)]
     good = [probe for probe in seen if not _silent(probe)]
@@ -293,8 +299,8 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     for probe in lost:
         node, peer = blame.of(probe)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
-            _tell(run, probe, node, peer)
-    # soft RDMA listens on the node's own addresses alone, in whatever namespace its programs are
+            _failure(run, probe, node, peer)
+    # soft RDMA listens only on addresses of the node, in every namespace
     tried = [probe for probe in good if not probe.soft and _equipped(run, probe)]
     failed = [probe for probe in tried if (probe.result or {})["error"]]
     well = [probe for probe in tried if not (probe.result or {})["error"]]
@@ -305,22 +311,22 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             result = probe.result or {}
             run.fail(
-                *("RV932", node, probe.rail, "RDMA from pod to pod"),
+                *("RV932", node, probe.rail, "RDMA between pods"),
                 peer=peer,
-                expected="it ends well",
+                expected="success",
                 found=result["error"],
                 remedy=result["remedy"] or None,
             )
 
 
 def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:
-    """What was done of the pairs, on the rails that were asked for."""
+    """The probes of the pairs, on the rails to check."""
     found: list[Probe] = []
     for server, client in planned:
-        if server not in run.told or client not in run.told:
+        if server not in run.reports or client not in run.reports:
             continue
-        types = {port["rail"]: port["rdma"]["type"] for port in run.told[client].plan["ports"]}
-        for row in run.told[client].pod_probed:
+        types = {port["rail"]: port["rdma"]["type"] for port in run.reports[client].plan["ports"]}
+        for row in run.reports[client].pod_probed:
             if row["peer"] == server and row["rail"] in run.rails and row["rail"] in types:
                 found.append(Probe(row["rail"], client, server, row, types[row["rail"]] != "hardware"))
     return found
@@ -332,15 +338,15 @@ def _worth(run: Run, probe: Probe) -> bool:
 
 
 def _ill(run: Run, node: str, rail: str | None) -> bool:
-    """Whether something of this layer was told of the node's rail, or of its pod as a whole."""
+    """Whether the node has a failure of this layer on the rail or on the pod as a whole."""
     return any(
         each.layer == LAYER and (not each.rails or rail is None or rail in each.rails) for each in run.failures_of(node)
     )
 
 
 def _equipped(run: Run, probe: Probe) -> bool:
-    """Whether both nodes have the program; that one lacks it is told by the layer rdma."""
-    infos = [run.told[node].info or {} for node in (probe.client, probe.server)]
+    """Whether both nodes have perftest; the layer rdma reports if it is missing."""
+    infos = [run.reports[node].info or {} for node in (probe.client, probe.server)]
     return all("perftest" in info.get("tools", ("perftest",)) for info in infos)
 
 
@@ -349,18 +355,18 @@ def _silent(probe: Probe) -> bool:
     return any(each["received"] < each["sent"] for each in answers if each)
 
 
-def _tell(run: Run, probe: Probe, node: str, peer: str | None) -> None:
+def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     result = probe.result or {}
-    attachment = run.told[node].plan["attachment"]
+    attachment = run.reports[node].plan["attachment"]
     cause = _FILTERED.get(attachment)
     answer, found = result["reach"], result.get("found") or {}
     over = ""
     if answer["received"] == answer["sent"]:
         answer, over, cause = result["reach6"], " over IPv6", "the leaf filters IPv6 or its neighbour discovery"
     elif found.get("small"):
-        passes = "%d bytes pass" % found["path_mtu"] if found.get("path_mtu") else "small ones alone pass"
-        mtu = next(port["mtu"] for port in run.told[node].plan["ports"] if port["rail"] == probe.rail)
-        run.fail("RV931", node, probe.rail, "MTU from pod to pod", expected=mtu, found=passes, peer=peer)
+        passes = "%d bytes pass" % found["path_mtu"] if found.get("path_mtu") else "only small packets pass"
+        mtu = next(port["mtu"] for port in run.reports[node].plan["ports"] if port["rail"] == probe.rail)
+        run.fail("RV931", node, probe.rail, "MTU between pods", expected=mtu, found=passes, peer=peer)
         return
     said = "%s of %d packets%s" % (answer["received"] or "none", answer["sent"], over)
     said += " (%s)" % answer["error"] if answer["error"] else ""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node's pods have of each rail, as the fabric's provider makes it: no more than it really sets. Which
-routes that are, the provider's class knows (``_fabric.kubernetes.providers``).
+"""The planned state of a rail inside the pods of a node: only what the provider really sets. The classes of
+``_fabric.kubernetes.providers`` know the routes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NEXT_TABLE = 1000
 Row = t.Dict[str, t.Any]
 
 
-class Wish(t.NamedTuple):
+class RailSpec(t.NamedTuple):
     """One rail in a node's pods.
 
-    :param mtus: what its MTU may be, in bytes; empty where nobody sets it.
-    :param sourced: the families whose traffic goes by a table of the rail's own.
-    :param table, priority: the plan's, where the provider keeps to them.
+    :param mtus: the allowed MTUs in bytes; empty if the provider sets none.
+    :param sourced: the families whose traffic uses a routing table of the rail.
+    :param table, priority: those of the plan, if the provider uses them.
     :param table_routes, main_routes: (destination, next hop or None), as text.
     :param isolated: whether the pod has an RDMA device of its own.
     """
@@ -50,12 +50,12 @@ def view_of(fabric: t.Mapping[str, t.Any], nodes: t.Sequence[Row]) -> View:
     return View({"fabric": fabric, "rails": rails, "nodes": nodes})
 
 
-def wishes(view: View, node: Row) -> list[Wish]:
+def rail_specs(view: View, node: Row) -> list[RailSpec]:
     """In rail order."""
-    return [_wish(view, node, port) for port in node["ports"]]
+    return [_rail_spec(view, node, port) for port in node["ports"]]
 
 
-def _wish(view: View, node: Row, port: Row) -> Wish:
+def _rail_spec(view: View, node: Row, port: Row) -> RailSpec:
     shares = view.shares(port)
     provider = PROVIDERS[view.provider]
     routes = provider.pod_routes(node["attachment"], port, shares)
@@ -64,7 +64,7 @@ def _wish(view: View, node: Row, port: Row) -> Wish:
         # upstream's objects name one MTU for all ports of a network
         network = view.network(port["names"]["network"])
         mtus = tuple(dict.fromkeys(each for each in (port["mtu"], network.mtu) if each))
-    return Wish(
+    return RailSpec(
         port["rail"],
         port["names"]["interface"],
         mtus,

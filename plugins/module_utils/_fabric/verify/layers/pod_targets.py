@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A pod as the proof sees a node: with the ports from which its partner is probed, and which are served."""
+"""A pod in the shape of a node: the ports from which its partner is probed, and which are served."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_layer import own_devices
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
+    RailSpec,
     Row,
-    Wish,
     of_share,
+    rail_specs,
     view_of,
-    wishes,
 )
 
 
@@ -23,29 +23,29 @@ def pod_node(node: Row, fabric: t.Mapping[str, t.Any], inside: t.Mapping[str, t.
 
     :param node, fabric: ``railyard_node`` and ``railyard_fabric``. :param inside: a row of ``rail_pods``.
     :return: ``name``, ``pod`` (the uid) and ``ports``: the rails on which the pod has an interface that is up and a
-        planned address; their ``rdma.name`` is None where the device is found by the address's GID.
+        planned address; their ``rdma.name`` is None if the device is found by the GID of the address.
     """
     links = {row["netdev"]: row for row in inside["links"] if row["up"]}
     ports = []
-    for port, wish in zip(node["ports"], wishes(view_of(fabric, [node]), node)):
-        link = links.get(wish.interface)
+    for port, spec in zip(node["ports"], rail_specs(view_of(fabric, [node]), node)):
+        link = links.get(spec.interface)
         if link is not None:
-            ports.append(_port(port, fabric, inside, link, wish))
+            ports.append(_port(port, fabric, inside, link, spec))
     return {"name": node["name"], "pod": inside["uid"], "ports": [port for port in ports if port["address"]]}
 
 
 def _port(
-    port: Row, fabric: t.Mapping[str, t.Any], inside: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any], wish: Wish
+    port: Row, fabric: t.Mapping[str, t.Any], inside: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any], spec: RailSpec
 ) -> Row:
-    held = [row["address"] for row in inside["addresses"] if row["netdev"] == wish.interface]
-    own = [address for address in held if of_share(address, wish.shares)]
-    devices = own_devices(inside, link) if wish.isolated else []
+    held = [row["address"] for row in inside["addresses"] if row["netdev"] == spec.interface]
+    own = [address for address in held if of_share(address, spec.shares)]
+    devices = own_devices(inside, link) if spec.isolated else []
     name = devices[0] if devices else None
-    if not wish.isolated and fabric["link_layer"] != "ethernet":
-        name = port["rdma"]["name"]  # no address stands for a GID there
+    if not spec.isolated and fabric["link_layer"] != "ethernet":
+        name = port["rdma"]["name"]  # GIDs do not contain addresses there
     return {
         "rail": port["rail"],
-        "netdev": wish.interface,
+        "netdev": spec.interface,
         "mtu": link["mtu"],
         "address": next((address for address in own if ":" not in address), None),
         "address6": next((address for address in own if ":" in address), None),

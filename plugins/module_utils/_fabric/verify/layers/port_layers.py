@@ -10,91 +10,91 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     DRIFT,
+    NodeReport,
     Row,
     Run,
-    Told,
 )
 
-# GT/s a lane of each generation of PCIe, as sysfs has them.
+# GT/s per lane of each generation of PCIe, as sysfs reports them.
 GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 def driver(run: Run) -> None:
-    """Is every NIC there, with its driver, interface, VFs, PCIe link and GPUs?"""
-    for told, port in run.ports("driver"):
-        live = Live(told.info or {})
+    """Check every NIC with its driver, interface, VFs, PCIe link and GPUs."""
+    for report, port in run.ports("driver"):
+        live = Live(report.info or {})
         if not live.part("nics"):
             continue
         nic = live.nic(port)
         if nic is None:
             found = "no PCI function %s" % port["pci"] if port["pci"] else "no interface %s" % port["netdev"]
-            run.fail("RV201", told.name, port["rail"], "NIC", expected=port["pci"] or port["netdev"], found=found)
+            run.fail("RV201", report.name, port["rail"], "NIC", expected=port["pci"] or port["netdev"], found=found)
         elif not nic["driver"]:
-            run.fail("RV202", told.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
+            run.fail("RV202", report.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
         elif not nic["netdev"]:
-            _gone(run, told, port, nic)
+            _gone(run, report, port, nic)
         else:
-            _port(run, told, port, nic, live)
+            _port(run, report, port, nic, live)
 
 
-def _gone(run: Run, told: Told, port: Row, nic: Row) -> None:
-    """There is a NIC without an interface here. Where pods take whole devices, one that a pod has is as it shall be."""
-    where = ("RV203", told.name, port["rail"], "netdev of %s" % nic["pci"])
+def _gone(run: Run, report: NodeReport, port: Row, nic: Row) -> None:
+    """A NIC has no interface on the host. With attachment ``host-device`` a pod that holds it is expected."""
+    where = ("RV203", report.name, port["rail"], "netdev of %s" % nic["pci"])
     cause = "; ".join(nic.get("holders") or ())
     found = "held" if cause else "none (driver %s)" % nic["driver"]
-    if cause and told.plan["attachment"] == "host-device":
-        remedy = "nothing, if that is as it shall be; end it where the rail is to be proven from the node"
+    if cause and report.plan["attachment"] == "host-device":
+        remedy = "none if this is intended; delete the pod to prove the rail from the node"
         run.warn(*where, expected=port["netdev"], found=found, cause=cause, remedy=remedy)
-        run.block(after(CODES["RV203"]), told.name, port["rail"])
+        run.block(after(CODES["RV203"]), report.name, port["rail"])
     else:
         run.fail(*where, expected=port["netdev"], found=found, cause=cause or None)
 
 
-def _port(run: Run, told: Told, port: Row, nic: Row, live: Live) -> None:
-    name, rail = told.name, port["rail"]
+def _port(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None:
+    name, rail = report.name, port["rail"]
     if port["netdev"] and nic["netdev"] != port["netdev"]:
         if named(nic, port["netdev"]):
-            cause = "%s is only another name of it" % port["netdev"]
+            cause = "%s is only an alternative name of it" % port["netdev"]
             run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"], cause=cause)
         else:
             run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"])
         return
     _pcie(run, name, port, nic)
-    _distance(run, told, port, nic, live)
+    _distance(run, report, port, nic, live)
     if port["vfs"]:
         _vfs(run, name, port, nic, live)
 
 
 def _pcie(run: Run, name: str, port: Row, nic: Row) -> None:
-    wish, have = port["expect"], nic.get("pcie") or {}
-    speed, width = GENERATIONS.get(wish["pcie_gen"] or 0), wish["pcie_lanes"]
+    spec, have = port["expect"], nic.get("pcie") or {}
+    speed, width = GENERATIONS.get(spec["pcie_gen"] or 0), spec["pcie_lanes"]
     slow = speed and have.get("speed") and have["speed"] < speed
     narrow = width and have.get("width") and have["width"] < width
     if slow or narrow:
         expected = "%s GT/s x%s" % (speed or have["speed"], width or have["width"])
         found = "%s GT/s x%s" % (have["speed"], have["width"])
         most = "%s GT/s x%s" % (have.get("max_speed"), have.get("max_width"))
-        cause = "the card itself can %s: it trained down, or the slot is smaller" % most
+        cause = "the card supports %s: it trained down, or the slot is smaller" % most
         run.fail("RV207", name, port["rail"], "PCIe link", expected=expected, found=found, cause=cause)
 
 
-def _distance(run: Run, told: Told, port: Row, nic: Row, live: Live) -> None:
-    wish = port["expect"]["gpu_distance"]
-    gpus = {row["pci"]: row for row in told.info.get("gpus") or ()} if told.info else {}
+def _distance(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None:
+    spec = port["expect"]["gpu_distance"]
+    gpus = {row["pci"]: row for row in report.info.get("gpus") or ()} if report.info else {}
     if not live.part("gpus"):
         return
     for number in port["gpus"]:
-        pci = told.plan["gpus"].get(str(number))
+        pci = report.plan["gpus"].get(str(number))
         if not pci:
             continue
         if pci not in gpus:
-            run.fail("RV209", told.name, port["rail"], "GPU %d" % number, expected=pci, found="no such PCI function")
-        elif wish in DISTANCES:
+            run.fail("RV209", report.name, port["rail"], "GPU %d" % number, expected=pci, found="no such PCI function")
+        elif spec in DISTANCES:
             have = gpus[pci]["nics"].get(nic["pci"])
-            if have in DISTANCES and DISTANCES.index(have) > DISTANCES.index(wish):
-                what = "way from GPU %d to %s" % (number, nic["pci"])
-                run.fail("RV208", told.name, port["rail"], what, expected=wish, found=have)
+            if have in DISTANCES and DISTANCES.index(have) > DISTANCES.index(spec):
+                what = "path from GPU %d to %s" % (number, nic["pci"])
+                run.fail("RV208", report.name, port["rail"], what, expected=spec, found=have)
 
 
 def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
@@ -103,47 +103,47 @@ def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
         run.fail("RV205", name, rail, "VFs of %s" % nic["netdev"], expected=count, found=nic["vfs"])
         return
     held = {row["index"]: row.get("attributes") or {} for row in live.info.get("vfs") or () if row["pf"] == nic["pci"]}
-    for wish in port["vfs"]["attributes"]:
-        have = held.get(wish["index"]) or {}
-        for key, value in wish.items():
+    for spec in port["vfs"]["attributes"]:
+        have = held.get(spec["index"]) or {}
+        for key, value in spec.items():
             if key != "index" and value is not None and have.get(key) is not None and have[key] != value:
-                what = "%s of VF %d of %s" % (key, wish["index"], nic["netdev"])
+                what = "%s of VF %d of %s" % (key, spec["index"], nic["netdev"])
                 run.fail("RV206", name, rail, what, expected=value, found=have[key])
 
 
 def mode(run: Run) -> None:
-    """Has every node the planned RDMA mode, now and at the next boot?"""
-    for told in run.nodes():
-        system = (told.info or {}).get("system")
-        if not system or not run.look("mode", told.name):
+    """Check the RDMA mode of every node, now and at the next boot."""
+    for report in run.nodes():
+        system = (report.info or {}).get("system")
+        if not system or not run.look("mode", report.name):
             continue
-        wish = told.plan["rdma_mode"]
+        spec = report.plan["rdma_mode"]
         have = system.get("rdma_mode")
         if have is None:
             cause = "the RDMA subsystem is not loaded"
-            run.fail("RV301", told.name, None, "RDMA mode", expected=wish, found="none", cause=cause)
-        elif have != wish:
-            run.fail("RV301", told.name, None, "RDMA mode", expected=wish, found=have)
-        later = (told.states.get("rdma_netns_mode") or {}).get("gathered") or {}
-        if later.get("next_boot") not in (None, wish):
+            run.fail("RV301", report.name, None, "RDMA mode", expected=spec, found="none", cause=cause)
+        elif have != spec:
+            run.fail("RV301", report.name, None, "RDMA mode", expected=spec, found=have)
+        later = (report.states.get("rdma_netns_mode") or {}).get("gathered") or {}
+        if later.get("next_boot") not in (None, spec):
             source = later.get("next_boot_source") or "a file of modprobe.d"
-            tell = run.fail if run.kind == DRIFT else run.warn
-            tell(
-                *("RV302", told.name, None, "RDMA mode of the next boot"),
-                expected=wish,
+            add = run.fail if run.kind == DRIFT else run.warn
+            add(
+                *("RV302", report.name, None, "RDMA mode of the next boot"),
+                expected=spec,
                 found=later["next_boot"],
-                cause="%s says so" % source,
+                cause="it is set in %s" % source,
             )
 
 
 def link(run: Run) -> None:
-    """Is every link up, as fast and with the MTU as planned, with its RDMA device?"""
-    for told, port in run.ports("link"):
-        live = Live(told.info or {})
+    """Check state, speed and MTU of every link, and its RDMA device."""
+    for report, port in run.ports("link"):
+        live = Live(report.info or {})
         nic = live.nic(port)
         if nic is None or not nic["netdev"]:
             continue
-        name, rail, netdev = told.name, port["rail"], nic["netdev"]
+        name, rail, netdev = report.name, port["rail"], nic["netdev"]
         if nic["up"] is False:
             run.fail("RV401", name, rail, "link %s" % netdev, expected="up", found="down")
             continue
@@ -166,24 +166,24 @@ def _rate(device: Row | None) -> float | None:
 
 
 def _device(run: Run, name: str, port: Row, live: Live) -> None:
-    rail, wish = port["rail"], port["rdma"]
+    rail, spec = port["rail"], port["rdma"]
     if not live.part("rdma"):
         return
     device = live.device(port)
     if device is None:
-        expected = "%s (%s)" % (wish["name"] or "one", wish["type"])
-        if wish["type"] == "hardware":
+        expected = "%s (%s)" % (spec["name"] or "one", spec["type"])
+        if spec["type"] == "hardware":
             run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none")
         else:
-            cause = "somebody took the soft link away (rdma link delete), or boot could not make it"
+            cause = "the soft RDMA link was deleted (rdma link delete), or was not created at boot"
             run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", cause=cause)
-    elif wish["name"] and device["device"] != wish["name"]:
-        run.fail("RV406", name, rail, "RDMA device", expected=wish["name"], found=device["device"])
+    elif spec["name"] and device["device"] != spec["name"]:
+        run.fail("RV406", name, rail, "RDMA device", expected=spec["name"], found=device["device"])
     elif device.get("state") not in (None, "ACTIVE"):
         found = "%s (%s)" % (device["state"], device.get("physical_state"))
         if device["link_layer"] == "infiniband":
-            cause = "no subnet manager has brought the port up"
-            remedy = "start one on the fabric, or see why it does not see the port (ibstat, ibdiagnet)"
+            cause = "no subnet manager configured the port"
+            remedy = "start a subnet manager, or check why it does not detect the port (ibstat, ibdiagnet)"
             run.fail(
                 *("RV407", name, rail, "RDMA device %s" % device["device"]),
                 expected="ACTIVE",

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which rails traffic has proven, and why it has not proven the others: what nobody tried is not known to be well."""
+"""Which rails traffic has proven, and why it has not proven the others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.modul
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     Failure,
+    NodeReport,
     Row,
     Run,
-    Told,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import (
-    NOBODY,
+    NO_PAIR,
     Probe,
     probes,
 )
@@ -53,7 +53,7 @@ def carried(run: Run) -> set[Place]:
 
 
 def judge(run: Run, pairs: Pairs, budget: float | None, allowed: bool) -> dict[str, Row] | None:
-    """Tell of the rails that nothing has proven, unless a failure tells why.
+    """Report the rails that are not proven, unless a failure explains why.
 
     What could have been proven in this run and was not fails, and so does a run that has proven nothing at all. What
     cannot be proven beside rails that were, is a warning, and so is all of it where that is ``allowed``.
@@ -69,11 +69,11 @@ def judge(run: Run, pairs: Pairs, budget: float | None, allowed: bool) -> dict[s
     groups: dict[Reason, list[Place]] = {}
     for place, reason in open_.items():
         groups.setdefault(reason, []).append(place)
-    nothing = not any(node in run.told and rail in run.rails for node, rail in well)
+    nothing = not any(node in run.reports and rail in run.rails for node, rail in well)
     for reason, places in groups.items():
-        tell = run.fail if (reason.able or nothing) and not allowed else run.warn
+        add = run.fail if (reason.able or nothing) and not allowed else run.warn
         rails = [rail for rail in run.rails if any(rail == each for _node, each in places)]
-        tell(
+        add(
             *(_CODES[layer], None, rails[0], "proof"),
             others=rails[1:],
             expected="traffic between nodes",
@@ -85,16 +85,18 @@ def judge(run: Run, pairs: Pairs, budget: float | None, allowed: bool) -> dict[s
 
 
 def _where(run: Run, nodes: t.Sequence[str]) -> str:
-    """Of which nodes it is said; nothing where it is said of all."""
+    """The nodes concerned; empty if it is all of them."""
     names = list(dict.fromkeys(nodes))
-    if len(names) == len(run.told) and len(names) > 1:
+    if len(names) == len(run.reports) and len(names) > 1:
         return ""
     more = " and %d more" % (len(names) - _NAMES) if len(names) > _NAMES else ""
     return " with %s%s" % (", ".join(names[:_NAMES]), more)
 
 
 def _state(run: Run, rail: str, well: t.AbstractSet[Place], open_: t.Mapping[Place, Reason]) -> Row:
-    mine = [told.name for told in run.told.values() if any(port["rail"] == rail for port in told.plan["ports"])]
+    mine = [
+        report.name for report in run.reports.values() if any(port["rail"] == rail for port in report.plan["ports"])
+    ]
     said = [each for each in run.failures if rail in each.rails and each.code not in _CODES.values()]
     if said:
         return {"state": FAILED, "why": said[0].what}
@@ -105,46 +107,48 @@ def _state(run: Run, rail: str, well: t.AbstractSet[Place], open_: t.Mapping[Pla
 
 
 def _elsewhere(run: Run) -> str:
-    """Why a rail was not proven of which no failure speaks: that of a node as a whole does."""
+    """Why a rail without a failure was not proven: a failure of a whole node."""
     whole = [each for each in run.failures if each.node and not each.rails]
     return whole[0].line().partition(". Likely")[0] if whole else "no node has it"
 
 
 def _unproven(run: Run, pairs: Pairs, budget: float | None, well: t.AbstractSet[Place]) -> dict[Place, Reason]:
-    """The nodes and rails over which nothing went, with the reason; without those of which a failure tells."""
+    """The nodes and rails without traffic, with the reason; without those that a failure explains."""
     partners: dict[Place, list[Probe]] = {}
     for probe in probes(run, pairs):
         for node in (probe.client, probe.server):
             partners.setdefault((node, probe.rail), []).append(probe)
-    telling = [each for each in run.failures if _explains(each)]
-    failed = {rail for each in telling for rail in each.rails}
-    dark = {each.node for each in telling if not each.rails}
+    explaining = [each for each in run.failures if _explains(each)]
+    failed = {rail for each in explaining for rail in each.rails}
+    dark = {each.node for each in explaining if not each.rails}
     samples = _samples(run)
     found: dict[Place, Reason] = {}
-    for told in run.told.values():
-        for port in told.plan["ports"]:
-            place = (told.name, port["rail"])
+    for report in run.reports.values():
+        for port in report.plan["ports"]:
+            place = (report.name, port["rail"])
             planned = partners.get(place, [])
-            lost = bool(dark) and dark.issuperset(_partners(told, planned))
-            if port["rail"] in run.rails and not (port["rail"] in failed or place in well or told.name in dark or lost):
+            lost = bool(dark) and dark.issuperset(_partners(report, planned))
+            if port["rail"] in run.rails and not (
+                port["rail"] in failed or place in well or report.name in dark or lost
+            ):
                 alone = not any(
-                    name != told.name and both_provable(port, other, run.fabric["link_layer"])
+                    name != report.name and both_provable(port, other, run.fabric["link_layer"])
                     for name, other in samples[port["rail"]]
                 )
-                found[place] = _reason(run, told, port, planned, alone, budget)
+                found[place] = _reason(run, report, port, planned, alone, budget)
     return found
 
 
 def _samples(run: Run) -> dict[str, list[tuple[str, Row]]]:
-    """Of each rail two nodes' ports of each kind that there is of them: who can pair at all is told by these."""
+    """Of each rail two ports of each kind: enough to decide which ports can be paired."""
     seen: dict[tuple[str, bool, bool], int] = {}
     found: dict[str, list[tuple[str, Row]]] = {}
-    for told in run.told.values():
-        for port in told.plan["ports"]:
+    for report in run.reports.values():
+        for port in report.plan["ports"]:
             kind = (port["rail"], bool(port["address"]), bool(port["address6"]))
             seen[kind] = seen.get(kind, 0) + 1
             if seen[kind] <= 2:
-                found.setdefault(port["rail"], []).append((told.name, port))
+                found.setdefault(port["rail"], []).append((report.name, port))
     return found
 
 
@@ -153,44 +157,48 @@ def _explains(failure: Failure) -> bool:
     return failure.node is not None and (failure.layer in _CODES or may_stop(CODES[failure.code], "rdma"))
 
 
-def _partners(told: Told, planned: t.Sequence[Probe]) -> list[str]:
-    return list(dict.fromkeys(probe.server if probe.client == told.name else probe.client for probe in planned))
+def _partners(report: NodeReport, planned: t.Sequence[Probe]) -> list[str]:
+    return list(dict.fromkeys(probe.server if probe.client == report.name else probe.client for probe in planned))
 
 
-def _reason(run: Run, told: Told, port: Row, planned: t.Sequence[Probe], alone: bool, budget: float | None) -> Reason:
+def _reason(
+    run: Run, report: NodeReport, port: Row, planned: t.Sequence[Probe], alone: bool, budget: float | None
+) -> Reason:
     """Why nothing went over a port's rail. ``alone``: no other node has the rail in a way that the two can share."""
     rail = port["rail"]
     if not provable(port, run.fabric["link_layer"]):
         return Reason(
-            "the plan gives its ports no address, and RDMA over Ethernet goes by the GID of one",
+            "its ports have no address in the plan, and RoCE needs one for its GID",
             "give the rail hosts' addresses in the fabric file, let test pods prove it (docs/verify.md, Pods), "
             "or accept it with -e verify_unproven_allowed=true",
         )
-    if len(run.told) < 2:
+    if len(run.reports) < 2:
         return Reason(
-            NOBODY,
+            NO_PAIR,
             "name two nodes or more with --limit, or none; choose layers without traffic (-e verify_layers=node,link); "
             "or accept it with -e verify_unproven_allowed=true",
             True,
         )
     if alone:
         return Reason("no other node of this run has the rail", "name one that has it with --limit, or none")
-    ends = [told.name, *_partners(told, planned)]
+    ends = [report.name, *_partners(report, planned)]
     held = [name for name in ends if run.blocked("rdma", name, rail)]
     # of partners, others may have been there
-    if told.name in held or (held and len(held) == len(ends) - 1):
+    if report.name in held or (held and len(held) == len(ends) - 1):
         return Reason(
             "%s has the port in use (see the warnings)" % held[0],
-            "end what has it, or let test pods prove the rail (docs/verify.md, Pods)",
+            "delete the pod that holds it, or let test pods prove the rail (docs/verify.md, Pods)",
         )
     if not planned:
-        return Reason("no pair of the rounds has it", "have more rounds with -e verify_max_rounds=%d" % (len(run.told)))
+        return Reason(
+            "no pair of the rounds has it", "run more rounds with -e verify_max_rounds=%d" % (len(run.reports))
+        )
     if not any(probe.addressed for probe in planned) and layer_of(run) == "reach":
-        return Reason("no addresses: not asked", "ask for the layer rdma too, which needs none over InfiniBand")
+        return Reason("no addresses: not checked", "check the layer rdma as well, which needs none over InfiniBand")
     if budget:
         return Reason(
             "no round with it began within %g seconds" % budget,
-            "give more time (verify_budget), or accept it with -e verify_unproven_allowed=true",
+            "raise verify_budget, or accept it with -e verify_unproven_allowed=true",
             True,
         )
-    return Reason("it was not probed", "see what was said of the nodes before, and run again", True)
+    return Reason("it was not probed", "see the earlier messages of the nodes, and run again", True)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From what nodes, pairs and the cluster told to one verdict: layer by layer, so that one cause gives one failure."""
+"""One verdict from the reports of nodes, pairs and the cluster: layer by layer, one failure per cause."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import provable
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import LAYERS, STATE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS, STATE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     DRIFT,
     VERIFY,
+    NodeReport,
     Row,
     Run,
-    Told,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import (
     address_layer,
@@ -31,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import proven_rails
 
 FORMAT = 1
-# The last layer of nodes' own state: by then all that could explain a refusal has been seen.
+# The last layer of the state of nodes: after it, all that can explain a refusal is known.
 _LAST = "qos"
 OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 
@@ -39,8 +39,8 @@ OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 class Asked(t.NamedTuple):
     """What was asked for. Empty ``layers`` or ``rails``: all. ``limit``: the nodes, ``budget`` in seconds.
 
-    ``unproven_allowed``: a rail over which no traffic went fails nothing. ``tags``, ``skip_tags``: those that Ansible
-    was told to run alone or to leave out, so that some modules may not have been asked.
+    ``unproven_allowed``: a rail without traffic is a warning. ``tags``, ``skip_tags``: those of the Ansible run, with
+    which some modules may not run.
     """
 
     limit: t.Sequence[str]
@@ -54,8 +54,8 @@ class Asked(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """A run that has been judged. ``pairs``: those that were planned, as [server, client]; ``proof``: what
-    :func:`.proven.judge` says of each rail.
+    """A run that has been judged. ``pairs``: those that were planned, as [server, client]; ``proof``: the
+    result of :func:`.proven_rails.judge`.
     """
 
     run: Run
@@ -72,26 +72,26 @@ class Verdict(t.NamedTuple):
 def judge(
     kind: str,
     fabric: Row,
-    told: t.Sequence[Told],
+    reports: t.Sequence[NodeReport],
     asked: Asked,
     planned_pairs: t.Sequence[t.Sequence[str]] = (),
     seen: t.Mapping[str, t.Any] | None = None,
     pod_pairs: t.Sequence[t.Sequence[str]] = (),
 ) -> Verdict:
-    """Go down the layers.
+    """Check the layers in their order.
 
     :param kind: ``verify`` or ``drift``.
     :param fabric: ``railyard_fabric``.
-    :param seen: what was seen of the cluster, see :func:`.cluster.kubernetes` and :func:`.pods.pods`.
-    :param pod_pairs: the nodes whose pods were to probe each other, as [server, client].
+    :param seen: the observed cluster, see :func:`.cluster.kubernetes` and :func:`.pods.pods`.
+    :param pod_pairs: the nodes whose pods probe each other, as [server, client].
     """
-    # whoever cannot be read fails whatever was asked for
+    # a node that cannot be read is a failure whatever layers are checked
     names = [name for name in LAYERS if name == "node" or name in (asked.layers or LAYERS)]
     if not facts_of(fabric.get("provider")).kubernetes:
         names = [name for name in names if name not in ("kubernetes", "pods")]
     if kind == DRIFT:
         names = [name for name in names if name in STATE]
-    run = Run(fabric, told, names, list(asked.rails or fabric["rails"]), kind)
+    run = Run(fabric, reports, names, list(asked.rails or fabric["rails"]), kind)
     steps: dict[str, t.Callable[[], None]] = {
         "driver": lambda: port_layers.driver(run),
         "mode": lambda: port_layers.mode(run),
@@ -109,7 +109,7 @@ def judge(
         if name in names and name in steps:
             steps[name]()
         if name in names and name in STATE and name not in ("kubernetes", "nccl"):
-            drift_layer.states(run, name)
+            drift_layer.changes(run, name)
         if name == _LAST:
             drift_layer.refusals(run)
     _why_not(run)
@@ -118,28 +118,28 @@ def judge(
 
 
 def _nodes(run: Run) -> None:
-    for told in run.told.values():
-        run.checked["node"].add(told.name)
-        if told.info is None:
-            run.fail(told.code, told.name, None, "node", expected="an answer", found=told.why)
-            for port in told.plan["ports"]:
-                run.unseen.add((told.name, port["rail"]))
-        elif ((told.info.get("system") or {}).get("boot_service")) == "failed":
-            tell = run.fail if run.kind == DRIFT else run.warn
-            tell("RV004", told.name, None, "railyard-boot.service", expected="active", found="failed")
+    for report in run.reports.values():
+        run.checked["node"].add(report.name)
+        if report.info is None:
+            run.fail(report.code, report.name, None, "node", expected="an answer", found=report.why)
+            for port in report.plan["ports"]:
+                run.unseen.add((report.name, port["rail"]))
+        elif ((report.info.get("system") or {}).get("boot_service")) == "failed":
+            add = run.fail if run.kind == DRIFT else run.warn
+            add("RV004", report.name, None, "railyard-boot.service", expected="active", found="failed")
 
 
 def _why_not(run: Run) -> None:
-    modules = {module for told in run.nodes() for module in told.states}
+    modules = {module for report in run.nodes() for module in report.states}
     if "mlx_linktype" not in modules:
         run.why_not["firmware"] = "the plan manages no firmware"
     tuned = ("roce_qos", "pci_tuning", "kernel_arguments", "rail_limits", "gpudirect")
     if not modules.intersection(tuned):
         run.why_not["qos"] = "the plan has none"
-    for told in run.nodes():
+    for report in run.nodes():
         for module, layer in (("mlx_linktype", "firmware"), *((each, "qos") for each in tuned)):
-            if module in told.states and layer in run.layers:
-                run.checked[layer].add(told.name)
+            if module in report.states and layer in run.layers:
+                run.checked[layer].add(report.name)
 
 
 # -- the document ----------------------------------------------------------------------------------------------------
@@ -151,36 +151,36 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     bad = {(node, rail) for each in run.failures for node in (each.node, each.peer) for rail in each.rails}
     looked_at = _looked_at(run)
     found: dict[str, dict[str, str]] = {}
-    for told in run.told.values():
-        row = found.setdefault(told.name, {})
-        for port in told.plan["ports"]:
+    for report in run.reports.values():
+        row = found.setdefault(report.name, {})
+        for port in report.plan["ports"]:
             rail = port["rail"]
             if rail not in run.rails:
                 continue
-            if (told.name, rail) in bad:
+            if (report.name, rail) in bad:
                 row[rail] = FAILED
-            elif (told.name, rail) in run.unseen:
+            elif (report.name, rail) in run.unseen:
                 row[rail] = UNCHECKED
             else:
-                row[rail] = OK if (told.name, rail) in looked_at else UNCHECKED
+                row[rail] = OK if (report.name, rail) in looked_at else UNCHECKED
     return found
 
 
 def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
     """Node -> its rails that failed; without the nodes that are neither known to be bad nor known to be well.
 
-    Well is a node whose every rail was looked at in every layer: of some layers or rails alone, of a node that does not
-    answer or of traffic that nobody sent, nothing follows for what an earlier run has found.
+    A node is good if every rail was checked in every layer. A run of some layers or rails, a node that does not answer
+    or missing traffic do not change the result of an earlier run.
     """
     run, found = verdict.run, {}
     for node, row in matrix(verdict).items():
         bad = [rail for rail, cell in row.items() if cell == FAILED]
-        told = run.told[node]
-        # what nothing can prove is well where nothing is told of it
+        report = run.reports[node]
+        # a rail that cannot be proven is good unless it has a failure
         well = set(run.layers) == set(LAYERS) and all(
             row.get(port["rail"]) == OK
-            or (port["rail"] in row and told.info is not None and not provable(port, run.fabric["link_layer"]))
-            for port in told.plan["ports"]
+            or (port["rail"] in row and report.info is not None and not provable(port, run.fabric["link_layer"]))
+            for port in report.plan["ports"]
         )
         if bad or well:
             found[node] = bad
@@ -188,11 +188,11 @@ def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
 
 
 def _looked_at(run: Run) -> set[tuple[str, str]]:
-    """The ports whose rail was looked at to the end: one that nobody sent anything over is not known to be well."""
+    """The ports whose rail was checked to the end; without traffic over it, a rail is not known to be good."""
     if proven_rails.layer_of(run):
         return proven_rails.carried(run)
     by_port = {place for places in run.checked.values() for place in places if len(place) == 2}
-    read = {told.name for told in run.nodes()}
+    read = {report.name for report in run.nodes()}
     return by_port | {(name, rail) for name in read for rail in run.rails}
 
 
@@ -217,7 +217,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
             "tags": list(verdict.asked.tags),
             "skip_tags": list(verdict.asked.skip_tags),
         },
-        "nodes": list(run.told),
+        "nodes": list(run.reports),
         "rails": run.rails,
         "layers": [_layer(run, name) for name in run.layers],
         "matrix": matrix(verdict),
@@ -227,7 +227,9 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
         "measures": pairs.measures(run, verdict.pairs),
         "counters": pairs.counters(run) if run.kind == VERIFY else [],
         "boots": {
-            told.name: told.info["system"]["boot_id"] for told in run.nodes() if told.info and told.info.get("system")
+            report.name: report.info["system"]["boot_id"]
+            for report in run.nodes()
+            if report.info and report.info.get("system")
         },
         "cluster": _cluster(verdict.cluster),
     }
@@ -248,7 +250,7 @@ def _layer(run: Run, name: str) -> Row:
 def _sorted(run: Run, failures: t.Sequence[t.Any]) -> list[t.Any]:
     """Down the layers, then by node and rail as the plan has them."""
     layers, nodes, rails = (
-        {name: place for place, name in enumerate(names)} for names in (LAYERS, run.told, run.fabric["rails"])
+        {name: place for place, name in enumerate(names)} for names in (LAYERS, run.reports, run.fabric["rails"])
     )
 
     def key(each: t.Any) -> tuple[int, int, int, str]:

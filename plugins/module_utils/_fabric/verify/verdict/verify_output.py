@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A verdict for people and for CI: a summary that fits a screen, and JUnit XML."""
+"""A verdict for people and for CI: a summary that fits on a screen, and JUnit XML."""
 
 from __future__ import annotations
 
 import typing as t
-from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import text_table
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, Failure
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.junit_xml import Case, junit
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, Failure, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.proven_rails import (
     UNPROVEN,
     layer_of,
@@ -33,8 +33,8 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
     if run.kind == DRIFT:
         number = len(run.failures)
         said = "nothing drifted" if verdict.ok else "%s drifted" % text_table.count(number, "thing")
-        return "%s: %s on %s" % (run.fabric["name"], said, text_table.count(len(run.told), "node"))
-    nodes, proven = len(run.told), rails_proven(shown)
+        return "%s: %s on %s" % (run.fabric["name"], said, text_table.count(len(run.reports), "node"))
+    nodes, proven = len(run.reports), rails_proven(shown)
     if verdict.proof is not None:
         word = "proven" if "rdma" in run.layers else "reached"
         open_ = rails_unproven(verdict.proof)
@@ -44,7 +44,7 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
         )
     return "%s: %s on %s" % (
         run.fabric["name"],
-        "all well" if verdict.ok else "not well",
+        "ok" if verdict.ok else "failed",
         text_table.count(nodes, "node"),
     )
 
@@ -59,7 +59,7 @@ def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
 
 
 def rails_unproven(proof: t.Mapping[str, t.Any] | None) -> int:
-    """How many rails no traffic has proven on all their nodes, and no failure is told of either."""
+    """How many rails are neither proven nor failed."""
     return sum(each["state"] == UNPROVEN for each in (proof or {}).values())
 
 
@@ -110,8 +110,8 @@ def _without_node(failure: Failure) -> Failure:
     node = failure.node
     if node is None:
         return failure
-    mends = failure.mends and failure.mends.replace(" --limit %s" % node, "")
-    return failure._replace(node=None, cause=failure.cause.replace(node, "NODE"), mends=mends)
+    playbook = failure.playbook and failure.playbook.replace(" --limit %s" % node, "")
+    return failure._replace(node=None, cause=failure.cause.replace(node, "NODE"), playbook=playbook)
 
 
 def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
@@ -132,49 +132,29 @@ def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
-    """JUnit XML: a suite a layer and a case a node, so that a CI's history knows a case from run to run."""
+    """JUnit XML with a suite per layer and a case per node, so that a CI server can compare runs."""
     run = verdict.run
-    root = xml.Element("testsuites", name="railyard %s" % run.kind)
-    totals = [0, 0, 0]
-    for layer in shown["layers"]:
-        name = layer["name"]
-        suite = xml.SubElement(root, "testsuite", name="%s.%s" % (run.kind, name))
-        failed = skipped = 0
-        looked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
-        nodes: list[str | None] = [*run.told]
-        if name in ("kubernetes", "pods"):
-            nodes.append(None)
-        elif verdict.proof is not None and name == layer_of(run):
-            nodes.append(None)  # of rails, whoever has them
-        whole = "cluster" if name in ("kubernetes", "pods") else "rails"
-        for node in nodes:
-            case = xml.SubElement(suite, "testcase", classname="%s.%s" % (run.kind, name), name=node or whole, time="0")
-            mine = [each for each in run.failures_of(node) if each.layer == name and each.node == node]
-            if mine:
-                failed += 1
-                text_of = "\n".join(each.line() for each in mine)
-                xml.SubElement(case, "failure", type=mine[0].code, message=_clean(mine[0].line())).text = _clean(
-                    text_of
-                )
-                continue
-            said_of_all = run.warnings if node is None else ()
-            open_ = [each.line() for each in said_of_all if each.layer == name and each.node is None]
-            if open_ or (node not in looked and not (node is None and looked)):
-                skipped += 1
-                said = open_[0] if open_ else layer["why_not"] or "an earlier layer failed"
-                xml.SubElement(case, "skipped", message=_clean(said))
-        for key, value in (("tests", len(nodes)), ("failures", failed), ("errors", 0), ("skipped", skipped)):
-            suite.set(key, str(value))
-        totals = [totals[0] + len(nodes), totals[1] + failed, totals[2] + skipped]
-    for key, value in (("tests", totals[0]), ("failures", totals[1]), ("errors", 0), ("skipped", totals[2])):
-        root.set(key, str(value))
-    for element in root.iter():
-        element.tail = "\n"
-        if not element.text and len(element):
-            element.text = "\n"
-    return bytes(xml.tostring(root, encoding="utf-8", xml_declaration=True))
+    suites = [("%s.%s" % (run.kind, layer["name"]), _cases(verdict, layer)) for layer in shown["layers"]]
+    return junit("railyard %s" % run.kind, suites)
 
 
-def _clean(said: str) -> str:
-    """Without what XML cannot hold."""
-    return "".join(char for char in said if char in "\n\t" or char.isprintable())
+def _cases(verdict: Verdict, layer: t.Mapping[str, t.Any]) -> list[Case]:
+    run, name = verdict.run, layer["name"]
+    checked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
+    cases = [_case(run, layer, node, node in checked) for node in run.reports]
+    if name in ("kubernetes", "pods"):
+        cases.append(_case(run, layer, None, bool(checked))._replace(name="cluster"))
+    elif verdict.proof is not None and name == layer_of(run):
+        cases.append(_case(run, layer, None, bool(checked))._replace(name="rails"))  # of all nodes
+    return cases
+
+
+def _case(run: Run, layer: t.Mapping[str, t.Any], node: str | None, checked: bool) -> Case:
+    failures = [each for each in run.failures_of(node) if each.layer == layer["name"] and each.node == node]
+    if failures:
+        lines = [each.line() for each in failures]
+        return Case(str(node), (failures[0].code, lines[0], "\n".join(lines)))
+    warnings = [each for each in run.warnings if node is None and each.node is None and each.layer == layer["name"]]
+    if warnings:
+        return Case(str(node), skipped=warnings[0].line())
+    return Case(str(node), skipped=None if checked else layer["why_not"] or "an earlier layer failed")
