@@ -30,7 +30,7 @@ def ports(words: str) -> str:
             "netdev: net{n:02}, rdma: hbl_gpu",
             "RY406",
             "profiles.hgx.ports.gpu02.rdma",
-            "hbl_gpu is the rdma of gpu01 too, and of 22 more rails",
+            "hbl_gpu is also the rdma of gpu01, and of 22 more rails",
         ),
         (
             "netdev: net{n:02}, port: 1",

@@ -147,5 +147,5 @@ def test_the_filter_says_it_in_one_error() -> None:
     with pytest.raises(AnsibleFilterError) as error:
         identified(node(port("gpu01", slot="9"), port("gpu02", slot="8")), NICS)
     assert str(error.value).count("Remedy:") == 2
-    with pytest.raises(AnsibleFilterError, match="no node's plan"):
+    with pytest.raises(AnsibleFilterError, match="this is not the plan of a node"):
         identified({"name": "ai-1"}, NICS)

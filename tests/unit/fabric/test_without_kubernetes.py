@@ -99,7 +99,7 @@ def test_no_object_of_a_cluster_is_rendered() -> None:
 )
 def test_settings_of_pods_are_refused(changes: File, code: str, place: str) -> None:
     findings = _findings(_file(**changes))
-    assert any(" %s %s" % (code, place) in finding for finding in findings), findings
+    assert any("(%s) %s" % (code, place) in finding for finding in findings), findings
 
 
 def test_attachment_is_only_optional_without_kubernetes() -> None:

@@ -49,7 +49,7 @@ def test_a_cards_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reported"),
     [
         (b"", None),
         (bytes(256), None),

@@ -86,7 +86,7 @@ def test_what_is_no_plan_is_one_line() -> None:
     planned = plan("lab-cni")
     node, fabric = planned.node_vars(planned.nodes[0]), planned.fabric_vars()
     for wrong in (({}, fabric), (None, fabric), (node, {}), (dict(node, ports=[{}]), fabric)):
-        with pytest.raises(AnsibleFilterError, match="this is no plan of a node"):
+        with pytest.raises(AnsibleFilterError, match="this is not the plan of a node"):
             cni_networks(*wrong)
     with pytest.raises(AnsibleFilterError, match="kubernetes.no_such: is not an option"):
         cni_networks(node, fabric, {"no_such": 1})

@@ -258,7 +258,7 @@ def test_every_object_of_upstreams_has_its_place_in_the_order(name: str, way: st
     )
 
 
-def test_a_manifest_that_is_none_is_one_line() -> None:
-    for text, said in ((b"a: [", "no YAML"), (b"a: 1", "no object"), (b"- 1", "no object")):
-        with pytest.raises(RailyardError, match=said):
+def test_an_invalid_manifest_is_reported_in_one_line() -> None:
+    for text, error in ((b"a: [", "not valid YAML"), (b"a: 1", "not an object"), (b"- 1", "not an object")):
+        with pytest.raises(RailyardError, match=error):
             _archives.documents(text, "x.yaml")

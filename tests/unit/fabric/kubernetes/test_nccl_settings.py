@@ -32,7 +32,7 @@ def test_a_host_says_what_the_whole_plan_says(provider: str, attachment: str, mo
 
 def test_what_is_wrong_is_said() -> None:
     plan = document()
-    with pytest.raises(AnsibleFilterError, match="none of nccl and ucx"):
+    with pytest.raises(AnsibleFilterError, match="neither nccl nor ucx"):
         nccl_settings(plan["nodes"][0], plan["fabric"], "mpi")
     with pytest.raises(AnsibleFilterError, match="not railyard_node and railyard_fabric"):
         nccl_settings({"name": "a"}, plan["fabric"])

@@ -110,18 +110,18 @@ def _without(fabric: Fabric, report: Report) -> None:
     """Settings for pods, where the fabric has none."""
     found: list[tuple[Path, str]] = []
     if fabric.pods_per_node is not None:
-        found.append((("fabric", "pods_per_node"), "a number of pods"))
+        found.append((("fabric", "pods_per_node"), "the number of pods"))
     found += [(fabric.names_path + (kind,), "the name of a Kubernetes object") for kind in fabric.names]
     for rail in fabric.rails:
         for six, scheme in (("" if bits == IPV4 else "6", scheme) for bits, scheme in rail.schemes.items()):
             if scheme.pods is not None:
-                found.append((rail.where("pods" + six), "addresses of pods"))
+                found.append((rail.where("pods" + six), "a range of pod addresses"))
     for path, what in dict.fromkeys(found):
-        message = "%s has no use: the provider is none, and there are no pods" % what
-        report.add(WITHOUT_PODS, path, message, "remove it, or set provider to what serves Kubernetes")
+        message = "%s has no effect with provider: none" % what
+        report.add(WITHOUT_PODS, path, message, "remove it, or set provider: spiderpool, network-operator or cni")
     for path, setting in _operator_drivers(fabric):
         if setting.value == CONTAINER:
-            message = "the provider is none, and the GPU driver's container comes with the GPU Operator in Kubernetes"
+            message = "the GPU Operator runs the GPU driver's container, and with provider: none there is no Kubernetes"
             report.add(WITHOUT_OPERATOR, path, message, "set gpu_driver: host, and install the driver on the nodes")
 
 
