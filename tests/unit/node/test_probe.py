@@ -135,7 +135,7 @@ def test_a_transfer_uses_the_rails_device_and_gid(perftest: t.Callable[..., tupl
     runner, system = perftest(CommandResult(0, TABLE, ""))
     result = probe.transfer(target(source="172.16.11.201", address="172.16.11.202", port=40000), options(), system)
     assert (result["gbits"], result["gid_index"], result["error"]) == (0.032069, 1, "")
-    assert runner.asked[:5] == ["/usr/bin/ib_write_bw", "-d", "rxe0", "-x", "1"]
+    assert runner.asked[:7] == ["/usr/bin/ib_write_bw", "-d", "rxe0", "-x", "1", "-u", "17"]
     assert runner.asked[-1] == "172.16.11.202"
 
 

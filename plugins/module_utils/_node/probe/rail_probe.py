@@ -35,6 +35,9 @@ LATENCY = "ib_write_lat"
 SLACK = 60
 # Two bytes, as the tool does by itself: what is timed is the way, not the load.
 LATENCY_SIZES = ("-s", "2", "-n", "1000")
+# How long a queue pair waits for an acknowledgement before each of 7 retries: 4.096 us * 2 ** 17 = 0.54 s. The tool's
+# default of 67 ms fails on nodes that are busy for half a second; NCCL waits 4.3 s.
+QP_TIMEOUT = ("-u", "17")
 # Sizes of packets, in bytes, that show a path MTU that is too small.
 USUAL_MTUS = (576, 1280, 1500, 2044, 4092, 4200, 9000)
 SMALL = 96
@@ -90,7 +93,7 @@ def _device_arguments(system: System, port: Options, address: str | None) -> lis
                 "see that the address is on the device's netdev ('ip addr') and that the link is up",
             )
         arguments += ["-x", str(index)]
-    return arguments
+    return [*arguments, *QP_TIMEOUT]
 
 
 def _below(system: System, port: Options) -> str | None:
