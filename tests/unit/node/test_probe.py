@@ -448,7 +448,7 @@ def test_a_server_listens_at_the_management_address_alone_and_says_where(
     started = (tmp_path / "log").read_text().splitlines()
     assert len(started) == 2
     for line, port in zip(sorted(started), sorted((result["port"], result["latency_port"]))):
-        assert "-d mlx5_0 --bind_source_ip 127.0.0.9" in line and "-x" not in line
+        assert "-d mlx5_0 -u 17 --bind_source_ip 127.0.0.9" in line and "-x" not in line
         with socket.create_connection(("127.0.0.9", port), timeout=5), pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
@@ -476,7 +476,7 @@ def test_ports_with_addresses_are_met_there_unless_it_is_reported_otherwise(serv
     (result,) = probe.serve(options(ports=[roce], meet="127.0.0.9"), server)
     assert result["meet"] == "127.0.0.9"
     # the traffic keeps to the rail's GID
-    assert "-d rxe0 -x 1 --bind_source_ip 127.0.0.9" in (tmp_path / "log").read_text()
+    assert "-d rxe0 -x 1 -u 17 --bind_source_ip 127.0.0.9" in (tmp_path / "log").read_text()
 
 
 def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tmp_path: Path) -> None:
