@@ -16,12 +16,14 @@ from lab import accel, access, cable, guest, process, qmp, state
 from lab import host as hosts
 from lab import image as images
 from lab import qemu as qemus
+from lab.cluster import binaries
 from lab.errors import LabError
 from lab.progress import say
 from lab.state import Lab, node_name
 
 LEAF = "leaf"
 DEFAULTS = {"nodes": 2, "rails": 8, "memory": 1024}
+CLUSTER_MEMORY = 1536  # for kubelet, containerd and some pods
 # Emulated processors of one guest wait for each other whenever the host is busy; they make nothing faster.
 CPUS = {"kvm": 2, "tcg": 1}
 
@@ -36,6 +38,7 @@ class Wish:
     memory: int | None = None
     cpus: int | None = None
     accel: str | None = None
+    cluster: bool = False
 
 
 def up(wish: Wish, fresh: bool = False) -> tuple[Lab, bool]:
@@ -65,6 +68,11 @@ def _agree(wish: Wish, lab: Lab) -> None:
                 "lab '%s' is there with --%s %s, not %s" % (lab.name, name, present, wanted),
                 "add --fresh to end it and start over, or take another --name",
             )
+    if wish.cluster and not lab.cluster:
+        raise LabError(
+            "the guests of lab '%s' are not Kubernetes nodes" % lab.name,
+            "add --fresh to end it and start over, or take another --name",
+        )
 
 
 def _start(wish: Wish, lab: Lab | None) -> Lab:
@@ -73,7 +81,8 @@ def _start(wish: Wish, lab: Lab | None) -> Lab:
     hosts.ensure_tools(cache / "host.log")
     qemu = qemus.ensure(host, cache)
     if lab is None:
-        image = images.ensure(host, cache)
+        kubelet = Path(str(binaries.ensure(cache, nodes=True).kubelet)) if wish.cluster else None
+        image = images.ensure(host, cache, kubelet)
         lab = _new(wish, image, accel.decide(wish.accel or "auto", qemu, image, cache))
         lab.save()
     else:
@@ -102,15 +111,18 @@ def _new(wish: Wish, image: images.Image, accelerator: str) -> Lab:
     for name in state.names():
         with contextlib.suppress(LabError):
             other = state.load(name)
-            taken |= set(other.ports if other else [])
-    size = {key: getattr(wish, key) or default for key, default in DEFAULTS.items()}
+            taken |= {*other.ports, *other.kubelet_ports} if other else set()
+    defaults = {**DEFAULTS, "memory": CLUSTER_MEMORY} if wish.cluster else DEFAULTS
+    size = {key: getattr(wish, key) or default for key, default in defaults.items()}
+    ports = state.free_ports(size["nodes"] * (2 if wish.cluster else 1), taken)
     lab = Lab(
         name=wish.name,
         cpus=wish.cpus or CPUS[accelerator],
         accel=accelerator,
         image=str(image.directory),
         image_id=image.id,
-        ports=state.free_ports(size["nodes"], taken),
+        ports=ports[: size["nodes"]],
+        kubelet_ports=ports[size["nodes"] :],
         **size,
     )
     lab.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -130,7 +142,7 @@ def _image_of(lab: Lab) -> images.Image:
 
 def _start_leaf(lab: Lab) -> None:
     env = {**os.environ, "PYTHONPATH": str(state.REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
-    argv = [sys.executable, "-m", "lab.leaf", str(lab.run), str(lab.nodes), str(lab.rails)]
+    argv = [sys.executable, "-m", "lab.leaf", str(lab.run), str(lab.nodes), str(lab.leaves)]
     (lab.run / "leaf.control").unlink(missing_ok=True)
     process.spawn(argv, lab.directory, LEAF, lab.log(LEAF), env)
     for _attempt in range(100):

@@ -49,7 +49,7 @@ class Lab:
     """One lab: its size, what its guests stand on, and the ports that lead to them.
 
     ``memory`` is MiB a node; ``image`` the directory of the image and ``image_id`` what it held when the disks were
-    made; ``ports`` the loopback SSH port of each node.
+    made; ``ports`` the loopback SSH port of each node, and ``kubelet_ports`` that of its kubelet, if it has one.
     """
 
     name: str
@@ -61,6 +61,17 @@ class Lab:
     image: str
     image_id: str
     ports: list[int] = field(default_factory=list)
+    kubelet_ports: list[int] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> bool:
+        """Whether the guests are nodes of the lab's Kubernetes."""
+        return bool(self.kubelet_ports)
+
+    @property
+    def leaves(self) -> int:
+        """One leaf per rail, and one for the pod network of Kubernetes nodes."""
+        return self.rails + self.cluster
 
     @property
     def directory(self) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import process
+from lab import guest, process
 from lab import state as labs
 from lab.cluster import binaries, nodes, parts, pki, schemas, state
 from lab.cluster.api import Api
@@ -27,6 +27,7 @@ class Wish:
     name: str
     crds: list[str] | None = None
     nodes: list[str] | None = None
+    kubelets: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -49,6 +50,12 @@ class Done:
 def up(wish: Wish, fresh: bool = False) -> tuple[Cluster, Done]:
     """Bring a cluster up; it, and what had to be done. One that is up and has what is asked for is left alone."""
     nodes.check(wish.nodes or [])
+    lab = labs.load(wish.name) if wish.nodes is not None else None
+    if lab and lab.cluster:
+        raise LabError(
+            "the nodes of lab '%s' have kubelets, which make their Node objects" % wish.name,
+            "run the command without --nodes",
+        )
     done = Done()
     with state.changing(wish.name):
         if fresh:
@@ -82,11 +89,15 @@ def lacks(wish: Wish) -> str | None:
 
 def _ready(wish: Wish, cluster: Cluster | None) -> Cluster:
     """The cluster with programs that run, ports that are its own, keys and kubeconfig; written down."""
+    kubelets = wish.kubelets or (cluster.kubelets if cluster else {})
+    if cluster and kubelets != cluster.kubelets:
+        raise LabError(
+            "the cluster of lab '%s' was made without the guests as its nodes" % wish.name,
+            "lab cluster down --name %s, then run the command again" % wish.name,
+        )
     programs = cluster.binaries if cluster else None
-    if programs is None or isinstance(
-        binaries.probe(programs.etcd, programs.api, programs.manager, programs.origin), str
-    ):
-        programs = binaries.ensure(cache_directory())
+    if programs is None or not binaries.again(programs, nodes=bool(kubelets)):
+        programs = binaries.ensure(cache_directory(), nodes=bool(kubelets))
     if cluster and programs.release != cluster.binaries.release:
         raise LabError(
             "the cluster of lab '%s' was made by Kubernetes %s, and there is %s now"
@@ -98,12 +109,16 @@ def _ready(wish: Wish, cluster: Cluster | None) -> Cluster:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with state.choosing_ports():
         ports = cluster.ports if cluster and not _lost_a_port(cluster) else _ports(wish.name, cluster)
-        ready = Cluster(wish.name, ports, programs, crds)
+        ready = Cluster(wish.name, ports, programs, crds, kubelets)
         if ready != cluster:
             ready.save()
-    pki.ensure(ready.pki, directory / "host.log")
+    pki.ensure(ready.pki, directory / "host.log", list(kubelets))
     pki.write_kubeconfig(ready.kubeconfig, ready.pki, "admin", ready.url, ready.context)
-    pki.write_kubeconfig(directory / "manager.kubeconfig", ready.pki, "manager", ready.url, ready.context)
+    for who in ("manager", *(["scheduler"] if kubelets else [])):
+        pki.write_kubeconfig(directory / (who + ".kubeconfig"), ready.pki, who, ready.url, ready.context)
+    for node in kubelets:
+        url = "https://%s:%d" % (guest.API_ADDRESS, guest.API_PORT)
+        pki.write_kubeconfig(directory / (node + ".kubeconfig"), ready.pki, node, url, ready.context)
     return ready
 
 
@@ -111,7 +126,8 @@ def _lost_a_port(cluster: Cluster) -> bool:
     """Whether a stranger holds a port that a part which is not running would need."""
     alive = process.members(cluster.directory)
     uses = {binaries.ETCD: ("etcd", "peer"), binaries.API: ("api",), binaries.MANAGER: ("manager",)}
-    needed = [cluster.ports[port] for part in cluster.parts if part not in alive for port in uses[part]]
+    uses[binaries.SCHEDULER] = ("scheduler",)
+    needed = [cluster.ports[port] for part in cluster.parts if part not in alive for port in uses.get(part, ())]
     return not all(labs.port_is_free(port) for port in needed)
 
 
@@ -177,6 +193,7 @@ def _stop(name: str) -> None:
 def _end(name: str) -> None:
     _stop(name)
     directory = state.directory(name)
+    shutil.rmtree(labs.run_directory(directory), ignore_errors=True)
     if directory.exists():
         shutil.rmtree(directory)
     labs.remove_empty(directory.parent)
@@ -203,7 +220,7 @@ def summary(cluster: Cluster) -> dict[str, Any]:
         "crds": None,
         "nodes": None,
     }
-    if told["parts"][1]["up"]:
+    if next(part["up"] for part in told["parts"] if part["name"] == binaries.API):
         with Api(cluster) as api:
             told["crds"] = len(api.get(schemas.PATH)["items"])
             told["nodes"] = [_node(item) for item in api.get(nodes.PATH)["items"]]
