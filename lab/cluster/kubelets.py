@@ -72,19 +72,24 @@ def up(lab: Lab, crds: list[str] | None = None) -> tuple[Cluster, bool]:
     numbers = range(1, lab.nodes + 1)
     with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
         joined = list(pool.map(lambda node: _join(lab, cluster, node), numbers))
-    boots = {node_name(node): str(access.boot_id(lab, node)) for node in numbers}
     with Api(cluster) as api:
-        _wait(lab, api, boots)
-    return cluster, bool(done.started or done.crds or any(joined))
+        _wait(lab, api, {node_name(node): boot for node, (boot, _changed) in zip(numbers, joined)})
+    return cluster, bool(done.started or done.crds or any(changed for _boot, changed in joined))
 
 
-def _join(lab: Lab, cluster: Cluster, node: int) -> bool:
-    """Give a node its files and start its services; False when it has them and they run."""
+def _join(lab: Lab, cluster: Cluster, node: int) -> tuple[str, bool]:
+    """Give a node its files and start its services, unless it has them and they run.
+
+    The id of the node's boot, and whether anything was done. Raises LabError when the node does not do it.
+    """
     content = files(lab, cluster, node)
     stamp = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    boot = access.boot_id(lab, node, FILES_SECONDS)
+    if boot is None:
+        raise LabError("%s does not answer on SSH" % node_name(node), "lab up --name %s" % lab.name)
     state = "cat /%s && systemctl is-active --quiet containerd kubelet" % STAMP
     if access.run(lab, node, state, FILES_SECONDS, user="root") == stamp:
-        return False
+        return boot, False
     say("  starting the kubelet of %s" % node_name(node))
     archive = _archive({**content, STAMP: stamp})
     argv = access.argv(lab, node, [START.format(lan=guest.LAN_NETDEV)], "-o", "BatchMode=yes", "-o", "User=root")
@@ -98,7 +103,7 @@ def _join(lab: Lab, cluster: Cluster, node: int) -> bool:
             "%s cannot be made a node: %s" % (node_name(node), why),
             "see lab ssh %s sudo journalctl -u kubelet -u containerd, then run the command again" % node_name(node),
         )
-    return True
+    return boot, True
 
 
 def _archive(content: dict[str, str]) -> bytes:

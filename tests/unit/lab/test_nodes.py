@@ -230,6 +230,18 @@ def test_node_is_ready_when_its_kubelet_reported_so_in_this_boot(item: dict[str,
     assert why is None or why in waiting["node-1"]
 
 
+def test_node_that_does_not_answer_is_an_error_and_not_waited_for(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_lab, of_cluster = lab(), cluster()
+    pki.ensure(of_cluster.pki, labs / "log", ["node-1"])
+    kubeconfig = of_cluster.directory / "node-1.kubeconfig"
+    pki.write_kubeconfig(kubeconfig, of_cluster.pki, "node-1", "https://a", "one")
+    monkeypatch.setattr(kubelets, "FILES_SECONDS", 5.0)
+    # nothing listens on the node's port
+    of_lab.ssh_config.write_text("Host node-1\n  HostName 127.0.0.1\n  Port %d\n" % state.free_ports(1, set())[0])
+    with pytest.raises(LabError, match="node-1 does not answer on SSH.*Remedy: lab up --name one"):
+        kubelets._join(of_lab, of_cluster, 1)
+
+
 # the ways between guests and the API server
 
 
