@@ -40,7 +40,8 @@ def pod_subnet(node: int) -> str:
 
 def files(lab: Lab, cluster: Cluster, node: int) -> dict[str, str]:
     """What makes a guest this node and no other, by path; the same for all is in the image."""
-    arguments = ["--node-ip=" + guest.lan_address(node)]
+    # an emulated processor is kept for pods: their cgroups are read once a minute
+    arguments = ["--node-ip=" + guest.lan_address(node), "--housekeeping-interval=60s"]
     if cluster.binaries.release < (1, 27):
         socket = "unix:///run/containerd/containerd.sock"
         arguments += ["--container-runtime=remote", "--container-runtime-endpoint=" + socket]
