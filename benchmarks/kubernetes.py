@@ -55,14 +55,14 @@ def main() -> int:
     from lab.cluster import lifecycle
     from lab.cluster.proxy import Proxy
 
-    wish = lifecycle.Wish(NAME, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
-    lacks = lifecycle.lacks(wish)
-    if lacks:
-        print("The benchmark of the cluster is left out: %s" % lacks, flush=True)
+    spec = lifecycle.Spec(NAME, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
+    missing = lifecycle.missing(spec)
+    if missing:
+        print("The benchmark of the cluster is left out: %s" % missing, flush=True)
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            cluster, _done = lifecycle.up(wish, fresh=True)
+            cluster, _done = lifecycle.up(spec, fresh=True)
             proxy = Proxy(cluster)
             try:
                 return _figures(Path(scratch), cluster, proxy)

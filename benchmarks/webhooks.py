@@ -26,14 +26,14 @@ NAME = "bench-webhooks"
 def main() -> int:
     from lab.cluster import lifecycle
 
-    wish = lifecycle.Wish(NAME, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
-    lacks = lifecycle.lacks(wish)
-    if lacks:
-        print("The benchmark with webhooks is left out: %s" % lacks, flush=True)
+    spec = lifecycle.Spec(NAME, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
+    missing = lifecycle.missing(spec)
+    if missing:
+        print("The benchmark with webhooks is left out: %s" % missing, flush=True)
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            cluster, _done = lifecycle.up(wish, fresh=True)
+            cluster, _done = lifecycle.up(spec, fresh=True)
             return _figures(Path(scratch), cluster)
         finally:
             lifecycle.down(NAME)

@@ -42,14 +42,14 @@ def _percent(text: str) -> float:
 
 
 def _up(arguments: Arguments) -> int:
-    wish = lifecycle.Wish(
+    spec = lifecycle.Spec(
         arguments.name,
         *(arguments.nodes, arguments.rails, arguments.memory, arguments.cpus, arguments.accel),
         cluster=arguments.cluster,
     )
     if arguments.fresh and arguments.cluster:
         clusters.down(arguments.name)
-    lab, changed = lifecycle.up(wish, arguments.fresh)
+    lab, changed = lifecycle.up(spec, arguments.fresh)
     if lab.cluster:
         cluster, joined = kubelets.up(lab)
         changed = changed or joined
@@ -69,14 +69,14 @@ def _down(arguments: Arguments) -> int:
         if lifecycle.down(name) or cluster:
             say("lab '%s' is down" % name)
         else:
-            say("there is no lab '%s'; nothing to do" % name)
+            say("lab '%s' does not exist; nothing to do" % name)
     return 0
 
 
 def _status(arguments: Arguments) -> int:
     lab = state.load(arguments.name)
     if lab is None and not arguments.json:
-        print("there is no lab '%s'; labs: %s" % (arguments.name, ", ".join(state.guest_names()) or "none"))
+        print("lab '%s' does not exist; labs: %s" % (arguments.name, ", ".join(state.guest_names()) or "none"))
         return 1
     if lab is None:
         print("null")

@@ -233,7 +233,7 @@ def _debootstrap(host: hosts.Host, work: Path, tree: Path, key: Path, kubelet: P
 
 
 def _shown(line: str) -> str | None:
-    """The lines of mmdebstrap that tell a person where the work stands."""
+    """The lines of mmdebstrap that show progress."""
     for begin in (
         "running apt-get update",
         "downloading",

@@ -29,8 +29,8 @@ CPUS = {"kvm": 2, "tcg": 1}
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a person asked of ``lab up``; None where nothing was said."""
+class Spec:
+    """What ``lab up`` was given; None where the default applies."""
 
     name: str
     nodes: int | None = None
@@ -41,49 +41,49 @@ class Wish:
     cluster: bool = False
 
 
-def up(wish: Wish, fresh: bool = False) -> tuple[Lab, bool]:
+def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
     """Bring a lab up; it, and whether anything had to be started. A lab that is up is left alone."""
-    directory = state.state_directory(wish.name)
-    with state.changing(wish.name):
+    directory = state.state_directory(spec.name)
+    with state.changing(spec.name):
         if fresh:
             _end(directory)
-        lab = state.load(wish.name)
+        lab = state.load(spec.name)
         if lab is None:
-            _end(directory)  # processes of a lab whose state somebody removed
+            _end(directory)  # processes of a lab whose state was removed
         else:
-            _agree(wish, lab)
+            _agree(spec, lab)
             alive = process.members(directory)
             if all(part in alive for part in [LEAF, *lab.node_names]) and lab.ssh_config.exists():
                 access.wait(lab, list(range(1, lab.nodes + 1)))
                 return lab, False
-        return _start(wish, lab), True
+        return _start(spec, lab), True
 
 
-def _agree(wish: Wish, lab: Lab) -> None:
+def _agree(spec: Spec, lab: Lab) -> None:
     """Raise LabError when the lab that is there is not the one asked for."""
     for name in ("nodes", "rails", "memory", "cpus", "accel"):
-        wanted, present = getattr(wish, name), getattr(lab, name)
+        wanted, present = getattr(spec, name), getattr(lab, name)
         if wanted is not None and wanted != present and (name, wanted) != ("accel", "auto"):
             raise LabError(
                 "lab '%s' is there with --%s %s, not %s" % (lab.name, name, present, wanted),
                 "add --fresh to end it and start over, or take another --name",
             )
-    if wish.cluster and not lab.cluster:
+    if spec.cluster and not lab.cluster:
         raise LabError(
             "the guests of lab '%s' are not Kubernetes nodes" % lab.name,
             "add --fresh to end it and start over, or take another --name",
         )
 
 
-def _start(wish: Wish, lab: Lab | None) -> Lab:
+def _start(spec: Spec, lab: Lab | None) -> Lab:
     cache = images.cache_directory()
     host = hosts.Host.read()
     hosts.ensure_tools(cache / "host.log")
     qemu = qemus.ensure(host, cache)
     if lab is None:
-        kubelet = Path(str(binaries.ensure(cache, nodes=True).kubelet)) if wish.cluster else None
+        kubelet = Path(str(binaries.ensure(cache, nodes=True).kubelet)) if spec.cluster else None
         image = images.ensure(host, cache, kubelet)
-        lab = _new(wish, image, accel.decide(wish.accel or "auto", qemu, image, cache))
+        lab = _new(spec, image, accel.decide(spec.accel or "auto", qemu, image, cache))
         lab.save()
     else:
         image = _image_of(lab)
@@ -106,18 +106,18 @@ def _start(wish: Wish, lab: Lab | None) -> Lab:
     return lab
 
 
-def _new(wish: Wish, image: images.Image, accelerator: str) -> Lab:
+def _new(spec: Spec, image: images.Image, accelerator: str) -> Lab:
     taken: set[int] = set()
     for name in state.names():
         with contextlib.suppress(LabError):
             other = state.load(name)
             taken |= {*other.ports, *other.kubelet_ports} if other else set()
-    defaults = {**DEFAULTS, "memory": CLUSTER_MEMORY} if wish.cluster else DEFAULTS
-    size = {key: getattr(wish, key) or default for key, default in defaults.items()}
-    ports = state.free_ports(size["nodes"] * (2 if wish.cluster else 1), taken)
+    defaults = {**DEFAULTS, "memory": CLUSTER_MEMORY} if spec.cluster else DEFAULTS
+    size = {key: getattr(spec, key) or default for key, default in defaults.items()}
+    ports = state.free_ports(size["nodes"] * (2 if spec.cluster else 1), taken)
     lab = Lab(
-        name=wish.name,
-        cpus=wish.cpus or CPUS[accelerator],
+        name=spec.name,
+        cpus=spec.cpus or CPUS[accelerator],
         accel=accelerator,
         image=str(image.directory),
         image_id=image.id,
@@ -130,7 +130,7 @@ def _new(wish: Wish, image: images.Image, accelerator: str) -> Lab:
 
 
 def _image_of(lab: Lab) -> images.Image:
-    """The image that the lab's disks stand on; raises LabError when it is gone or no longer the same."""
+    """The image below the lab's disks; raises LabError when it is gone or no longer the same."""
     image = images.find(Path(lab.image))
     if image is None or image.id != lab.image_id:
         raise LabError(

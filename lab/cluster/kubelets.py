@@ -68,8 +68,8 @@ def files(lab: Lab, cluster: Cluster, node: int) -> dict[str, str]:
 
 def up(lab: Lab, crds: list[str] | None = None) -> tuple[Cluster, bool]:
     """Bring up the cluster of a lab whose guests are its nodes; it, and whether anything was changed."""
-    wish = lifecycle.Wish(lab.name, crds, kubelets=dict(zip(lab.node_names, lab.kubelet_ports)))
-    cluster, done = lifecycle.up(wish)
+    spec = lifecycle.Spec(lab.name, crds, kubelets=dict(zip(lab.node_names, lab.kubelet_ports)))
+    cluster, done = lifecycle.up(spec)
     numbers = range(1, lab.nodes + 1)
     with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
         joined = list(pool.map(lambda node: _join(lab, cluster, node), numbers))

@@ -64,7 +64,7 @@ def _api(cluster: Cluster) -> list[str]:
         "--etcd-keyfile=%s" % (pki / "etcd-client.key"),
         "--bind-address=127.0.0.1",
         "--secure-port=%d" % cluster.ports["api"],
-        # a loopback address may stand in no Endpoints object
+        # an Endpoints object must not have a loopback address
         "--endpoint-reconciler-type=none",
         "--tls-cert-file=%s" % (pki / "server.crt"),
         "--tls-private-key-file=%s" % (pki / "server.key"),

@@ -58,7 +58,7 @@ def ensure(place: Path, log: Path, nodes: Sequence[str] = ()) -> None:
     """Make all keys and certificates in ``place``, with one per node's kubelet, or leave those there as they are.
 
     They are made aside and renamed into place, so they are there whole or not at all. The authorities' own keys are
-    not kept: nobody can sign another certificate.
+    not kept, so no further certificate can be signed.
     """
     if place.exists():
         return

@@ -73,7 +73,7 @@ def directory(name: str) -> Path:
 
 
 def load(name: str) -> Cluster | None:
-    """The cluster as it was last written down; None when there is none. Raises LabError when that cannot be read."""
+    """The cluster as it was last written down, or None. Raises LabError when that cannot be read."""
     place = directory(name) / "cluster.json"
     try:
         raw: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ def load(name: str) -> Cluster | None:
 
 
 def require(name: str) -> Cluster:
-    """The cluster of lab ``name``; raises LabError when there is none."""
+    """The cluster of lab ``name``; raises LabError for a lab without one."""
     cluster = load(name)
     if cluster is None:
         raise LabError("lab '%s' has no cluster" % name, "lab cluster up --name %s" % name)

@@ -97,13 +97,13 @@ def test_lab_without_nodes_is_not_made_one_silently(labs: Path, capsys: pytest.C
 def test_node_objects_of_real_nodes_are_left_to_their_kubelets(labs: Path) -> None:
     lab().save()
     with pytest.raises(LabError, match="have kubelets.*Remedy: run the command without --nodes"):
-        lifecycle.up(lifecycle.Wish("one", nodes=["node-1"]))
+        lifecycle.up(lifecycle.Spec("one", nodes=["node-1"]))
 
 
 def test_cluster_without_nodes_is_not_given_some(labs: Path) -> None:
     Cluster("one", dict(zip(PORTS, state.free_ports(5, set()))), OLD).save()
     with pytest.raises(LabError, match="without the guests as its nodes.*Remedy: lab cluster down --name one"):
-        lifecycle.up(lifecycle.Wish("one", kubelets={"node-1": 1}))
+        lifecycle.up(lifecycle.Spec("one", kubelets={"node-1": 1}))
 
 
 # the image
